@@ -1,0 +1,91 @@
+//! The shape of a sorted stream of versions: memtables, tables, levels and merges all have it.
+//!
+//! U1. Entries come by key ascending, and within a key by stamp descending: newest first.
+//! U2. A cursor starts unpositioned. `entry` is `None` before the first positioning call and past
+//!     either end.
+//! U3. `prev` after `next` returns to the same entry, and the reverse; `next` past the last entry
+//!     and `prev` past the first leave the cursor unpositioned, where both are errors of the caller
+//!     (debug-asserted).
+//! U4. After an error the cursor is unpositioned.
+
+use crate::{Result, Stamp, ValueKind};
+
+/// One version of one key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Entry<'a> {
+    /// The user's key.
+    pub key: &'a [u8],
+    /// When it was written.
+    pub stamp: Stamp,
+    /// What it says.
+    pub kind: ValueKind,
+    /// The payload; its meaning depends on `kind`.
+    pub value: &'a [u8],
+}
+
+/// A sorted stream of versions that can be walked both ways (U1-U4).
+pub trait Cursor: Send {
+    /// Moves to the first entry.
+    ///
+    /// # Errors
+    /// `Io`, `Corruption`: a table could not be read.
+    fn seek_first(&mut self) -> Result<()>;
+
+    /// Moves to the last entry.
+    ///
+    /// # Errors
+    /// As [`Cursor::seek_first`].
+    fn seek_last(&mut self) -> Result<()>;
+
+    /// Moves to the first entry at or after `(key, stamp)` in U1's order: with `Stamp::MAX`, the
+    /// newest version of the first key at or above `key`.
+    ///
+    /// # Errors
+    /// As [`Cursor::seek_first`].
+    fn seek(&mut self, key: &[u8], stamp: Stamp) -> Result<()>;
+
+    /// Moves to the last entry whose key is below `key`.
+    ///
+    /// # Errors
+    /// As [`Cursor::seek_first`].
+    fn seek_before(&mut self, key: &[u8]) -> Result<()>;
+
+    /// Moves one entry forward.
+    ///
+    /// # Errors
+    /// As [`Cursor::seek_first`].
+    fn next(&mut self) -> Result<()>;
+
+    /// Moves one entry back.
+    ///
+    /// # Errors
+    /// As [`Cursor::seek_first`].
+    fn prev(&mut self) -> Result<()>;
+
+    /// Where the cursor stands.
+    fn entry(&self) -> Option<Entry<'_>>;
+}
+
+impl<C: Cursor + ?Sized> Cursor for Box<C> {
+    fn seek_first(&mut self) -> Result<()> {
+        (**self).seek_first()
+    }
+    fn seek_last(&mut self) -> Result<()> {
+        (**self).seek_last()
+    }
+    fn seek(&mut self, key: &[u8], stamp: Stamp) -> Result<()> {
+        (**self).seek(key, stamp)
+    }
+    fn seek_before(&mut self, key: &[u8]) -> Result<()> {
+        (**self).seek_before(key)
+    }
+    fn next(&mut self) -> Result<()> {
+        (**self).next()
+    }
+    fn prev(&mut self) -> Result<()> {
+        (**self).prev()
+    }
+    fn entry(&self) -> Option<Entry<'_>> {
+        (**self).entry()
+    }
+}

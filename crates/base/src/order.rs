@@ -1,0 +1,135 @@
+//! The order of a keyspace's keys, fixed when the keyspace is created and named in the manifest.
+//!
+//! O1. An order is total, and equal keys are the same key.
+//! O2. `separator(a, b)` for `a < b` is some `s` with `a <= s < b`; it only shortens index entries,
+//!     so returning `a` is always right.
+
+use std::cmp::Ordering;
+use std::sync::Arc;
+
+/// How a user's order compares two keys.
+pub type Compare = dyn Fn(&[u8], &[u8]) -> Ordering + Send + Sync;
+
+/// The order of keys: bytewise, or a user's under a name of its own.
+#[derive(Clone, Default)]
+pub enum Order {
+    /// Unsigned bytes, shorter first.
+    #[default]
+    Bytewise,
+    /// A user's order.
+    Custom {
+        /// Stored in the manifest; opening under another name is an error.
+        name: Arc<str>,
+        /// The comparison (O1).
+        compare: Arc<Compare>,
+    },
+}
+
+/// The name under which the bytewise order is stored.
+pub const BYTEWISE_NAME: &str = "velella.bytewise";
+
+impl Order {
+    /// A user's order.
+    pub fn custom(
+        name: &str,
+        compare: impl Fn(&[u8], &[u8]) -> Ordering + Send + Sync + 'static,
+    ) -> Order {
+        Order::Custom {
+            name: name.into(),
+            compare: Arc::new(compare),
+        }
+    }
+
+    /// The name stored in the manifest.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        match self {
+            Order::Bytewise => BYTEWISE_NAME,
+            Order::Custom { name, .. } => name,
+        }
+    }
+
+    /// Whether prefix words, guards and short separators may be used.
+    #[must_use]
+    #[inline]
+    pub fn is_bytewise(&self) -> bool {
+        matches!(self, Order::Bytewise)
+    }
+
+    /// Compares two keys.
+    #[must_use]
+    #[inline]
+    pub fn compare(&self, a: &[u8], b: &[u8]) -> Ordering {
+        match self {
+            Order::Bytewise => a.cmp(b),
+            Order::Custom { compare, .. } => compare(a, b),
+        }
+    }
+
+    /// A short key `s` with `low <= s < high` (O2).
+    #[must_use]
+    pub fn separator(&self, low: &[u8], high: &[u8]) -> Vec<u8> {
+        if self.is_bytewise() {
+            let shared = low.iter().zip(high).take_while(|(a, b)| a == b).count();
+            // Cut after the first differing byte if raising it still stays below `high`.
+            if let (Some(&a), Some(&b)) = (low.get(shared), high.get(shared))
+                && a.checked_add(1).is_some_and(|raised| raised < b)
+            {
+                let mut short = low[..=shared].to_vec();
+                short[shared] += 1;
+                return short;
+            }
+        }
+        low.to_vec()
+    }
+}
+
+impl std::fmt::Debug for Order {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Order({})", self.name())
+    }
+}
+
+/// The smallest key above every key with `prefix`, bytewise; `None` if there is none.
+#[must_use]
+pub fn prefix_end(prefix: &[u8]) -> Option<Vec<u8>> {
+    let last = prefix.iter().rposition(|&byte| byte != 0xff)?;
+    let mut end = prefix[..=last].to_vec();
+    end[last] += 1;
+    Some(end)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn separators_lie_between() {
+        let order = Order::Bytewise;
+        for (low, high) in [
+            (&b"abc"[..], &b"abz"[..]),
+            (b"abc", b"abd"),
+            (b"", b"a"),
+            (b"a", b"a\0"),
+            (b"abcdef", b"b"),
+            (b"\xff\xff", b"\xff\xff\x01"),
+            (b"abcdef", b"c"),
+        ] {
+            let middle = order.separator(low, high);
+            assert!(
+                low <= &middle[..] && &middle[..] < high,
+                "{low:?} {middle:?} {high:?}"
+            );
+            assert!(middle.len() <= low.len());
+        }
+        assert_eq!(order.separator(b"abcdef", b"c"), b"b");
+    }
+
+    #[test]
+    fn the_end_of_a_prefix_is_the_next_sibling() {
+        assert_eq!(prefix_end(b"ab"), Some(b"ac".to_vec()));
+        assert_eq!(prefix_end(b"a\xff"), Some(b"b".to_vec()));
+        assert_eq!(prefix_end(b"\xff\xff"), None);
+        assert_eq!(prefix_end(b""), None);
+    }
+}

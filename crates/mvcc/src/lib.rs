@@ -1,0 +1,21 @@
+//! Time: the clock, the announced windows, the live snapshots, and what a collector may drop.
+//!
+//! Source: cLSM (EuroSys '15) 3.2, rebuilt so that nothing waits and nothing rolls back; see
+//! docs/concurrency.md for the protocol these parts serve, and the numbered steps of a write in
+//! `velella::commit`.
+//!
+//! Layer 1, first of it: the memtable reads words and windows defined here.
+
+#![forbid(unsafe_code)]
+
+pub mod word;
+pub mod clock;
+pub mod slots;
+pub mod snapshots;
+pub mod retention;
+
+pub use clock::Clock;
+pub use retention::Retention;
+pub use slots::Slots;
+pub use snapshots::{Registration, Snapshots};
+pub use word::Word;

@@ -1,0 +1,126 @@
+//! The announced windows: one padded word per (slot, lane) pair.
+//!
+//! Source: cLSM's `Active` set and shared lock, YoDB's pending-put array, the grace period of a
+//! memtable switch and the journal's frontier are all this one array.
+//!
+//! ```text
+//! 0               idle
+//! lb << 1 | 1     announced: "I will draw, or have drawn, a stamp above lb and am not finished"
+//! ```
+//! A1. A slot is announced from before its owner's stamp is drawn until after its versions are
+//!     decided and its journal record is in the lane.
+//! A2. Nothing that can block, fail, allocate without bound or run user code happens while
+//!     announced.
+//! A3. After `frontier` returned f, no write at or below f is unpublished or unjournaled.
+//!
+//! Threads: a slot is written by the holder of its pair only; anyone may read.
+//! Tests: `tests/loom.rs`.
+
+use crate::clock::Clock;
+use velella_base::Stamp;
+use velella_sync::CachePadded;
+use velella_sync::atomic::{AtomicU64, Ordering, spin};
+
+const IDLE: u64 = 0;
+
+/// The announced windows of a database.
+#[derive(Debug)]
+pub struct Slots {
+    words: Box<[CachePadded<AtomicU64>]>,
+}
+
+impl Slots {
+    /// `count` idle slots.
+    #[must_use]
+    pub fn new(count: usize) -> Self {
+        Slots {
+            words: (0..count)
+                .map(|_| CachePadded::new(AtomicU64::new(IDLE)))
+                .collect(),
+        }
+    }
+
+    /// How many there are.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.words.len()
+    }
+
+    /// Whether there are none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.words.is_empty()
+    }
+
+    /// Opens the window of `slot` (step 7): its next stamp will be above `lower_bound`.
+    #[inline]
+    pub fn announce(&self, slot: usize, lower_bound: Stamp) {
+        // Release, partner: the Acquire loads below. Who sees this announcement must also see the
+        // publication and the lane tail of the operation before it.
+        self.words[slot].store(lower_bound.0 << 1 | 1, Ordering::Release);
+    }
+
+    /// Closes the window of `slot` (step 12).
+    #[inline]
+    pub fn idle(&self, slot: usize) {
+        // Release, partner: the Acquire loads below (A1).
+        self.words[slot].store(IDLE, Ordering::Release);
+    }
+
+    /// The announced lower bound of `slot`, or `None` if it is idle.
+    #[inline]
+    #[must_use]
+    pub fn announced(&self, slot: usize) -> Option<Stamp> {
+        // Acquire, partners: `announce`, `idle`.
+        let word = self.words[slot].load(Ordering::Acquire);
+        (word != IDLE).then_some(Stamp(word >> 1))
+    }
+
+    /// The newest stamp such that every write at or below it is published and journaled (A3).
+    #[must_use]
+    pub fn frontier(&self, clock: &Clock) -> Stamp {
+        // The clock before the slots: a stamp drawn in between is then above the result, or its
+        // announcement is seen.
+        let now = clock.now();
+        (0..self.words.len())
+            .filter_map(|slot| self.announced(slot))
+            .fold(now, Stamp::min)
+    }
+
+    /// Waits until no open window can hold a stamp below `boundary` (a switch's W). Windows are
+    /// constant and short, so this spins, then yields.
+    pub fn wait_past(&self, boundary: Stamp) {
+        for slot in 0..self.words.len() {
+            let mut turns = 0u32;
+            while self
+                .announced(slot)
+                .is_some_and(|lower_bound| lower_bound < boundary)
+            {
+                turns += 1;
+                if turns < 100 {
+                    spin();
+                } else {
+                    velella_sync::thread::yield_now();
+                }
+            }
+        }
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_frontier_is_the_clock_or_the_lowest_announcement() {
+        let clock = Clock::new(Stamp(10), Stamp::MAX);
+        let slots = Slots::new(3);
+        assert_eq!(slots.frontier(&clock), Stamp(10));
+        slots.announce(1, Stamp(7));
+        slots.announce(2, Stamp(9));
+        assert_eq!(slots.frontier(&clock), Stamp(7));
+        slots.idle(1);
+        assert_eq!(slots.frontier(&clock), Stamp(9));
+        slots.wait_past(Stamp(9));
+    }
+}

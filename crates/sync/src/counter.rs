@@ -1,0 +1,67 @@
+//! Striped counters: cheap to bump from any thread, summed when somebody looks.
+
+use crate::CachePadded;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+
+const STRIPES: usize = 16;
+
+static NEXT_STRIPE: AtomicUsize = AtomicUsize::new(0);
+
+thread_local! {
+    // Relaxed: only spreads threads over stripes, publishes nothing.
+    static STRIPE: usize = NEXT_STRIPE.fetch_add(1, Ordering::Relaxed) % STRIPES;
+}
+
+/// A number that only grows.
+#[derive(Debug, Default)]
+pub struct Counter {
+    stripes: [CachePadded<AtomicU64>; STRIPES],
+}
+
+impl Counter {
+    /// A counter at zero.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Adds `n`.
+    #[inline]
+    pub fn add(&self, n: u64) {
+        let stripe = STRIPE.try_with(|stripe| *stripe).unwrap_or(0);
+        // Relaxed: a counter orders nothing.
+        self.stripes[stripe].fetch_add(n, Ordering::Relaxed);
+    }
+
+    /// Adds one.
+    #[inline]
+    pub fn increment(&self) {
+        self.add(1);
+    }
+
+    /// The sum over all threads; exact once they have stopped.
+    #[must_use]
+    pub fn sum(&self) -> u64 {
+        // Relaxed: see `add`.
+        self.stripes
+            .iter()
+            .map(|stripe| stripe.load(Ordering::Relaxed))
+            .sum()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_addition_of_every_thread_is_counted() {
+        let counter = Counter::new();
+        std::thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| (0..1000).for_each(|_| counter.increment()));
+            }
+        });
+        assert_eq!(counter.sum(), 4000);
+    }
+}

@@ -1,0 +1,89 @@
+//! Epoch-based reclamation: what was reachable when a thread pinned stays allocated until it unpins.
+//!
+//! Source: the RCU-like mechanism of cLSM (EuroSys '15) 3.1; crossbeam-epoch does the work. Under
+//! loom nothing is ever freed, which is what a model wants.
+//!
+//! R1. A reference obtained under a [`Guard`] lives no longer than the guard.
+//! R2. Short operations pin; nothing blocks while pinned for longer than a spin.
+
+#[cfg(not(loom))]
+pub use real::{Guard, flush, pin};
+
+#[cfg(loom)]
+pub use model::{Guard, flush, pin};
+
+#[cfg(not(loom))]
+mod real {
+    /// Proof that this thread is pinned.
+    #[derive(Debug)]
+    pub struct Guard(crossbeam_epoch::Guard);
+
+    /// Pins this thread. Nested pins are cheap.
+    #[inline]
+    #[must_use]
+    pub fn pin() -> Guard {
+        Guard(crossbeam_epoch::pin())
+    }
+
+    /// Pushes this thread's deferred work out to all threads and tries to run what is due.
+    pub fn flush() {
+        crossbeam_epoch::pin().flush();
+    }
+
+    impl Guard {
+        /// Runs `work` once every thread pinned now has unpinned.
+        pub fn defer<F: FnOnce() + Send + 'static>(&self, work: F) {
+            self.0.defer(work);
+        }
+
+        /// As [`Guard::defer`], for work that is sound only when no pinned reader is left.
+        ///
+        /// # Safety
+        /// `work` may run on any thread, later: everything it touches must be valid until then and
+        /// usable from another thread.
+        pub unsafe fn defer_unchecked<F: FnOnce()>(&self, work: F) {
+            // SAFETY: the caller's promise is exactly what crossbeam asks for.
+            unsafe { self.0.defer_unchecked(work) }
+        }
+
+        /// Unpins and pins again, so that a long loop does not hold reclamation back. References
+        /// obtained before are invalid afterwards, which `&mut` enforces.
+        pub fn repin(&mut self) {
+            self.0.repin();
+        }
+    }
+}
+
+#[cfg(loom)]
+mod model {
+    /// Proof that this thread is pinned; nothing is freed in a model.
+    #[derive(Debug)]
+    pub struct Guard(());
+
+    /// Pins this thread.
+    #[must_use]
+    pub fn pin() -> Guard {
+        Guard(())
+    }
+
+    /// Nothing to do in a model.
+    pub fn flush() {}
+
+    impl Guard {
+        /// Leaks `work`.
+        pub fn defer<F: FnOnce() + Send + 'static>(&self, work: F) {
+            std::mem::forget(work);
+        }
+
+        /// Leaks `work`.
+        ///
+        /// # Safety
+        /// As outside the model.
+        pub unsafe fn defer_unchecked<F: FnOnce()>(&self, work: F) {
+            std::mem::forget(work);
+        }
+
+        /// Nothing to do in a model.
+        pub fn repin(&mut self) {}
+    }
+}

@@ -1,0 +1,45 @@
+//! Threads and time.
+
+use std::time::{Duration, Instant};
+
+/// Starts a named background thread.
+///
+/// # Errors
+/// The operating system's refusal to start one.
+pub fn spawn<T: Send + 'static>(
+    name: &str,
+    body: impl FnOnce() -> T + Send + 'static,
+) -> std::io::Result<std::thread::JoinHandle<T>> {
+    std::thread::Builder::new()
+        .name(name.to_owned())
+        .spawn(body)
+}
+
+/// Gives the rest of this thread's time slice away.
+pub fn yield_now() {
+    #[cfg(not(loom))]
+    std::thread::yield_now();
+    #[cfg(loom)]
+    loom::thread::yield_now();
+}
+
+/// Sleeps at least `time`; for pacing and back-off, never for synchronisation.
+pub fn sleep(time: Duration) {
+    std::thread::sleep(time);
+}
+
+/// The monotonic clock.
+#[must_use]
+pub fn now() -> Instant {
+    Instant::now()
+}
+
+/// The wall clock: milliseconds since 1970 (0 if the clock stands before that).
+#[must_use]
+pub fn wall_ms() -> u64 {
+    std::time::SystemTime::now()
+        .duration_since(std::time::UNIX_EPOCH)
+        .map_or(0, |since| {
+            u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
+        })
+}
