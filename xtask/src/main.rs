@@ -1,2 +1,109 @@
-//! Checks and chores.
-fn main() {}
+//! The workspace's own tool: `cargo xtask tidy`, `cargo xtask ci`, `cargo xtask readme`.
+//!
+//! Std only, so that it is built in seconds before anything else is; std is used directly here,
+//! because a tool that checks the doors need not go through them.
+//!
+//! Tests: beside each module.
+
+#![forbid(unsafe_code)]
+
+mod report;
+mod lexer;
+mod source;
+mod paths;
+mod manifest;
+mod layers;
+mod workspace;
+mod embed;
+mod tidy;
+mod ci;
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    match run(&arguments) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(message) => {
+            eprintln!("xtask: {message}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(arguments: &[String]) -> Result<(), String> {
+    let command = arguments.first().map_or("--help", String::as_str);
+    let rest = arguments.get(1..).unwrap_or_default();
+    let help = rest.iter().any(|word| word == "--help" || word == "-h");
+    let root = root();
+    match command {
+        "tidy" | "ci" | "readme" if help => println!("{}", describe(command)),
+        "tidy" | "readme" if !rest.is_empty() => {
+            return Err(format!("`{command}` takes no arguments"));
+        }
+        "tidy" => return tidy::run(&root),
+        "ci" => return ci::run(&root, rest),
+        "readme" => return renew_readme(&root),
+        "help" | "--help" | "-h" => {
+            for command in ["tidy", "ci", "readme"] {
+                println!("{}", describe(command));
+            }
+        }
+        other => {
+            return Err(format!(
+                "there is no command `{other}`; try `cargo xtask --help`"
+            ));
+        }
+    }
+    Ok(())
+}
+
+fn describe(command: &str) -> String {
+    match command {
+        "tidy" => format!(
+            "cargo xtask tidy\n\n\
+             Checks what no compiler does. Prints `file:line: rule: what; remedy` for each\n\
+             violation, then counts; exits with 1 if there is one. The rules:\n\n{}",
+            tidy::describe()
+        ),
+        "ci" => format!(
+            "cargo xtask ci [step ...]\n\n\
+             Runs all steps, or those named, and stops at the first that fails. The steps:\n\n{}",
+            ci::describe()
+        ),
+        _ => "cargo xtask readme\n\n\
+              Copies the examples that documents show from the files that are compiled.\n"
+            .to_owned(),
+    }
+}
+
+/// Brings every copy in every document up to date.
+fn renew_readme(root: &Path) -> Result<(), String> {
+    let failed =
+        |path: &Path, error: std::io::Error| format!("cannot renew {}: {error}", path.display());
+    let workspace = workspace::Workspace::load(root).map_err(|error| failed(root, error))?;
+    for (path, text) in &workspace.documents {
+        let mut renewed = text.clone();
+        for found in embed::embeds(text) {
+            if let Some(original) = workspace.rust.get(found.path) {
+                renewed = embed::renewed(&renewed, found.path, original);
+            }
+        }
+        if renewed != *text {
+            let file = root.join(path);
+            std::fs::write(&file, renewed).map_err(|error| failed(&file, error))?;
+            println!("renewed {path}");
+        }
+    }
+    Ok(())
+}
+
+/// The root of the workspace: the directory above this crate's.
+fn root() -> PathBuf {
+    let manifest = std::env::var_os("CARGO_MANIFEST_DIR")
+        .map_or_else(|| PathBuf::from(env!("CARGO_MANIFEST_DIR")), PathBuf::from);
+    manifest
+        .parent()
+        .map_or(manifest.clone(), Path::to_path_buf)
+}

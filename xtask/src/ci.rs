@@ -1,0 +1,250 @@
+//! Everything that must be green, in the order in which it fails fastest.
+//!
+//! Each step is timed; the first that fails ends the run, and its name is the last thing printed.
+//! A newcomer runs the same command as the machine: `cargo xtask ci`, or one step by its name.
+//!
+//! Tests: below; the steps themselves are what `.ci/run` runs.
+
+use crate::tidy;
+use std::path::Path;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+/// One step.
+struct Step {
+    name: &'static str,
+    says: &'static str,
+    action: Action,
+}
+
+enum Action {
+    Tidy,
+    /// `cargo` with these arguments and these additional environment variables.
+    Cargo(
+        &'static [&'static str],
+        &'static [(&'static str, &'static str)],
+    ),
+    /// As `Cargo`, if the file is there.
+    CargoIf(&'static str, &'static [&'static str]),
+    /// `bash` on this file, if it is there.
+    Script(&'static str),
+}
+
+const STEPS: &[Step] = &[
+    Step {
+        name: "format",
+        says: "cargo fmt --all --check",
+        action: Action::Cargo(&["fmt", "--all", "--check"], &[]),
+    },
+    Step {
+        name: "tidy",
+        says: "cargo xtask tidy",
+        action: Action::Tidy,
+    },
+    Step {
+        name: "clippy",
+        says: "cargo clippy --workspace -- -D warnings",
+        action: Action::Cargo(&["clippy", "--workspace", "--", "-D", "warnings"], &[]),
+    },
+    Step {
+        // A test fails by panicking, so there `unwrap` is a way to say so; and it casts what it
+        // made up itself.
+        name: "lint-all",
+        says: "cargo clippy --workspace --all-targets, `unwrap` and casts allowed",
+        action: Action::Cargo(
+            &[
+                "clippy",
+                "--workspace",
+                "--all-targets",
+                "--",
+                "-D",
+                "warnings",
+                "-A",
+                "clippy::unwrap_used",
+                "-A",
+                "clippy::cast_possible_truncation",
+            ],
+            &[],
+        ),
+    },
+    Step {
+        name: "test",
+        says: "cargo test --workspace",
+        action: Action::Cargo(&["test", "--workspace"], &[]),
+    },
+    Step {
+        name: "doc",
+        says: "cargo doc --workspace --no-deps, warnings denied",
+        action: Action::Cargo(
+            &["doc", "--workspace", "--no-deps"],
+            &[("RUSTDOCFLAGS", "-D warnings")],
+        ),
+    },
+    Step {
+        name: "readme",
+        says: "cargo run --package velella --example readme",
+        action: Action::CargoIf(
+            tidy::copies::EXAMPLE,
+            &["run", "--package", "velella", "--example", "readme"],
+        ),
+    },
+    Step {
+        name: "release",
+        says: "cargo build --release",
+        action: Action::Cargo(&["build", "--release"], &[]),
+    },
+    Step {
+        name: "e2e",
+        says: "bash .ci/e2e.sh: the released binary, with real clients",
+        action: Action::Script(".ci/e2e.sh"),
+    },
+];
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Outcome {
+    Passed,
+    Failed,
+    Skipped,
+}
+
+/// The steps, one line each, for `--help`.
+pub(crate) fn describe() -> String {
+    let line = |step: &Step| format!("  {:<8} {}\n", step.name, step.says);
+    STEPS.iter().map(line).collect()
+}
+
+/// Runs the steps called `names`, or all if there are none.
+///
+/// # Errors
+/// A name that is no step's, or the first step that failed.
+pub(crate) fn run(root: &Path, names: &[String]) -> Result<(), String> {
+    let steps = select(names)?;
+    let mut done: Vec<(&str, Outcome, Duration)> = Vec::new();
+    for step in steps {
+        println!("\n=== {}: {}", step.name, step.says);
+        let start = Instant::now();
+        let outcome = perform(root, &step.action);
+        done.push((step.name, outcome, start.elapsed()));
+        if outcome == Outcome::Failed {
+            break;
+        }
+    }
+    println!("\n{}", table(&done));
+    match done.last() {
+        Some((name, Outcome::Failed, _)) => Err(format!(
+            "step `{name}` failed; after mending it run `cargo xtask ci {name}`, then all"
+        )),
+        _ => Ok(()),
+    }
+}
+
+fn select(names: &[String]) -> Result<Vec<&'static Step>, String> {
+    if names.is_empty() {
+        return Ok(STEPS.iter().collect());
+    }
+    let find = |name: &String| {
+        let found = STEPS.iter().find(|step| step.name == name);
+        found.ok_or_else(|| format!("there is no step `{name}`; the steps are\n{}", describe()))
+    };
+    names.iter().map(find).collect()
+}
+
+fn perform(root: &Path, action: &Action) -> Outcome {
+    match action {
+        Action::Tidy => match tidy::run(root) {
+            Ok(()) => Outcome::Passed,
+            Err(_) => Outcome::Failed,
+        },
+        Action::Cargo(arguments, variables) => {
+            let mut command = Command::new(cargo());
+            command.args(*arguments).envs(variables.iter().copied());
+            execute(root, &mut command)
+        }
+        Action::CargoIf(file, arguments) => match root.join(file).exists() {
+            true => execute(root, Command::new(cargo()).args(*arguments)),
+            false => skip(file),
+        },
+        Action::Script(file) => match root.join(file).exists() {
+            true => execute(root, Command::new("bash").arg(file)),
+            false => skip(file),
+        },
+    }
+}
+
+/// The cargo that runs us, so that a step uses the same toolchain.
+fn cargo() -> String {
+    std::env::var("CARGO").unwrap_or_else(|_| "cargo".to_owned())
+}
+
+fn skip(file: &str) -> Outcome {
+    println!("skipped: {file} is not there");
+    Outcome::Skipped
+}
+
+fn execute(root: &Path, command: &mut Command) -> Outcome {
+    match command.current_dir(root).status() {
+        Ok(status) if status.success() => Outcome::Passed,
+        Ok(status) => {
+            println!("{command:?}: {status}");
+            Outcome::Failed
+        }
+        Err(error) => {
+            println!("cannot run {command:?}: {error}; install it");
+            Outcome::Failed
+        }
+    }
+}
+
+fn table(done: &[(&str, Outcome, Duration)]) -> String {
+    let mut text = String::from("step      outcome   seconds\n");
+    for (name, outcome, time) in done {
+        let outcome = match outcome {
+            Outcome::Passed => "passed",
+            Outcome::Failed => "FAILED",
+            Outcome::Skipped => "skipped",
+        };
+        text += &format!("{name:<9} {outcome:<9} {:>7.1}\n", time.as_secs_f64());
+    }
+    let total: Duration = done.iter().map(|(.., time)| *time).sum();
+    text += &format!("{:<19} {:>7.1}", "total", total.as_secs_f64());
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_table_names_each_step_its_outcome_and_its_time() {
+        let second = Duration::from_secs(1);
+        let text = table(&[
+            ("format", Outcome::Passed, second),
+            ("test", Outcome::Failed, second * 2),
+        ]);
+        let lines: Vec<&str> = text.lines().collect();
+        assert_eq!(lines[1], "format    passed        1.0");
+        assert_eq!(lines[2], "test      FAILED        2.0");
+        assert!(lines[3].ends_with("3.0"));
+    }
+
+    #[test]
+    fn an_unknown_step_is_refused_with_the_list() {
+        let error = select(&["typo".to_owned()]).err().unwrap_or_default();
+        assert!(
+            error.contains("no step `typo`") && error.contains("clippy"),
+            "{error}"
+        );
+        assert_eq!(select(&[]).map(|steps| steps.len()), Ok(STEPS.len()));
+    }
+
+    #[test]
+    fn a_step_fails_when_its_command_does_or_cannot_run() {
+        let here = Path::new(".");
+        assert_eq!(execute(here, &mut Command::new("false")), Outcome::Failed);
+        assert_eq!(
+            execute(here, &mut Command::new("no-such-program")),
+            Outcome::Failed
+        );
+        assert_eq!(execute(here, &mut Command::new("true")), Outcome::Passed);
+    }
+}
