@@ -23,7 +23,7 @@ pub const LOCK: &str = "LOCK";
 pub const CURRENT: &str = "CURRENT";
 
 /// What a file in the database directory is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum FileName {
     /// `LOCK`
     Lock,

@@ -1,4 +1,6 @@
 //! The limits a user can meet, in one place.
+//!
+//! They are checked at the border of the public API; below it they hold, and are asserted.
 
 use crate::{Error, Result};
 

@@ -11,8 +11,8 @@
 pub mod word;
 pub mod clock;
 pub mod slots;
-pub mod snapshots;
 pub mod retention;
+pub mod snapshots;
 
 pub use clock::Clock;
 pub use retention::Retention;

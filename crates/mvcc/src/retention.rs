@@ -6,7 +6,10 @@
 //!
 //! G1. Kept: everything above the frontier; the newest version at or below the frontier; the
 //!     newest at or below the durable stamp; the newest at or below each registered stamp.
-//! G2. The rule sees the versions of one key, newest first, and decides each in turn.
+//! G2. A value that expired before `now_ms` is expired for every reader, present and to come:
+//!     the caller gives the least of the wall clocks that live snapshots read by. 0, the default,
+//!     expires nothing.
+//! G3. The rule sees the versions of one key, newest first, and decides each in turn.
 //!
 //! Pure: no clock, no lock. Tests: below.
 
@@ -18,6 +21,7 @@ pub struct Retention {
     frontier: Stamp,
     /// All reading points at or below the frontier, descending, the frontier first.
     points: Vec<Stamp>,
+    now_ms: u64,
 }
 
 impl Retention {
@@ -29,13 +33,29 @@ impl Retention {
         points.retain(|point| *point <= frontier);
         points.sort_unstable_by(|a, b| b.cmp(a));
         points.dedup();
-        Retention { frontier, points }
+        Retention {
+            frontier,
+            points,
+            now_ms: 0,
+        }
     }
 
     /// Keeps only what a reader at `Stamp::MAX` sees.
     #[must_use]
     pub fn newest_only() -> Self {
         Retention::new(Stamp::MAX, Stamp::MAX, Vec::new())
+    }
+
+    /// Treats values whose expiry lies before `now_ms` (milliseconds since 1970) as deleted (G2).
+    #[must_use]
+    pub fn at_wall(self, now_ms: u64) -> Self {
+        Retention { now_ms, ..self }
+    }
+
+    /// See [`Retention::at_wall`].
+    #[must_use]
+    pub fn now_ms(&self) -> u64 {
+        self.now_ms
     }
 
     /// Everything at or below this is in every reader's past: a tombstone there, with nothing
@@ -55,7 +75,7 @@ impl Retention {
     }
 }
 
-/// The rule at work on the versions of one key, newest first (G2).
+/// The rule at work on the versions of one key, newest first (G3).
 #[derive(Debug)]
 pub struct KeyRetention<'a> {
     points: &'a [Stamp],

@@ -14,6 +14,7 @@
 //! Tests: below; `cl11_snapshot_vs_flush` in the engine.
 
 use crate::clock::Clock;
+use crate::retention::Retention;
 use crate::slots::Slots;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -23,8 +24,15 @@ use velella_sync::lock::Mutex;
 /// The stamps that live snapshots, durable readers and journal rounds still need.
 #[derive(Debug, Default)]
 pub struct Snapshots {
-    /// Stamp -> how many registrations stand on it.
-    live: Mutex<BTreeMap<Stamp, usize>>,
+    live: Mutex<BTreeMap<Stamp, Point>>,
+}
+
+/// A stamp that is still read.
+#[derive(Debug)]
+struct Point {
+    registrations: usize,
+    /// The earliest wall clock that a registration here reads by, milliseconds since 1970.
+    now_ms: u64,
 }
 
 impl Snapshots {
@@ -36,41 +44,54 @@ impl Snapshots {
         })
     }
 
-    /// Takes a snapshot: everything acknowledged before this call is in it, and nothing with a
-    /// stamp above its time.
+    /// Takes a snapshot that expires values by the wall clock as `now_ms` reads it: everything
+    /// acknowledged before this call is in it, and nothing with a stamp above its time.
     #[must_use]
-    pub fn take(self: &Arc<Self>, clock: &Clock) -> Registration {
+    pub fn take(self: &Arc<Self>, clock: &Clock, now_ms: impl FnOnce() -> u64) -> Registration {
         // N1 by mutual exclusion: a collector reads the list under the same lock, so it sees
         // either nothing (and its frontier, read before, is at or below our time, since `observe`
-        // comes after its `now`) or the final registration.
-        let mut live = self.live.lock();
-        let at = clock.observe();
-        *live.entry(at).or_insert(0) += 1;
-        drop(live);
-        Registration {
-            list: Arc::clone(self),
-            at,
-        }
+        // comes after its `now`) or the final registration. The same goes for the wall clock:
+        // read before the lock, it could lie below that of a collector that saw no snapshot.
+        self.enter(|| clock.observe(), now_ms)
     }
 
     /// Registers a reader at a time read by `at` while the list is held; used for durable reads
     /// and by journal rounds.
     #[must_use]
     pub fn register(self: &Arc<Self>, at: impl FnOnce() -> Stamp) -> Registration {
+        self.enter(at, || u64::MAX)
+    }
+
+    fn enter(
+        self: &Arc<Self>,
+        at: impl FnOnce() -> Stamp,
+        now_ms: impl FnOnce() -> u64,
+    ) -> Registration {
         let mut live = self.live.lock();
+        let now_ms = now_ms();
         let at = at();
-        *live.entry(at).or_insert(0) += 1;
+        let point = live.entry(at).or_insert(Point {
+            registrations: 0,
+            now_ms,
+        });
+        point.registrations += 1;
+        point.now_ms = point.now_ms.min(now_ms);
         drop(live);
         Registration {
             list: Arc::clone(self),
             at,
+            now_ms,
         }
     }
 
     /// How many registrations are live.
     #[must_use]
     pub fn len(&self) -> usize {
-        self.live.lock().values().sum()
+        self.live
+            .lock()
+            .values()
+            .map(|point| point.registrations)
+            .sum()
     }
 
     /// Whether nothing is registered.
@@ -86,17 +107,24 @@ impl Snapshots {
     }
 
     /// What a collector must keep, read in the one order that is sound: first the frontier of
-    /// clock and slots, then the durable stamp, then this list.
+    /// clock and slots, then the durable stamp, then this list. `now_ms` is the wall clock; what
+    /// is expired by it and by every live snapshot's counts as deleted.
     #[must_use]
     pub fn retention(
         &self,
         clock: &Clock,
         slots: &Slots,
         durable: impl FnOnce() -> Stamp,
-    ) -> crate::Retention {
+        now_ms: u64,
+    ) -> Retention {
         let frontier = slots.frontier(clock);
         let durable = durable();
-        crate::Retention::new(frontier, durable, self.stamps())
+        let live = self.live.lock();
+        let now_ms = live
+            .values()
+            .map(|point| point.now_ms)
+            .fold(now_ms, u64::min);
+        Retention::new(frontier, durable, live.keys().copied().collect()).at_wall(now_ms)
     }
 }
 
@@ -105,6 +133,7 @@ impl Snapshots {
 pub struct Registration {
     list: Arc<Snapshots>,
     at: Stamp,
+    now_ms: u64,
 }
 
 impl Registration {
@@ -114,20 +143,26 @@ impl Registration {
     pub fn at(&self) -> Stamp {
         self.at
     }
+
+    /// The wall clock it reads by, milliseconds since 1970.
+    #[must_use]
+    pub fn now_ms(&self) -> u64 {
+        self.now_ms
+    }
 }
 
 impl Clone for Registration {
     fn clone(&self) -> Self {
-        self.list.register(|| self.at)
+        self.list.enter(|| self.at, || self.now_ms)
     }
 }
 
 impl Drop for Registration {
     fn drop(&mut self) {
         let mut live = self.list.live.lock();
-        if let Some(count) = live.get_mut(&self.at) {
-            *count -= 1;
-            if *count == 0 {
+        if let Some(point) = live.get_mut(&self.at) {
+            point.registrations -= 1;
+            if point.registrations == 0 {
                 live.remove(&self.at);
             }
         }
@@ -142,12 +177,26 @@ mod tests {
     fn a_snapshot_is_listed_until_its_last_handle_drops() {
         let clock = Clock::new(Stamp(4), Stamp::MAX);
         let list = Snapshots::new();
-        let first = list.take(&clock);
+        let first = list.take(&clock, || 500);
         let copy = first.clone();
         assert_eq!((first.at(), list.len()), (Stamp(4), 2));
         drop(first);
         assert_eq!(list.stamps(), [Stamp(4)]);
         drop(copy);
         assert!(list.is_empty());
+    }
+
+    #[test]
+    fn nothing_expires_under_a_live_snapshot() {
+        let clock = Clock::new(Stamp(4), Stamp::MAX);
+        let (list, slots) = (Snapshots::new(), Slots::new(1));
+        let wall =
+            |list: &Arc<Snapshots>| list.retention(&clock, &slots, || Stamp(4), 900).now_ms();
+        let round = list.register(|| Stamp(2));
+        assert_eq!(wall(&list), 900);
+        let reader = list.take(&clock, || 500);
+        assert_eq!(wall(&list), 500);
+        drop((reader, round));
+        assert_eq!(wall(&list), 900);
     }
 }

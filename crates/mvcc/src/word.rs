@@ -52,10 +52,6 @@ impl Word {
     /// Decodes a word that [`Word::encode`] made.
     #[must_use]
     #[inline]
-    #[expect(
-        clippy::cast_possible_truncation,
-        reason = "slots and kinds are small by encoding"
-    )]
     pub fn decode(word: u64) -> Word {
         match word & 3 {
             0 => {

@@ -1,4 +1,6 @@
 //! Striped counters: cheap to bump from any thread, summed when somebody looks.
+//!
+//! A sum taken while others count may miss what is being added; it never counts anything twice.
 
 use crate::CachePadded;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};

@@ -1,4 +1,4 @@
-//! Epoch-based reclamation: what was reachable when a thread pinned stays allocated until it unpins.
+//! Epoch-based reclamation: what a thread can reach when it pins stays allocated until it unpins.
 //!
 //! Source: the RCU-like mechanism of cLSM (EuroSys '15) 3.1; crossbeam-epoch does the work. Under
 //! loom nothing is ever freed, which is what a model wants.

@@ -15,6 +15,8 @@ pub mod lock;
 pub mod thread;
 pub mod counter;
 pub mod rng;
+#[cfg(feature = "allocations")]
+pub mod allocations;
 
 pub use crossbeam_utils::CachePadded;
 pub use epoch::Guard;

@@ -1,4 +1,6 @@
 //! Locks for cold paths: never taken on the path of a get or a put.
+//!
+//! Not poisoned by a panic: what must not be used after one says so itself.
 
 #[cfg(not(loom))]
 pub use parking_lot::{Condvar, Mutex, MutexGuard, RwLock};

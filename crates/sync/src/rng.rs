@@ -1,4 +1,6 @@
 //! A small seeded generator for tower heights, jitter and tests; not for secrets.
+//!
+//! The same seed gives the same numbers on every machine, for ever: tests replay by it.
 
 /// SplitMix64 (Steele, Lea and Flood, OOPSLA '14): one addition and two multiplications a number.
 #[derive(Debug, Clone)]

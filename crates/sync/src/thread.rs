@@ -1,6 +1,11 @@
 //! Threads and time.
+//!
+//! Background threads are named, so that a profile says whose time it shows.
 
 use std::time::{Duration, Instant};
+
+/// Threads that may borrow, since they end before `scope` returns; a model has none of them.
+pub use std::thread::{Builder, JoinHandle, scope};
 
 /// Starts a named background thread.
 ///
@@ -13,6 +18,20 @@ pub fn spawn<T: Send + 'static>(
     std::thread::Builder::new()
         .name(name.to_owned())
         .spawn(body)
+}
+
+/// Starts a named thread that ends before `scope` does.
+///
+/// # Errors
+/// As [`spawn`].
+pub fn spawn_scoped<'scope, T: Send + 'scope>(
+    scope: &'scope std::thread::Scope<'scope, '_>,
+    name: &str,
+    body: impl FnOnce() -> T + Send + 'scope,
+) -> std::io::Result<std::thread::ScopedJoinHandle<'scope, T>> {
+    std::thread::Builder::new()
+        .name(name.to_owned())
+        .spawn_scoped(scope, body)
 }
 
 /// Gives the rest of this thread's time slice away.
@@ -42,4 +61,13 @@ pub fn wall_ms() -> u64 {
         .map_or(0, |since| {
             u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
         })
+}
+
+/// Lets the user's threads go first on a busy machine (nice 19 for this thread). Best effort.
+pub fn lower_priority() {
+    #[cfg(all(target_os = "linux", not(loom)))]
+    {
+        // On Linux niceness belongs to the thread; 0 names the caller.
+        let _ = rustix::process::setpriority_process(None, 19);
+    }
 }
