@@ -1,0 +1,302 @@
+//! A file system with someone in front of it, who sees every call and may refuse it.
+//!
+//! I1. Each call is asked about once, before anything happens, and reported once, after.
+//! I2. Only what can fail is a call: windows, `populate`, `maps_well` and closing are not.
+//! I3. Nothing is added or left out of a call that is let pass.
+
+use crate::file::{FileLock, MapFile, ReadFile, WriteFile};
+use crate::operation::Operation;
+use crate::vfs::{Identity, Vfs};
+use crate::window::Window;
+use std::fmt::Debug;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use velella_base::{Error, Result};
+
+/// What is asked of the file system.
+#[derive(Debug, Clone, Copy)]
+pub struct Call<'c> {
+    /// What is done.
+    pub operation: Operation,
+    /// To what.
+    pub path: &'c Path,
+    /// The second path of a rename or link.
+    pub to: Option<&'c Path>,
+    /// Where in the file, or its new length.
+    pub offset: Option<u64>,
+    /// Bytes moved between memory and file.
+    pub bytes: usize,
+}
+
+impl<'c> Call<'c> {
+    fn new(operation: Operation, path: &'c Path) -> Self {
+        Call {
+            operation,
+            path,
+            to: None,
+            offset: None,
+            bytes: 0,
+        }
+    }
+
+    fn to(mut self, to: &'c Path) -> Self {
+        self.to = Some(to);
+        self
+    }
+
+    fn at(mut self, offset: u64) -> Self {
+        self.offset = Some(offset);
+        self
+    }
+
+    fn moving(mut self, bytes: usize) -> Self {
+        self.bytes = bytes;
+        self
+    }
+}
+
+/// What becomes of a call.
+#[derive(Debug)]
+pub enum Verdict {
+    /// It is passed on.
+    Pass,
+    /// It fails, and nothing happens.
+    Fail(Error),
+    /// It fails after this many of its bytes.
+    Cut(usize, Error),
+}
+
+/// Who stands in front of a file system.
+pub trait Interceptor: Debug + Send + Sync + 'static {
+    /// Decides about a call.
+    fn before(&self, call: &Call<'_>) -> Verdict;
+
+    /// Learns how it ended.
+    fn after(&self, call: &Call<'_>, failed: bool);
+}
+
+/// A file system with `I` in front of it. Clones share both.
+#[derive(Debug)]
+pub struct Intercepted<I> {
+    pub(crate) inner: Arc<dyn Vfs>,
+    pub(crate) by: Arc<I>,
+}
+
+impl<I> Clone for Intercepted<I> {
+    fn clone(&self) -> Self {
+        Intercepted {
+            inner: Arc::clone(&self.inner),
+            by: Arc::clone(&self.by),
+        }
+    }
+}
+
+/// An open file with `I` in front of it.
+#[derive(Debug)]
+struct Opened<F: ?Sized, I> {
+    by: Arc<I>,
+    inner: F,
+}
+
+/// Asks, does and reports; `cut` does the part of the call that a verdict lets through.
+fn pass<I: Interceptor, T>(
+    by: &I,
+    call: &Call<'_>,
+    cut: impl FnOnce(usize) -> Result<()>,
+    whole: impl FnOnce() -> Result<T>,
+) -> Result<T> {
+    let done = match by.before(call) {
+        Verdict::Pass => whole(),
+        Verdict::Fail(error) => Err(error),
+        Verdict::Cut(bytes, error) => cut(bytes.min(call.bytes)).and(Err(error)),
+    };
+    by.after(call, done.is_err());
+    done
+}
+
+/// As [`pass`], for a call that moves no bytes.
+fn simply<I: Interceptor, T>(
+    by: &I,
+    call: &Call<'_>,
+    whole: impl FnOnce() -> Result<T>,
+) -> Result<T> {
+    pass(by, call, |_| Ok(()), whole)
+}
+
+impl<I: Interceptor> Intercepted<I> {
+    fn simply<T>(&self, call: &Call<'_>, whole: impl FnOnce(&dyn Vfs) -> Result<T>) -> Result<T> {
+        simply(&*self.by, call, || whole(&*self.inner))
+    }
+
+    fn opened<F>(&self, inner: F) -> Opened<F, I> {
+        let by = Arc::clone(&self.by);
+        Opened { by, inner }
+    }
+}
+
+impl<I: Interceptor> Vfs for Intercepted<I> {
+    fn create(&self, path: &Path) -> Result<Box<dyn WriteFile>> {
+        let file = self.simply(&Call::new(Operation::Create, path), |fs| fs.create(path))?;
+        Ok(Box::new(self.opened(file)))
+    }
+
+    fn open_write(&self, path: &Path) -> Result<Box<dyn WriteFile>> {
+        let call = Call::new(Operation::OpenWrite, path);
+        let file = self.simply(&call, |fs| fs.open_write(path))?;
+        Ok(Box::new(self.opened(file)))
+    }
+
+    fn open_read(&self, path: &Path) -> Result<Arc<dyn ReadFile>> {
+        let call = Call::new(Operation::OpenRead, path);
+        let file = self.simply(&call, |fs| fs.open_read(path))?;
+        Ok(Arc::new(self.opened(file)))
+    }
+
+    fn map_append(&self, path: &Path, len: u64) -> Result<Arc<dyn MapFile>> {
+        let call = Call::new(Operation::Map, path).at(len);
+        let file = self.simply(&call, |fs| fs.map_append(path, len))?;
+        Ok(Arc::new(self.opened(file)))
+    }
+
+    fn maps_well(&self, dir: &Path) -> bool {
+        self.inner.maps_well(dir)
+    }
+
+    fn create_dir_all(&self, path: &Path) -> Result<()> {
+        let call = Call::new(Operation::CreateDir, path);
+        self.simply(&call, |fs| fs.create_dir_all(path))
+    }
+
+    fn read_dir(&self, path: &Path) -> Result<Vec<PathBuf>> {
+        let call = Call::new(Operation::ReadDir, path);
+        self.simply(&call, |fs| fs.read_dir(path))
+    }
+
+    fn remove(&self, path: &Path) -> Result<()> {
+        self.simply(&Call::new(Operation::Remove, path), |fs| fs.remove(path))
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> Result<()> {
+        let call = Call::new(Operation::Rename, from).to(to);
+        self.simply(&call, |fs| fs.rename(from, to))
+    }
+
+    fn hard_link(&self, from: &Path, to: &Path) -> Result<()> {
+        let call = Call::new(Operation::HardLink, from).to(to);
+        self.simply(&call, |fs| fs.hard_link(from, to))
+    }
+
+    fn sync_dir(&self, path: &Path) -> Result<()> {
+        let call = Call::new(Operation::SyncDir, path);
+        self.simply(&call, |fs| fs.sync_dir(path))
+    }
+
+    fn exists(&self, path: &Path) -> Result<bool> {
+        self.simply(&Call::new(Operation::Exists, path), |fs| fs.exists(path))
+    }
+
+    fn len(&self, path: &Path) -> Result<u64> {
+        self.simply(&Call::new(Operation::Len, path), |fs| fs.len(path))
+    }
+
+    fn lock(&self, path: &Path) -> Result<Box<dyn FileLock>> {
+        self.simply(&Call::new(Operation::Lock, path), |fs| fs.lock(path))
+    }
+
+    fn identity(&self, path: &Path) -> Result<Identity> {
+        let call = Call::new(Operation::Identity, path);
+        self.simply(&call, |fs| fs.identity(path))
+    }
+}
+
+impl<I: Interceptor> WriteFile for Opened<Box<dyn WriteFile>, I> {
+    fn path(&self) -> &Path {
+        self.inner.path()
+    }
+
+    fn write_at(&self, offset: u64, bytes: &[u8]) -> Result<()> {
+        let call = Call::new(Operation::Write, self.inner.path());
+        let call = call.at(offset).moving(bytes.len());
+        let write = |part: usize| self.inner.write_at(offset, &bytes[..part]);
+        pass(&*self.by, &call, write, || write(bytes.len()))
+    }
+
+    fn append(&mut self, bytes: &[u8]) -> Result<()> {
+        let path = self.inner.path().to_path_buf();
+        let call = Call::new(Operation::Append, &path).moving(bytes.len());
+        let inner = std::cell::RefCell::new(&mut self.inner);
+        let append = |part: usize| inner.borrow_mut().append(&bytes[..part]);
+        pass(&*self.by, &call, append, || append(bytes.len()))
+    }
+
+    fn allocate(&self, len: u64) -> Result<()> {
+        let call = Call::new(Operation::Allocate, self.inner.path()).at(len);
+        simply(&*self.by, &call, || self.inner.allocate(len))
+    }
+
+    fn set_len(&self, len: u64) -> Result<()> {
+        let call = Call::new(Operation::SetLen, self.inner.path()).at(len);
+        simply(&*self.by, &call, || self.inner.set_len(len))
+    }
+
+    fn sync_data(&self) -> Result<()> {
+        let call = Call::new(Operation::SyncData, self.inner.path());
+        simply(&*self.by, &call, || self.inner.sync_data())
+    }
+
+    fn sync_all(&self) -> Result<()> {
+        let call = Call::new(Operation::SyncAll, self.inner.path());
+        simply(&*self.by, &call, || self.inner.sync_all())
+    }
+}
+
+impl<I: Interceptor> ReadFile for Opened<Arc<dyn ReadFile>, I> {
+    fn path(&self) -> &Path {
+        self.inner.path()
+    }
+
+    fn len(&self) -> u64 {
+        self.inner.len()
+    }
+
+    fn read_exact_at(&self, buffer: &mut [u8], offset: u64) -> Result<()> {
+        let call = Call::new(Operation::Read, self.inner.path());
+        let call = call.at(offset).moving(buffer.len());
+        let verdict = self.by.before(&call);
+        let done = match verdict {
+            Verdict::Pass => self.inner.read_exact_at(buffer, offset),
+            Verdict::Fail(error) => Err(error),
+            Verdict::Cut(bytes, error) => {
+                let part = bytes.min(buffer.len());
+                self.inner
+                    .read_exact_at(&mut buffer[..part], offset)
+                    .and(Err(error))
+            }
+        };
+        self.by.after(&call, done.is_err());
+        done
+    }
+}
+
+impl<I: Interceptor> MapFile for Opened<Arc<dyn MapFile>, I> {
+    fn path(&self) -> &Path {
+        self.inner.path()
+    }
+
+    fn len(&self) -> u64 {
+        self.inner.len()
+    }
+
+    fn window(self: Arc<Self>, offset: u64, len: u64) -> Result<Window> {
+        Arc::clone(&self.inner).window(offset, len)
+    }
+
+    fn sync_data(&self) -> Result<()> {
+        let call = Call::new(Operation::SyncMap, self.inner.path());
+        simply(&*self.by, &call, || self.inner.sync_data())
+    }
+
+    fn populate(&self) {
+        self.inner.populate();
+    }
+}

@@ -1,0 +1,230 @@
+//! One file's bytes: what readers see, what the device has, and everything in between.
+//!
+//! Source: the union of what ALICE (OSDI '14), LazyFS and "Can Applications Recover from fsync
+//! Failures?" (ATC '20) found file systems to do.
+//!
+//! C1. `cache` is what every reader sees; `durable` is what a power loss is certain to leave.
+//! C2. A sector whose cached value may differ from the durable one *and is going to be written* is
+//!     in `dirty`, with every change since the last sync. A sector that differs without
+//!     being there is a page the kernel marked clean after a failed write: no later sync writes
+//!     it (V4).
+//! C3. Length and data survive separately: a longer file may show zeros.
+//! C4. A surviving cut forgets what lay behind it before: it never shows again.
+
+use crate::mem::crash::Choice;
+use crate::mem::sector::{self, Dirty, SECTOR};
+use std::collections::BTreeMap;
+use velella_sync::rng::Rng;
+
+/// Unit of space.
+pub(super) const BLOCK: u64 = 4096;
+/// A length the file got.
+#[derive(Clone, Copy)]
+struct Length {
+    at: u64,
+    len: usize,
+    /// Whether it was longer before.
+    cut: bool,
+}
+
+/// A file's content.
+#[derive(Clone, Default)]
+pub(super) struct Content {
+    cache: Vec<u8>,
+    durable: Vec<u8>,
+    dirty: BTreeMap<usize, Dirty>,
+    /// Changes of the length since the last sync.
+    lengths: Vec<Length>,
+    /// Which blocks have space.
+    blocks: Vec<bool>,
+}
+
+impl Content {
+    /// Bytes, as readers see them.
+    pub(super) fn len(&self) -> usize {
+        self.cache.len()
+    }
+
+    /// The bytes, as readers see them.
+    pub(super) fn bytes(&self) -> &[u8] {
+        &self.cache
+    }
+
+    /// Time of the oldest change that a power loss could lose.
+    pub(super) fn first_unsynced(&self) -> Option<u64> {
+        let sectors = self.dirty.values().filter_map(|dirty| dirty.times().next());
+        let lengths = self.lengths.first().map(|length| length.at);
+        sectors.chain(lengths).min()
+    }
+
+    /// Stores `bytes` at `offset`, at time `at`.
+    pub(super) fn write(&mut self, at: u64, offset: usize, bytes: &[u8]) {
+        if bytes.is_empty() {
+            return;
+        }
+        let end = offset + bytes.len();
+        if end > self.cache.len() {
+            self.cache.resize(end, 0);
+            self.lengths.push(Length {
+                at,
+                len: end,
+                cut: false,
+            });
+        }
+        let mut rest = bytes;
+        let mut begin = offset;
+        while begin < end {
+            let (number, within) = (begin / SECTOR, begin % SECTOR);
+            let (part, after) = rest.split_at(rest.len().min(SECTOR - within));
+            let dirty = self
+                .dirty
+                .entry(number)
+                .or_insert_with(|| Dirty::new(sector::get(&self.cache, number)));
+            dirty.push(at, within, part);
+            (rest, begin) = (after, begin + part.len());
+        }
+        self.cache[offset..end].copy_from_slice(bytes);
+    }
+
+    /// Cuts or extends, at time `at`.
+    pub(super) fn set_len(&mut self, at: u64, len: usize) {
+        let cut = len < self.cache.len();
+        if len == self.cache.len() {
+            return;
+        }
+        self.cache.resize(len, 0);
+        self.lengths.push(Length { at, len, cut });
+        if cut {
+            self.blocks.truncate(blocks_of(len));
+            for (number, dirty) in self.dirty.range_mut(len / SECTOR..) {
+                let begin = len.saturating_sub(number * SECTOR);
+                dirty.push(at, begin, &[0; SECTOR][begin..]);
+            }
+        }
+    }
+
+    /// Everything written becomes durable.
+    pub(super) fn sync(&mut self) {
+        if let Some(shortest) = shortest(&self.lengths) {
+            self.durable.truncate(shortest);
+            self.durable.resize(self.cache.len(), 0);
+        }
+        self.lengths.clear();
+        for number in std::mem::take(&mut self.dirty).into_keys() {
+            sector::put(&mut self.durable, number, &sector::get(&self.cache, number));
+        }
+    }
+
+    /// A sync fails: of each page, the device got it, or the cache lost it, or the cache keeps it
+    /// until the power goes; all are marked clean (C2).
+    pub(super) fn fail_sync(&mut self, rng: &mut Rng) {
+        self.lengths.clear();
+        for number in std::mem::take(&mut self.dirty).into_keys() {
+            match rng.below(3) {
+                0 => sector::put(&mut self.durable, number, &sector::get(&self.cache, number)),
+                1 => sector::put(&mut self.cache, number, &sector::get(&self.durable, number)),
+                _ => {}
+            }
+        }
+    }
+
+    /// What the device has after a power loss, as a new file.
+    pub(super) fn after_crash(&self, choice: &mut Choice) -> Content {
+        let survived = choice.prefix(self.lengths.iter().map(|length| length.at));
+        let (lengths, lost) = self.lengths.split_at(survived);
+        let len = lengths.last().map_or(self.durable.len(), |last| last.len);
+        let len = choice.between(len, lost.first().map_or(len, |next| next.len));
+        let mut image = self.durable.clone();
+        image.truncate(shortest(lengths).unwrap_or(usize::MAX));
+        image.resize(len, 0);
+        for (&number, dirty) in &self.dirty {
+            let kept = choice.prefix(dirty.times());
+            let durable = sector::get(&image, number);
+            let mut bytes = dirty.value(&durable, kept, choice.torn_words());
+            // C4: what was written before a surviving cut is gone behind it.
+            let last = kept.checked_sub(1).and_then(|last| dirty.times().nth(last));
+            let cuts = lengths
+                .iter()
+                .filter(|length| length.cut && Some(length.at) > last);
+            if let Some(end) = cuts.map(|cut| cut.len).min() {
+                let end = end.saturating_sub(number * SECTOR).min(SECTOR);
+                bytes[end..].fill(0);
+            }
+            sector::put(&mut image, number, &bytes);
+        }
+        let mut blocks = self.blocks.clone();
+        blocks.truncate(blocks_of(len));
+        Content {
+            cache: image.clone(),
+            durable: image,
+            blocks,
+            ..Content::default()
+        }
+    }
+
+    /// A file that was always there.
+    pub(super) fn settled(bytes: &[u8]) -> Content {
+        Content {
+            cache: bytes.to_vec(),
+            durable: bytes.to_vec(),
+            blocks: vec![true; blocks_of(bytes.len())],
+            ..Content::default()
+        }
+    }
+
+    /// Changes a byte everywhere it is remembered, as a failing device does.
+    pub(super) fn flip(&mut self, offset: usize, mask: u8) {
+        if let Some(dirty) = self.dirty.get_mut(&(offset / SECTOR)) {
+            dirty.flip(offset % SECTOR, mask);
+        }
+        for image in [&mut self.cache, &mut self.durable] {
+            if let Some(byte) = image.get_mut(offset) {
+                *byte ^= mask;
+            }
+        }
+    }
+
+    /// Whether the first `len` bytes have space.
+    pub(super) fn is_allocated(&self, len: usize) -> bool {
+        let blocks = self.blocks.get(..blocks_of(len));
+        blocks.is_some_and(|blocks| blocks.iter().all(|&has| has))
+    }
+
+    /// Bytes of space the file takes.
+    pub(super) fn space(&self) -> u64 {
+        self.blocks.iter().filter(|&&has| has).count() as u64 * BLOCK
+    }
+
+    /// Gives `[from, to)` space, out of `free` bytes; says up to where it reached.
+    pub(super) fn claim(&mut self, from: usize, to: usize, free: &mut u64) -> usize {
+        let block_bytes = to_index(BLOCK);
+        let end = blocks_of(to);
+        if self.blocks.len() < end {
+            self.blocks.resize(end, false);
+        }
+        for block in from / block_bytes..end {
+            if self.blocks[block] {
+                continue;
+            }
+            if *free < BLOCK {
+                return (block * block_bytes).max(from);
+            }
+            *free -= BLOCK;
+            self.blocks[block] = true;
+        }
+        to
+    }
+}
+
+fn shortest(lengths: &[Length]) -> Option<usize> {
+    lengths.iter().map(|length| length.len).min()
+}
+
+fn blocks_of(len: usize) -> usize {
+    len.div_ceil(to_index(BLOCK))
+}
+
+/// An offset as an index; the model has no file that does not fit in memory.
+pub(super) fn to_index(offset: u64) -> usize {
+    usize::try_from(offset).unwrap_or(usize::MAX)
+}

@@ -1,0 +1,227 @@
+//! The real file system.
+//!
+//! O1. Every interrupted call is repeated and every short transfer continued, here and nowhere
+//!     above.
+//! O2. A failed sync is reported, never repeated (V4).
+//! O3. Files are created for their owner only, never through a symbolic link, and close on exec.
+//!
+//! Linux in full. Other Unix: no mapping and no identity, so the layers above append by `pwrite`
+//! and take every start for one after a power loss.
+//!
+//! Threads: stateless.
+//!
+//! Tests: `os/tests.rs`, the contract, and `tests/kill.rs`.
+
+mod facts;
+mod files;
+mod map;
+
+use crate::file::{FileLock, MapFile, ReadFile, WriteFile};
+use crate::vfs::{Identity, Vfs};
+use files::{OsReadFile, OsWriteFile};
+use map::OsMapFile;
+use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use velella_base::{Error, ErrorKind, Result};
+
+const FILE_MODE: u32 = 0o600;
+const DIR_MODE: u32 = 0o700;
+/// How often a lock file may be replaced under us before we give up.
+const LOCK_ATTEMPTS: usize = 16;
+
+/// The file system of the machine.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct OsFs;
+
+impl OsFs {
+    /// The file system of the machine.
+    #[must_use]
+    pub fn new() -> Self {
+        OsFs
+    }
+}
+
+impl Vfs for OsFs {
+    fn create(&self, path: &Path) -> Result<Box<dyn WriteFile>> {
+        let file = create_new(path).map_err(|e| Error::io("create", path, e))?;
+        Ok(Box::new(OsWriteFile::new(path, file, 0)))
+    }
+
+    fn open_write(&self, path: &Path) -> Result<Box<dyn WriteFile>> {
+        let attempt = |e| Error::io("open for writing", path, e);
+        let file = OpenOptions::new()
+            .write(true)
+            .custom_flags(libc::O_NOFOLLOW)
+            .open(path)
+            .map_err(attempt)?;
+        let len = file.metadata().map_err(attempt)?.len();
+        Ok(Box::new(OsWriteFile::new(path, file, len)))
+    }
+
+    fn open_read(&self, path: &Path) -> Result<Arc<dyn ReadFile>> {
+        let attempt = |e| Error::io("open for reading", path, e);
+        let file = File::open(path).map_err(attempt)?;
+        let metadata = file.metadata().map_err(attempt)?;
+        if metadata.is_dir() {
+            return Err(attempt(io::Error::from(io::ErrorKind::IsADirectory)));
+        }
+        Ok(Arc::new(OsReadFile::new(path, file, metadata.len())))
+    }
+
+    fn map_append(&self, path: &Path, len: u64) -> Result<Arc<dyn MapFile>> {
+        Ok(Arc::new(OsMapFile::open(path, len)?))
+    }
+
+    fn maps_well(&self, dir: &Path) -> bool {
+        facts::maps_well(dir)
+    }
+
+    fn create_dir_all(&self, path: &Path) -> Result<()> {
+        DirBuilder::new()
+            .recursive(true)
+            .mode(DIR_MODE)
+            .create(path)
+            .map_err(|e| Error::io("create directory", path, e))
+    }
+
+    fn read_dir(&self, path: &Path) -> Result<Vec<PathBuf>> {
+        let attempt = |e| Error::io("list directory", path, e);
+        let mut names = fs::read_dir(path)
+            .map_err(attempt)?
+            .map(|entry| Ok(PathBuf::from(entry.map_err(attempt)?.file_name())))
+            .collect::<Result<Vec<_>>>()?;
+        names.sort();
+        Ok(names)
+    }
+
+    fn remove(&self, path: &Path) -> Result<()> {
+        fs::remove_file(path).map_err(|e| Error::io("remove", path, e))
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> Result<()> {
+        fs::rename(from, to)
+            .map_err(|e| Error::io(format!("rename to {} the file", to.display()), from, e))
+    }
+
+    fn hard_link(&self, from: &Path, to: &Path) -> Result<()> {
+        let attempt = |e| Error::io(format!("link as {} the file", to.display()), from, e);
+        match fs::hard_link(from, to) {
+            Ok(()) => Ok(()),
+            Err(error) if cannot_link(&error) => copy(from, to).map_err(attempt),
+            Err(error) => Err(attempt(error)),
+        }
+    }
+
+    fn sync_dir(&self, path: &Path) -> Result<()> {
+        File::open(path)
+            .and_then(|dir| dir.sync_all())
+            .map_err(|e| Error::io("sync directory", path, e))
+    }
+
+    fn exists(&self, path: &Path) -> Result<bool> {
+        match fs::symlink_metadata(path) {
+            Ok(_) => Ok(true),
+            Err(error) => match error.kind() {
+                io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => Ok(false),
+                _ => Err(Error::io("look for", path, error)),
+            },
+        }
+    }
+
+    fn len(&self, path: &Path) -> Result<u64> {
+        let metadata = fs::metadata(path).map_err(|e| Error::io("measure", path, e))?;
+        Ok(metadata.len())
+    }
+
+    fn lock(&self, path: &Path) -> Result<Box<dyn FileLock>> {
+        for _ in 0..LOCK_ATTEMPTS {
+            let file = OpenOptions::new()
+                .write(true)
+                .create(true)
+                .truncate(false)
+                .mode(FILE_MODE)
+                .custom_flags(libc::O_NOFOLLOW)
+                .open(path)
+                .map_err(|e| Error::io("open lock file", path, e))?;
+            match file.try_lock() {
+                Ok(()) => {}
+                Err(TryLockError::WouldBlock) => return Err(locked(path)),
+                Err(TryLockError::Error(e)) => return Err(Error::io("lock", path, e)),
+            }
+            // Whoever removed the file between our opening and locking it left us a lock that
+            // no one else would ever meet.
+            if is_still(path, &file)? {
+                return Ok(Box::new(OsLock { _file: file }));
+            }
+        }
+        Err(Error::new(ErrorKind::Io, "lock", "it is replaced again and again").on(path))
+    }
+
+    fn identity(&self, path: &Path) -> Result<Identity> {
+        facts::identity(path)
+    }
+}
+
+/// `flock` belongs to the open file description: closing it releases the lock.
+#[derive(Debug)]
+struct OsLock {
+    _file: File,
+}
+
+impl FileLock for OsLock {}
+
+fn locked(path: &Path) -> Error {
+    Error::new(
+        ErrorKind::Locked,
+        "lock",
+        "another process, or this one, holds it",
+    )
+    .on(path)
+    .remedy("close the database there first; do not remove the file")
+}
+
+fn is_still(path: &Path, file: &File) -> Result<bool> {
+    let attempt = |e| Error::io("look at lock file", path, e);
+    let ours = file.metadata().map_err(attempt)?;
+    match fs::symlink_metadata(path) {
+        Ok(there) => Ok((there.dev(), there.ino()) == (ours.dev(), ours.ino())),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+        Err(error) => Err(attempt(error)),
+    }
+}
+
+fn create_new(path: &Path) -> io::Result<File> {
+    OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .mode(FILE_MODE)
+        .open(path)
+}
+
+/// Whether `link` failed because these file systems do not do it, rather than for these names.
+fn cannot_link(error: &io::Error) -> bool {
+    matches!(
+        error.raw_os_error(),
+        Some(libc::EXDEV | libc::EPERM | libc::EMLINK | libc::ENOSYS | libc::EOPNOTSUPP)
+    )
+}
+
+/// A second file with the same, durable content; nothing is left at `to` if that fails.
+fn copy(from: &Path, to: &Path) -> io::Result<()> {
+    let mut source = File::open(from)?;
+    let mut target = create_new(to)?;
+    let done = io::copy(&mut source, &mut target).and_then(|_| target.sync_all());
+    if done.is_err() {
+        // The copy's error is the one to report; a remainder is found and named at the next open.
+        let _ = fs::remove_file(to);
+    }
+    done
+}
+
+// Miri has no mappings and no foreign file systems.
+#[cfg(test)]
+#[cfg(not(miri))]
+mod tests;

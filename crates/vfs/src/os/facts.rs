@@ -1,0 +1,133 @@
+//! What the kernel tells of a file and of the file system it is on.
+//!
+//! Linux only; elsewhere nothing is known, and nothing is claimed.
+
+#[cfg(target_os = "linux")]
+pub(super) use linux::{file_maps_well, identity, maps_well};
+#[cfg(not(target_os = "linux"))]
+pub(super) use unknown::{file_maps_well, identity, maps_well};
+
+#[cfg(target_os = "linux")]
+mod linux {
+    use crate::vfs::Identity;
+    use rustix::fs::{
+        AtFlags, CWD, StatFs, StatxFlags, StatxTimestamp, fstatfs, makedev, statfs, statvfs, statx,
+    };
+    use rustix::io::{Errno, retry_on_intr};
+    use std::fs::{self, File};
+    use std::os::unix::fs::MetadataExt;
+    use std::path::Path;
+    use velella_base::{Error, ErrorKind, Result};
+
+    /// File systems whose mapped pages are written like any other, in place: ext2, ext3 and ext4
+    /// (one number), XFS, tmpfs. An overlay is left out: what lies below it is not told.
+    const MAPPING_WELL: [u64; 3] = [0xef53, 0x5846_5342, 0x0102_1994];
+
+    const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
+    const MOUNT_NAMESPACE: &str = "/proc/self/ns/mnt";
+
+    pub(in crate::os) fn maps_well(dir: &Path) -> bool {
+        retry_on_intr(|| statfs(dir)).is_ok_and(|facts| is_known(&facts))
+    }
+
+    pub(in crate::os) fn file_maps_well(file: &File) -> bool {
+        retry_on_intr(|| fstatfs(file)).is_ok_and(|facts| is_known(&facts))
+    }
+
+    fn is_known(facts: &StatFs) -> bool {
+        u64::try_from(facts.f_type).is_ok_and(|kind| MAPPING_WELL.contains(&kind))
+    }
+
+    pub(in crate::os) fn identity(path: &Path) -> Result<Identity> {
+        let attempt = |e: Errno| Error::io("identify", path, e.into());
+        let unique = StatxFlags::from_bits_retain(libc::STATX_MNT_ID_UNIQUE);
+        let either = unique | StatxFlags::MNT_ID;
+        let wanted = StatxFlags::BASIC_STATS | StatxFlags::BTIME | either;
+        let file = retry_on_intr(|| statx(CWD, path, AtFlags::empty(), wanted)).map_err(attempt)?;
+        let system = retry_on_intr(|| statvfs(path)).map_err(attempt)?;
+        let known = StatxFlags::from_bits_retain(file.stx_mask);
+        Ok(Identity {
+            boot: boot_id(path)?,
+            device: makedev(file.stx_dev_major, file.stx_dev_minor),
+            file_system: system.f_fsid,
+            inode: file.stx_ino,
+            born_ns: if known.contains(StatxFlags::BTIME) {
+                nanoseconds(&file.stx_btime)
+            } else {
+                0
+            },
+            mount_namespace: fs::metadata(MOUNT_NAMESPACE).map_or(0, |ns| ns.ino()),
+            mount: if known.intersects(either) {
+                file.stx_mnt_id
+            } else {
+                0
+            },
+        })
+    }
+
+    fn nanoseconds(time: &StatxTimestamp) -> u64 {
+        u64::try_from(time.tv_sec)
+            .unwrap_or(0)
+            .saturating_mul(1_000_000_000)
+            .saturating_add(u64::from(time.tv_nsec))
+    }
+
+    /// Without a boot id, two boots could not be told apart, and a token would lie.
+    fn boot_id(path: &Path) -> Result<[u8; 16]> {
+        fs::read_to_string(BOOT_ID)
+            .ok()
+            .and_then(|text| parse_boot_id(&text))
+            .ok_or_else(|| {
+                let found = format!("{BOOT_ID} is missing or unreadable");
+                Error::new(ErrorKind::Unsupported, "identify", found).on(path)
+            })
+    }
+
+    /// A UUID in the usual notation; hyphens may stand anywhere.
+    fn parse_boot_id(text: &str) -> Option<[u8; 16]> {
+        let digits: String = text.trim().chars().filter(|&c| c != '-').collect();
+        let id = (digits.len() == 32).then(|| u128::from_str_radix(&digits, 16).ok())??;
+        (id != 0).then_some(id.to_be_bytes())
+    }
+
+    #[cfg(test)]
+    mod tests {
+        use super::*;
+
+        #[test]
+        fn a_boot_id_is_all_of_a_uuid_or_nothing() {
+            let text = "01234567-89ab-cdef-0123-456789abcdef\n";
+            let id = parse_boot_id(text).unwrap();
+            assert_eq!((id[0], id[7], id[15]), (0x01, 0xef, 0xef));
+            for bad in [
+                "",
+                "0123",
+                "zz234567-89ab-cdef-0123-456789abcdef",
+                &"0".repeat(32),
+            ] {
+                assert_eq!(parse_boot_id(bad), None, "{bad:?}");
+            }
+        }
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+mod unknown {
+    use crate::vfs::Identity;
+    use std::fs::File;
+    use std::path::Path;
+    use velella_base::{Error, ErrorKind, Result};
+
+    pub(in crate::os) fn maps_well(_dir: &Path) -> bool {
+        false
+    }
+
+    pub(in crate::os) fn file_maps_well(_file: &File) -> bool {
+        false
+    }
+
+    pub(in crate::os) fn identity(path: &Path) -> Result<Identity> {
+        let found = "this system has no boot id";
+        Err(Error::new(ErrorKind::Unsupported, "identify", found).on(path))
+    }
+}

@@ -1,0 +1,149 @@
+//! A file of the real file system, mapped for appending.
+//!
+//! M1. The mapping is shared and starts at the file's first byte; it never moves or grows.
+//! M2. Every mapped byte has space before it is mapped (checked), so that no store meets a full
+//!     device. A store the device refuses for another reason, or into a file that someone else
+//!     cut, is the one fault no process can catch in order: SIGBUS ends it, and recovery follows.
+//! M3. No reference into the mapping is ever made: windows write through pointers, and the file
+//!     is read by `pread`.
+
+use crate::file::MapFile;
+use crate::os::facts;
+use crate::window::{Carver, Mapping, Window};
+use memmap2::{MmapOptions, MmapRaw, UncheckedAdvice};
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::ptr::NonNull;
+use std::sync::Arc;
+use velella_base::{Error, ErrorKind, Result};
+
+/// Unit of a file's block count, whatever the file system's block is.
+const BLOCK_BYTES: u64 = 512;
+
+/// Pages are this large or a multiple of it; with larger ones the kernel refuses an uneven range.
+const PAGE_BYTES: usize = 4096;
+
+/// A mapped file.
+#[derive(Debug)]
+pub(super) struct OsMapFile {
+    path: PathBuf,
+    file: File,
+    mapping: Arc<Pages>,
+    carver: Carver,
+}
+
+/// The mapped pages.
+#[derive(Debug)]
+struct Pages(MmapRaw);
+
+impl Mapping for Pages {
+    fn retire(&self, offset: u64, len: usize) {
+        let Ok(offset) = usize::try_from(offset) else {
+            return;
+        };
+        // Only whole pages that are the window's alone; a page it shares belongs to a neighbour.
+        let first = offset.next_multiple_of(PAGE_BYTES);
+        let end = (offset + len) / PAGE_BYTES * PAGE_BYTES;
+        if first >= end {
+            return;
+        }
+        // SAFETY: the mapping is shared and of a file, so dropping pages from the process loses
+        // nothing: the next access would read them from the page cache. Nobody holds a reference
+        // into it (M3).
+        #[cfg(target_os = "linux")]
+        let _ = unsafe {
+            self.0
+                .unchecked_advise_range(UncheckedAdvice::DontNeed, first, end - first)
+        };
+    }
+}
+
+impl OsMapFile {
+    /// Maps the first `len` bytes of the file.
+    pub(super) fn open(path: &Path, len: u64) -> Result<Self> {
+        let attempt = |e: io::Error| Error::io("map", path, e);
+        let file = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .custom_flags(libc::O_NOFOLLOW)
+            .open(path)
+            .map_err(attempt)?;
+        if !facts::file_maps_well(&file) {
+            let found = "this file system is not known to write mapped pages safely";
+            return Err(Error::new(ErrorKind::Unsupported, "map", found).on(path));
+        }
+        let metadata = file.metadata().map_err(attempt)?;
+        let bytes = usize::try_from(len).ok().filter(|&bytes| bytes > 0);
+        let (Some(bytes), true) = (bytes, metadata.len() >= len) else {
+            let found = format!("{len} bytes cannot be mapped of {}", metadata.len());
+            return Err(Error::invalid("map", found).on(path));
+        };
+        let space = metadata.blocks().saturating_mul(BLOCK_BYTES);
+        if space < len {
+            let found = format!("only {space} of {len} bytes have space allocated");
+            return Err(Error::invalid("map", found).on(path));
+        }
+        let mapping = MmapOptions::new()
+            .len(bytes)
+            .map_raw(&file)
+            .map_err(attempt)?;
+        Ok(OsMapFile {
+            path: path.to_path_buf(),
+            file,
+            mapping: Arc::new(Pages(mapping)),
+            carver: Carver::new(len),
+        })
+    }
+}
+
+impl MapFile for OsMapFile {
+    fn path(&self) -> &Path {
+        &self.path
+    }
+
+    fn len(&self) -> u64 {
+        self.mapping.0.len() as u64
+    }
+
+    fn window(self: Arc<Self>, offset: u64, len: u64) -> Result<Window> {
+        self.carver
+            .take(offset, len)
+            .map_err(|e| e.on(&self.path))?;
+        let index = |n: u64| usize::try_from(n).expect("the carver allows only mapped bytes");
+        let first = NonNull::new(self.mapping.0.as_mut_ptr()).expect("no mapping begins at null");
+        // SAFETY: the carver checked that `offset` lies in the mapping, which is one allocation.
+        let base = unsafe { first.add(index(offset)) };
+        let mapping = Arc::<Pages>::clone(&self.mapping);
+        // SAFETY: `[offset, offset + len)` is mapped for reading and writing while `mapping`
+        // lives, and the carver gives it out once (W1).
+        Ok(unsafe { Window::in_memory(base, offset, index(len), mapping) })
+    }
+
+    /// `fdatasync` writes pages dirtied through a mapping as it does those of `write`: the kernel
+    /// keeps no difference between them.
+    fn sync_data(&self) -> Result<()> {
+        self.file
+            .sync_data()
+            .map_err(|e| Error::io("sync", &self.path, e))
+    }
+
+    fn populate(&self) {
+        // Kernels before 5.14 refuse it, and then the first store of each page pays.
+        #[cfg(target_os = "linux")]
+        let _ = self.mapping.0.advise(memmap2::Advice::PopulateWrite);
+    }
+
+    fn populate_part(&self, offset: u64, len: u64) {
+        let (Ok(offset), Ok(len)) = (usize::try_from(offset), usize::try_from(len)) else {
+            return;
+        };
+        // As in `populate`; a range outside of the mapping is refused likewise.
+        #[cfg(target_os = "linux")]
+        let _ = self
+            .mapping
+            .0
+            .advise_range(memmap2::Advice::PopulateWrite, offset, len);
+    }
+}

@@ -1,0 +1,123 @@
+//! The real file system: the contract on disk and on tmpfs, modes, locks, links.
+
+use super::*;
+use crate::contract;
+use std::os::unix::fs::{PermissionsExt, symlink};
+
+fn mode(path: &Path) -> u32 {
+    fs::metadata(path).unwrap().permissions().mode() & 0o777
+}
+
+#[test]
+fn the_real_file_system_keeps_the_contract() {
+    let dir = tempfile::tempdir().unwrap();
+    contract::run(&OsFs, dir.path());
+}
+
+#[test]
+fn so_does_tmpfs() {
+    let Ok(dir) = tempfile::tempdir_in("/dev/shm") else {
+        return;
+    };
+    contract::run(&OsFs, dir.path());
+}
+
+#[test]
+fn files_and_directories_are_their_owners_alone() {
+    let dir = tempfile::tempdir().unwrap();
+    let (file, lock) = (dir.path().join("file"), dir.path().join("LOCK"));
+    let deep = dir.path().join("a").join("b");
+    drop(OsFs.create(&file).unwrap());
+    drop(OsFs.lock(&lock).unwrap());
+    OsFs.create_dir_all(&deep).unwrap();
+    assert_eq!([mode(&file), mode(&lock)], [0o600; 2]);
+    assert_eq!([mode(&deep), mode(deep.parent().unwrap())], [0o700; 2]);
+}
+
+#[test]
+fn a_symbolic_link_is_not_followed_for_writing() {
+    let dir = tempfile::tempdir().unwrap();
+    let (target, link) = (dir.path().join("target"), dir.path().join("link"));
+    fs::write(&target, [0; 4096]).unwrap();
+    symlink(&target, &link).unwrap();
+    assert!(OsFs.create(&link).is_err());
+    assert!(OsFs.open_write(&link).is_err());
+    assert!(OsFs.lock(&link).is_err());
+    assert!(OsFs.map_append(&link, 4096).is_err());
+    assert!(OsFs.exists(&link).unwrap());
+}
+
+#[test]
+fn a_lock_on_a_file_that_was_replaced_is_not_taken_for_ours() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("LOCK");
+    fs::write(&path, b"").unwrap();
+    let file = File::open(&path).unwrap();
+    assert!(is_still(&path, &file).unwrap());
+    fs::remove_file(&path).unwrap();
+    assert!(!is_still(&path, &file).unwrap());
+    fs::write(&path, b"").unwrap();
+    assert!(!is_still(&path, &file).unwrap());
+}
+
+#[test]
+fn a_locked_database_says_what_to_do() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("LOCK");
+    let _held = OsFs.lock(&path).unwrap();
+    let error = OsFs.lock(&path).unwrap_err().to_string();
+    assert!(error.contains("another process"), "{error}");
+    assert!(error.contains("close the database there"), "{error}");
+}
+
+#[test]
+fn a_copy_stands_in_for_a_link_and_never_over_something() {
+    let dir = tempfile::tempdir().unwrap();
+    let (from, to) = (dir.path().join("from"), dir.path().join("to"));
+    fs::write(&from, b"content").unwrap();
+    copy(&from, &to).unwrap();
+    assert_eq!(fs::read(&to).unwrap(), b"content");
+    assert_eq!(mode(&to), 0o600);
+    assert!(copy(&from, &to).is_err());
+    assert!(cannot_link(&io::Error::from_raw_os_error(libc::EXDEV)));
+    assert!(!cannot_link(&io::Error::from_raw_os_error(libc::EEXIST)));
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_link_to_another_file_system_is_a_copy() {
+    let (here, there) = (
+        tempfile::tempdir().unwrap(),
+        tempfile::tempdir_in("/dev/shm"),
+    );
+    let Ok(there) = there else { return };
+    let (from, to) = (here.path().join("from"), there.path().join("to"));
+    fs::write(&from, b"content").unwrap();
+    OsFs.hard_link(&from, &to).unwrap();
+    assert_eq!(fs::read(&to).unwrap(), b"content");
+    let error = OsFs.hard_link(&from, &to).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::AlreadyExists);
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn an_identity_names_boot_file_system_and_mount() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("file");
+    drop(OsFs.create(&path).unwrap());
+    let identity = OsFs.identity(&path).unwrap();
+    assert_eq!(identity.inode, fs::metadata(&path).unwrap().ino());
+    assert_ne!(identity.device, 0);
+    assert_ne!(identity.mount_namespace, 0);
+    // The same name and perhaps the same inode, yet another file.
+    fs::remove_file(&path).unwrap();
+    drop(OsFs.create(&path).unwrap());
+    assert_ne!(OsFs.identity(&path).unwrap(), identity);
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn proc_is_not_known_to_map_well() {
+    assert!(!OsFs.maps_well(Path::new("/proc")));
+    assert!(!OsFs.maps_well(Path::new("/no such directory")));
+}
