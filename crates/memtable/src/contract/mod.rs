@@ -1,0 +1,57 @@
+//! What every kind of memtable must do, as tests to run on it.
+//!
+//! [`run`] takes a way to make an empty memtable and tries the whole of the trait's contract
+//! (M1-M5 and the cursor's U1-U4) under three orders: bytewise, reversed, and one that takes
+//! upper and lower case for the same.
+//!
+//! Threads: the racing tests start their own.
+#![allow(
+    clippy::unwrap_used,
+    reason = "tests that other crates can run: a failed unwrap is a failed test"
+)]
+
+pub mod world;
+#[cfg(not(loom))]
+mod writes;
+#[cfg(not(loom))]
+mod cursors;
+#[cfg(not(loom))]
+mod model;
+#[cfg(not(loom))]
+mod races;
+
+pub use world::World;
+
+use crate::Memtable;
+use std::sync::Arc;
+use velella_base::Order;
+use velella_mvcc::Slots;
+
+/// Makes an empty memtable with the given order, resolving through the given slots.
+pub type Make<'a> = &'a dyn Fn(Order, Arc<Slots>) -> Arc<dyn Memtable>;
+
+/// The orders that every kind is tried under.
+#[must_use]
+pub fn orders() -> Vec<Order> {
+    let fold = |key: &[u8]| key.to_ascii_lowercase();
+    vec![
+        Order::Bytewise,
+        Order::custom("reversed", |a, b| b.cmp(a)),
+        Order::custom("fold-case", move |a, b| fold(a).cmp(&fold(b))),
+    ]
+}
+
+/// Runs the suite.
+///
+/// # Panics
+/// If the memtable does not keep the contract.
+#[cfg(not(loom))]
+pub fn run(make: Make<'_>) {
+    for order in orders() {
+        let world = || World::new(make, &order);
+        writes::run(&world);
+        cursors::run(&world);
+        model::run(&world);
+        races::run(&world);
+    }
+}

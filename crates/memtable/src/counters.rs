@@ -1,0 +1,56 @@
+//! What memtables count: the units in which the papers' claims are stated.
+//!
+//! C1. An operation adds to a counter at most once, when it ends: it tallies locally until then.
+
+use velella_sync::counter::Counter;
+
+/// What the memtables of a database count together.
+#[derive(Debug, Default)]
+pub struct Counters {
+    /// Keys compared, by prefix word or whole.
+    pub comparisons: Counter,
+    /// Compare-and-swap operations tried on nodes, towers and version heads.
+    pub cas_attempts: Counter,
+    /// Those that another thread had forestalled.
+    pub cas_failures: Counter,
+    /// Towers above the bottom level that were allocated.
+    pub towers: Counter,
+    /// Versions installed.
+    pub versions: Counter,
+    /// Versions that readers passed over on their way to the one they wanted.
+    pub versions_skipped: Counter,
+    /// Versions dropped by pruning.
+    pub pruned: Counter,
+    /// Bytes of memory taken from the system.
+    pub bytes: Counter,
+}
+
+/// The counts of one operation (C1).
+#[derive(Debug, Default)]
+pub(crate) struct Tally {
+    pub(crate) comparisons: u64,
+    pub(crate) cas_attempts: u64,
+    pub(crate) cas_failures: u64,
+    pub(crate) towers: u64,
+    pub(crate) versions: u64,
+    pub(crate) skipped: u64,
+}
+
+impl Tally {
+    /// Adds up into `counters`; the operation is over.
+    #[inline]
+    pub(crate) fn flush(&self, counters: &Counters) {
+        for (count, counter) in [
+            (self.comparisons, &counters.comparisons),
+            (self.cas_attempts, &counters.cas_attempts),
+            (self.cas_failures, &counters.cas_failures),
+            (self.towers, &counters.towers),
+            (self.versions, &counters.versions),
+            (self.skipped, &counters.versions_skipped),
+        ] {
+            if count != 0 {
+                counter.add(count);
+            }
+        }
+    }
+}

@@ -1,0 +1,286 @@
+//! From a key straight to its node: what turns most searches of a get into three memory accesses.
+//!
+//! Not from the paper: a list of a million keys costs some thirty comparisons and ten cache misses
+//! a search, whichever way its towers lie. Since nodes are never removed and keys are distinct, a
+//! hash table that only grows can stand beside the list. Keys stay sorted in the list; the table
+//! knows bytewise equal keys only, so it is not used under another order.
+//!
+//! ```text
+//! table k   2^(13 + k) slots in buckets of one cache line; a slot is 0 or hash 16 | address 48
+//! ```
+//! I1. A node is entered after it was linked and before its first version can be stamped. So who
+//!     has seen a stamp drawn finds every node of a version at or below it (the visibility lemma
+//!     holds for the table as for the list), and what is missing from a complete table is absent.
+//! I2. A slot is written once. A key goes into the first bucket, from its own on, that has a free
+//!     slot; so a search may stop at a bucket with a free slot.
+//! I3. Tables are filled in turn and never rebuilt: a search looks into all of them, the largest
+//!     first, and their cache lines are asked for at once.
+//! I4. Where no slot is found (keys made to collide) the table is marked incomplete, and a search
+//!     that misses goes to the list from then on.
+//!
+//! Threads: any; the lock is taken once per table. Tests: below; the contract suite.
+
+use crate::hardware::{advise_huge_pages, prefetch};
+use crate::jellyfish::node::{Node, NodeHead};
+use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
+use std::ptr::null_mut;
+use velella_sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering};
+use velella_sync::lock::Mutex;
+
+type Slot = AtomicPtr<NodeHead>;
+
+/// Slots of a bucket: one cache line.
+const BUCKET: usize = 8;
+/// Buckets tried for one key.
+const REACH: usize = 4;
+/// Slots of the first table; each next one has twice as many.
+const FIRST: usize = 1 << 13;
+const TABLES: usize = if cfg!(loom) { 1 } else { 20 };
+/// One insertion in so many is counted.
+const SAMPLE: usize = 64;
+
+/// The hash of a key: multiply and fold, as in wyhash.
+#[inline]
+pub(crate) fn hash(key: &[u8]) -> u64 {
+    #[expect(
+        clippy::cast_possible_truncation,
+        reason = "both halves of the product are taken"
+    )]
+    let fold = |a: u64, b: u64| {
+        let product = u128::from(a) * u128::from(b);
+        (product >> 64) as u64 ^ (product & u128::from(u64::MAX)) as u64
+    };
+    let mut state = key.len() as u64 ^ 0xa076_1d64_78bd_642f;
+    let (words, rest) = key.as_chunks::<8>();
+    for word in words {
+        state = fold(state ^ u64::from_le_bytes(*word), 0xe703_7ed1_a0b4_28db);
+    }
+    let mut last = [0; 8];
+    last[..rest.len()].copy_from_slice(rest);
+    let last = u64::from_le_bytes(last);
+    fold(state ^ last, 0x8ebc_6af0_9c88_c6e3)
+}
+
+/// The upper bits of a slot: part of the hash, to spare comparisons.
+fn tag(hash: u64) -> usize {
+    const TOP: u64 = 0xffff << 48;
+    usize::try_from(hash & TOP).expect("only 64-bit targets are supported")
+}
+
+const ADDRESS: usize = (1 << 48) - 1;
+
+/// A hash table over the nodes of a list.
+#[derive(Debug)]
+pub(crate) struct KeyIndex {
+    tables: [AtomicPtr<Slot>; TABLES],
+    /// Sampled insertions per table.
+    sampled: [AtomicUsize; TABLES],
+    /// The table that insertions start at.
+    filling: AtomicUsize,
+    is_complete: AtomicBool,
+    growing: Mutex<()>,
+    bytes: AtomicUsize,
+}
+
+fn slots_of(table: usize) -> usize {
+    FIRST << table
+}
+
+fn layout(table: usize) -> Layout {
+    // One bucket more, to begin at a cache line: an alignment of 64 would cost the lazily zeroed
+    // pages of a plain allocation.
+    let bytes = (slots_of(table) + BUCKET) * size_of::<Slot>();
+    Layout::from_size_align(bytes, 16).expect("a table is far smaller than isize::MAX")
+}
+
+impl KeyIndex {
+    /// An empty index; without `is_used` it stays so, and answers nothing.
+    pub(crate) fn new(is_used: bool) -> Self {
+        KeyIndex {
+            tables: std::array::from_fn(|_| AtomicPtr::new(null_mut())),
+            sampled: std::array::from_fn(|_| AtomicUsize::new(0)),
+            filling: AtomicUsize::new(0),
+            is_complete: AtomicBool::new(is_used && !cfg!(loom)),
+            growing: Mutex::new(()),
+            bytes: AtomicUsize::new(0),
+        }
+    }
+
+    /// Bytes taken from the system.
+    pub(crate) fn bytes(&self) -> usize {
+        // Relaxed: a figure, it guards nothing.
+        self.bytes.load(Ordering::Relaxed)
+    }
+
+    /// Whether a key that is not found is absent (I1, I4).
+    #[inline]
+    pub(crate) fn is_complete(&self) -> bool {
+        // Acquire, partner: the Release in `insert`.
+        self.is_complete.load(Ordering::Acquire)
+    }
+
+    #[inline]
+    fn table(&self, table: usize) -> Option<&[Slot]> {
+        // Acquire, partner: the Release in `grow`.
+        let start = self.tables.get(table)?.load(Ordering::Acquire);
+        if start.is_null() {
+            return None;
+        }
+        let start = start.wrapping_add(start.align_offset(64));
+        // SAFETY: `grow` allocated so many zeroed slots from the first cache line on, and they are
+        // freed with the index only; a null slot is all zeros.
+        Some(unsafe { std::slice::from_raw_parts(start, slots_of(table)) })
+    }
+
+    /// The first slot of the key's bucket.
+    #[inline]
+    fn home(hash: u64, table: usize) -> usize {
+        #[expect(
+            clippy::cast_possible_truncation,
+            reason = "masked by the table's size"
+        )]
+        let slot = hash as usize & (slots_of(table) - 1);
+        slot & !(BUCKET - 1)
+    }
+
+    /// The node of a key with this hash that `is_wanted`.
+    #[inline]
+    pub(crate) fn find(&self, hash: u64, is_wanted: impl Fn(Node<'_>) -> bool) -> Option<Node<'_>> {
+        let mut count = 0;
+        while let Some(table) = self.table(count) {
+            prefetch(&raw const table[Self::home(hash, count)]);
+            count += 1;
+        }
+        for table in (0..count).rev() {
+            let slots = self.table(table)?;
+            let found = search(slots, Self::home(hash, table), tag(hash), &is_wanted);
+            if found.is_some() {
+                return found;
+            }
+        }
+        None
+    }
+
+    /// Enters a node that was just linked (I1).
+    pub(crate) fn insert(&self, hash: u64, node: Node<'_>) {
+        // Relaxed: a hint where to start.
+        let mut table = self.filling.load(Ordering::Relaxed);
+        let address = node.as_ptr();
+        while address.addr() & !ADDRESS == 0 && (self.table(table).is_some() || self.grow(table)) {
+            let Some(slots) = self.table(table) else {
+                break;
+            };
+            let entry = address.map_addr(|address| address | tag(hash));
+            if enter(slots, Self::home(hash, table), entry) {
+                self.count(hash, table);
+                return;
+            }
+            table += 1;
+        }
+        // Release, partner: the Acquire in `is_complete` (I4).
+        self.is_complete.store(false, Ordering::Release);
+    }
+
+    /// Notes an insertion, and moves on when the table is three fifths full.
+    fn count(&self, hash: u64, table: usize) {
+        if !(hash >> 32).is_multiple_of(SAMPLE as u64) {
+            return;
+        }
+        // Relaxed: statistics.
+        let sampled = self.sampled[table].fetch_add(1, Ordering::Relaxed) + 1;
+        if sampled * SAMPLE * 5 >= slots_of(table) * 3 {
+            // Relaxed: a hint.
+            self.filling.fetch_max(table + 1, Ordering::Relaxed);
+        }
+    }
+
+    /// Makes table `table`, unless the one before is suspiciously empty for having overflowed.
+    #[cold]
+    fn grow(&self, table: usize) -> bool {
+        let _growing = self.growing.lock();
+        if table >= TABLES {
+            return false;
+        }
+        if self.table(table).is_some() {
+            return true;
+        }
+        if let Some(before) = table.checked_sub(1) {
+            // Relaxed: statistics.
+            let sampled = self.sampled[before].load(Ordering::Relaxed);
+            if sampled * SAMPLE * 4 < slots_of(before) {
+                return false;
+            }
+        }
+        let layout = layout(table);
+        // SAFETY: the layout's size is not zero.
+        let start = unsafe { alloc_zeroed(layout) };
+        if start.is_null() {
+            handle_alloc_error(layout)
+        }
+        advise_huge_pages(start, layout.size());
+        // Relaxed: see `bytes`.
+        self.bytes.fetch_add(layout.size(), Ordering::Relaxed);
+        // Release, partner: the Acquire in `table`.
+        self.tables[table].store(start.cast(), Ordering::Release);
+        true
+    }
+}
+
+/// Looks for a node in the buckets from `home` on.
+#[inline]
+fn search<'l>(
+    slots: &'l [Slot],
+    home: usize,
+    tag: usize,
+    is_wanted: &impl Fn(Node<'_>) -> bool,
+) -> Option<Node<'l>> {
+    for reach in 0..REACH {
+        let bucket = (home + reach * BUCKET) & (slots.len() - 1);
+        for slot in &slots[bucket..bucket + BUCKET] {
+            // Acquire, partner: the Release in `enter`: the node is complete.
+            let entry = slot.load(Ordering::Acquire);
+            if entry.is_null() {
+                return None;
+            }
+            if entry.addr() & !ADDRESS == tag {
+                let address = entry.map_addr(|address| address & ADDRESS);
+                // SAFETY: entered by `insert` from a node, which lives as long as its list and
+                // so as the index beside it.
+                let node = unsafe { Node::from_raw(address) }?;
+                if is_wanted(node) {
+                    return Some(node);
+                }
+            }
+        }
+    }
+    None
+}
+
+/// Writes `entry` into the first free slot from `home` on, if there is one in reach (I2).
+fn enter(slots: &[Slot], home: usize, entry: *mut NodeHead) -> bool {
+    for reach in 0..REACH {
+        let bucket = (home + reach * BUCKET) & (slots.len() - 1);
+        for slot in &slots[bucket..bucket + BUCKET] {
+            // Release, partner: the Acquire in `search`. Relaxed on failure: the slot is taken.
+            let entered =
+                slot.compare_exchange(null_mut(), entry, Ordering::Release, Ordering::Relaxed);
+            if entered.is_ok() {
+                return true;
+            }
+        }
+    }
+    false
+}
+
+impl Drop for KeyIndex {
+    fn drop(&mut self) {
+        for (table, start) in self.tables.iter().enumerate() {
+            // Relaxed: `&mut self` proves that no other thread is looking.
+            let start = start.load(Ordering::Relaxed);
+            if !start.is_null() {
+                // SAFETY: allocated by `grow` with this layout, and given back once: here.
+                unsafe { dealloc(start.cast(), layout(table)) };
+            }
+        }
+    }
+}

@@ -1,0 +1,283 @@
+//! The two halves of a key in the list: its node at the bottom, and, for one in four, its tower.
+//!
+//! Source: JellyFish (Middleware '20) 3.1: array towers, one pointer to a list of versions.
+//! Towers lie apart from the nodes, densely, as in Java's ConcurrentSkipListMap but as arrays: all
+//! that a search reads above the bottom level fits the outer caches.
+//!
+//! ```text
+//! node   | head 8 | key length 4 | prune 4 | next 8 | key, zero-padded to at least 8 |
+//! tower  | prefix word 8 | node 8 | next 8 * height |
+//! ```
+//! N1. A pointer in `next` or `node` is null or points to an initialised node or tower of the
+//!     same list, which lives until the list's arenas are freed.
+//! N2. Key, prefix and `node` never change after publication.
+//! N3. A tower is reached at a level only after it was linked there; it is linked bottom-up.
+
+use crate::hardware::prefetch;
+use crate::jellyfish::version::VersionHead;
+use crate::probe::{Probe, prefix_word};
+use crate::record::Depth;
+use std::cmp::Ordering as Compared;
+use std::marker::PhantomData;
+use std::ptr::{NonNull, null_mut};
+use velella_sync::atomic::{AtomicPtr, AtomicU32, Ordering};
+
+/// Most levels above the bottom: enough for 4^13 keys.
+pub(crate) const LEVELS: usize = if cfg!(loom) { 1 } else { 12 };
+
+/// Versions a key's list may grow by before it is worth a first pruning.
+pub(crate) const PRUNE_STEP: u32 = 64;
+
+/// The fixed part of a node; the key follows.
+#[derive(Debug)]
+#[repr(C)]
+pub(crate) struct NodeHead {
+    pub(crate) head: AtomicPtr<VersionHead>,
+    key_len: u32,
+    /// `depth << 8 | busy`: at which depth the list is to be pruned, and whether somebody is at it.
+    pub(crate) prune: AtomicU32,
+    pub(crate) next: AtomicPtr<NodeHead>,
+}
+
+/// How many bytes a node with a key of `key_len` bytes takes.
+pub(crate) fn node_bytes(key_len: usize) -> usize {
+    size_of::<NodeHead>() + key_len.max(8).next_multiple_of(8)
+}
+
+/// A node of a list that lives during `'l`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Node<'l> {
+    raw: NonNull<NodeHead>,
+    life: PhantomData<&'l NodeHead>,
+}
+
+// SAFETY: what a node refers to is shared by all threads anyway: through atomics, or immutable.
+unsafe impl Send for Node<'_> {}
+
+impl<'l> Node<'l> {
+    /// The node at `raw`, unless that is null.
+    ///
+    /// # Safety
+    /// `raw` is null or a node of a list that lives during `'l` (N1).
+    #[inline]
+    pub(crate) unsafe fn from_raw(raw: *mut NodeHead) -> Option<Node<'l>> {
+        let raw = NonNull::new(raw)?;
+        Some(Node {
+            raw,
+            life: PhantomData,
+        })
+    }
+
+    /// Writes a node for `key` at `block`, without a version or a successor.
+    ///
+    /// # Safety
+    /// `block` is aligned, nobody else's, holds `node_bytes(key.len())` bytes, and lives in `'l`.
+    pub(crate) unsafe fn write(block: NonNull<u8>, key: &[u8]) -> Node<'l> {
+        let raw = block.cast::<NodeHead>();
+        let head = NodeHead {
+            head: AtomicPtr::new(null_mut()),
+            key_len: u32::try_from(key.len()).expect("a key is at most 64 KiB"),
+            prune: AtomicU32::new(Depth(PRUNE_STEP).0 << 8),
+            next: AtomicPtr::new(null_mut()),
+        };
+        // SAFETY: the caller's promise.
+        unsafe { raw.write(head) };
+        // SAFETY: the key's place follows the head in the same block.
+        let target = unsafe { block.as_ptr().add(size_of::<NodeHead>()) };
+        if key.len() < 8 {
+            // SAFETY: at least eight bytes are there for the key.
+            unsafe { target.write_bytes(0, 8) };
+        }
+        // SAFETY: `node_bytes` made room for the key; fresh memory overlaps nothing.
+        unsafe { target.copy_from_nonoverlapping(key.as_ptr(), key.len()) };
+        Node {
+            raw,
+            life: PhantomData,
+        }
+    }
+
+    #[inline]
+    pub(crate) fn as_ptr(self) -> *mut NodeHead {
+        self.raw.as_ptr()
+    }
+
+    /// The same node, for whoever keeps its list alive by other means.
+    ///
+    /// # Safety
+    /// The list lives during `'m`.
+    pub(crate) unsafe fn extend<'m>(self) -> Node<'m> {
+        Node {
+            raw: self.raw,
+            life: PhantomData,
+        }
+    }
+
+    #[inline]
+    pub(crate) fn fields(self) -> &'l NodeHead {
+        // SAFETY: N1; the fixed part is written through atomics only.
+        unsafe { self.raw.as_ref() }
+    }
+
+    #[inline]
+    fn key_start(self) -> *const u8 {
+        // SAFETY: the key follows the head in the same block.
+        unsafe { self.as_ptr().cast::<u8>().add(size_of::<NodeHead>()) }
+    }
+
+    /// The key.
+    #[inline]
+    pub(crate) fn key(self) -> &'l [u8] {
+        let len = self.fields().key_len as usize;
+        // SAFETY: `len` bytes were written there before publication and never change (N2).
+        unsafe { std::slice::from_raw_parts(self.key_start(), len) }
+    }
+
+    /// The key's prefix word.
+    #[inline]
+    fn prefix(self) -> u64 {
+        // SAFETY: at least eight bytes are there, zero-padded, and never change (N2).
+        let bytes = unsafe { self.key_start().cast::<[u8; 8]>().read() };
+        u64::from_be_bytes(bytes)
+    }
+
+    /// How this node's key stands to the one searched for.
+    #[inline]
+    pub(crate) fn compare(self, probe: &Probe<'_>) -> Compared {
+        probe.compare(self.prefix(), || self.key())
+    }
+
+    /// Asks for the node's version, which most often lies behind it, and for its successor.
+    #[inline]
+    pub(crate) fn prefetch(self) {
+        let start = self.as_ptr().cast::<u8>();
+        prefetch(start.wrapping_add(64));
+        prefetch(start.wrapping_add(128));
+        // Relaxed: a hint.
+        prefetch(self.fields().next.load(Ordering::Relaxed));
+    }
+
+    /// The next node of the bottom level.
+    #[inline]
+    pub(crate) fn next(self) -> Option<Node<'l>> {
+        // Acquire, partner: the Release of the CAS that linked it: its key is complete.
+        let next = self.fields().next.load(Ordering::Acquire);
+        // SAFETY: N1.
+        unsafe { Node::from_raw(next) }
+    }
+}
+
+/// The fixed part of a tower; its links follow.
+#[derive(Debug)]
+#[repr(C)]
+pub(crate) struct TowerHead {
+    prefix: u64,
+    node: *mut NodeHead,
+}
+
+/// How many bytes a tower of `height` levels takes.
+pub(crate) fn tower_bytes(height: usize) -> usize {
+    size_of::<TowerHead>() + height * size_of::<AtomicPtr<TowerHead>>()
+}
+
+/// A tower of a list that lives during `'l`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Tower<'l> {
+    raw: NonNull<TowerHead>,
+    life: PhantomData<&'l TowerHead>,
+}
+
+impl<'l> Tower<'l> {
+    /// The tower at `raw`, unless that is null.
+    ///
+    /// # Safety
+    /// `raw` is null or a tower of a list that lives during `'l` (N1).
+    #[inline]
+    pub(crate) unsafe fn from_raw(raw: *mut TowerHead) -> Option<Tower<'l>> {
+        let raw = NonNull::new(raw)?;
+        Some(Tower {
+            raw,
+            life: PhantomData,
+        })
+    }
+
+    /// Writes a tower over `node` at `block`, linked nowhere yet.
+    ///
+    /// # Safety
+    /// `block` is aligned, nobody else's, holds `tower_bytes(height)` bytes, and lives in `'l`.
+    pub(crate) unsafe fn write(block: NonNull<u8>, node: Node<'l>, height: usize) -> Tower<'l> {
+        let raw = block.cast::<TowerHead>();
+        let head = TowerHead {
+            prefix: prefix_word(node.key()),
+            node: node.as_ptr(),
+        };
+        // SAFETY: the caller's promise.
+        unsafe { raw.write(head) };
+        let tower = Tower {
+            raw,
+            life: PhantomData,
+        };
+        for level in 0..height {
+            // SAFETY: `level` is below the height that the block was sized for.
+            unsafe { tower.link_ptr(level).write(AtomicPtr::new(null_mut())) };
+        }
+        tower
+    }
+
+    #[inline]
+    pub(crate) fn as_ptr(self) -> *mut TowerHead {
+        self.raw.as_ptr()
+    }
+
+    #[inline]
+    fn link_ptr(self, level: usize) -> *mut AtomicPtr<TowerHead> {
+        let links = self.as_ptr().wrapping_add(1).cast::<AtomicPtr<TowerHead>>();
+        links.wrapping_add(level)
+    }
+
+    #[inline]
+    fn fields(self) -> &'l TowerHead {
+        // SAFETY: N1, N2.
+        unsafe { self.raw.as_ref() }
+    }
+
+    /// The link at `level` above the bottom.
+    ///
+    /// # Safety
+    /// The tower is higher than `level`: it was reached there, is the list's head, or is the
+    /// caller's own (N3).
+    #[inline]
+    pub(crate) unsafe fn link(self, level: usize) -> &'l AtomicPtr<TowerHead> {
+        // SAFETY: the caller's promise; links are initialised before publication.
+        unsafe { &*self.link_ptr(level) }
+    }
+
+    /// The next tower at `level`.
+    ///
+    /// # Safety
+    /// As [`Tower::link`].
+    #[inline]
+    pub(crate) unsafe fn next(self, level: usize) -> Option<Tower<'l>> {
+        // SAFETY: the caller's promise.
+        let link = unsafe { self.link(level) };
+        // Acquire, partner: the Release of the CAS that linked it: prefix and node are complete.
+        let next = link.load(Ordering::Acquire);
+        // SAFETY: N1.
+        unsafe { Tower::from_raw(next) }
+    }
+
+    /// The node this tower stands on.
+    #[inline]
+    pub(crate) fn node(self) -> Node<'l> {
+        Node {
+            // SAFETY: written from a `Node`, so never null.
+            raw: unsafe { NonNull::new_unchecked(self.fields().node) },
+            life: PhantomData,
+        }
+    }
+
+    /// How this tower's key stands to the one searched for.
+    #[inline]
+    pub(crate) fn compare(self, probe: &Probe<'_>) -> Compared {
+        probe.compare(self.fields().prefix, || self.node().key())
+    }
+}

@@ -1,0 +1,166 @@
+//! Dropping the versions of a key that nobody can read any more.
+//!
+//! Source: finding JF-9 (a hot key's list grows without bound); the conditions are those of
+//! [`Retention`], amendment A4 of the write protocol.
+//!
+//! P1. One pruner at a time per key: the low bit of the node's `prune` word.
+//! P2. Only versions below the first committed one are unlinked, all of them committed (J1, J2).
+//! P3. External values, range deletes and merge operands stay, and so does what a merge operand
+//!     builds on: the next older version.
+//! P4. The next pruning is due when the list has grown by twice what this one left, at least by
+//!     64: so pruning costs each version a constant number of steps.
+//!
+//! Threads: any. Tests: `tests/pruning.rs`; the contract suite; `skipping_get_vs_pruner`.
+
+use crate::jellyfish::node::{Node, PRUNE_STEP};
+use crate::jellyfish::version::{Retired, VersionRef};
+use velella_base::ValueKind;
+use velella_mvcc::Retention;
+use velella_sync::Guard;
+use velella_sync::atomic::{AtomicUsize, Ordering, spin};
+
+/// Keeps cursors that hold references into version lists and pruners apart.
+#[derive(Debug)]
+pub(crate) struct Gate {
+    /// `holders << 32 | pruners inside`.
+    state: AtomicUsize,
+}
+
+const HOLDER: usize = 1 << 32;
+
+impl Gate {
+    /// Open.
+    pub(crate) fn new() -> Self {
+        Gate {
+            state: AtomicUsize::new(0),
+        }
+    }
+
+    /// Lets a pruner in, unless the lists are held.
+    pub(crate) fn enter(&self) -> Option<Pass<'_>> {
+        // Relaxed: only a guess, confirmed by the CAS.
+        let mut state = self.state.load(Ordering::Relaxed);
+        while state < HOLDER {
+            // Acquire, partner: the Release of `release`. Relaxed on failure: a new guess.
+            match self.state.compare_exchange_weak(
+                state,
+                state + 1,
+                Ordering::Acquire,
+                Ordering::Relaxed,
+            ) {
+                Ok(_) => return Some(Pass { gate: self }),
+                Err(current) => state = current,
+            }
+        }
+        None
+    }
+
+    /// Keeps pruners out until [`Gate::release`], and waits for those inside.
+    pub(crate) fn hold(&self) {
+        // Acquire, partner: the Release in `Pass::drop`.
+        let mut state = self.state.fetch_add(HOLDER, Ordering::Acquire);
+        while !state.is_multiple_of(HOLDER) {
+            spin();
+            // Acquire, as above.
+            state = self.state.load(Ordering::Acquire);
+        }
+    }
+
+    /// Ends a [`Gate::hold`].
+    pub(crate) fn release(&self) {
+        // Release, partner: the Acquire in `enter`: the holder has read what it wanted.
+        self.state.fetch_sub(HOLDER, Ordering::Release);
+    }
+}
+
+/// A pruner inside the gate.
+#[derive(Debug)]
+pub(crate) struct Pass<'a> {
+    gate: &'a Gate,
+}
+
+impl Drop for Pass<'_> {
+    fn drop(&mut self) {
+        // Release, partner: the Acquire in `hold`: what was unlinked stays unseen by the holder.
+        self.gate.state.fetch_sub(1, Ordering::Release);
+    }
+}
+
+const BUSY: u32 = 1;
+
+/// Unlinks what `retention` does not keep, unless another thread is at it; the caller retires it.
+pub(crate) fn prune(node: Node<'_>, retention: &Retention, guard: &Guard) -> Vec<Retired> {
+    let lock = &node.fields().prune;
+    // Relaxed: confirmed by the CAS.
+    let due = lock.load(Ordering::Relaxed);
+    // Acquire, partner: the Release below: the last pruner's unlinking. Relaxed on failure:
+    // somebody else is at it.
+    if due & BUSY != 0
+        || lock
+            .compare_exchange(due, due | BUSY, Ordering::Acquire, Ordering::Relaxed)
+            .is_err()
+    {
+        return Vec::new();
+    }
+    let mut retired = Vec::new();
+    let mut due = due;
+    if let Some(newest) = super::newest_version(node, guard) {
+        let survivors = unlink(newest, retention, guard, &mut retired);
+        let grown = PRUNE_STEP.max(survivors.saturating_mul(2));
+        due = newest.record().depth().plus(grown).0 << 8;
+    }
+    // Release, partner: the Acquire above.
+    lock.store(due, Ordering::Release);
+    retired
+}
+
+/// Walks the list from `newest`; returns how many versions stay.
+fn unlink(
+    newest: VersionRef<'_>,
+    retention: &Retention,
+    guard: &Guard,
+    retired: &mut Vec<Retired>,
+) -> u32 {
+    let mut rule = retention.key();
+    let mut survivors = 0;
+    // The last version that stays; its `next` is rewritten where a run of others follows.
+    let mut kept: Option<VersionRef<'_>> = None;
+    let mut is_gap = false;
+    let mut is_base = false;
+    let mut version = Some(newest);
+    while let Some(current) = version {
+        version = current.next();
+        let Some(stamp) = current.record().committed(guard) else {
+            // Undecided or aborted, above everything committed (J1): not a pruner's (J2).
+            continue;
+        };
+        let kind = current.record().kind();
+        let stays = rule.keeps(stamp) | kept.is_none() | is_base | !is_droppable(kind);
+        if !stays {
+            // SAFETY: this pruner unlinks it before it gives up the lock, and nobody else can
+            // (J2, P1).
+            retired.push(unsafe { Retired::new(current) });
+            is_gap = true;
+            continue;
+        }
+        is_base = kind == ValueKind::Merge;
+        survivors += 1;
+        if is_gap && let Some(kept) = kept {
+            kept.set_next(Some(current));
+        }
+        is_gap = false;
+        kept = Some(current);
+    }
+    if is_gap && let Some(kept) = kept {
+        kept.set_next(None);
+    }
+    survivors
+}
+
+/// Whether a version of this kind may be dropped at all (P3).
+fn is_droppable(kind: ValueKind) -> bool {
+    matches!(
+        kind,
+        ValueKind::Put | ValueKind::Delete | ValueKind::PutExpiring
+    )
+}

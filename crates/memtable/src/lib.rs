@@ -1,0 +1,87 @@
+//! The memory component: sorted, concurrent, multi-version, and freed as a whole.
+//!
+//! Source: JellyFish (Middleware '20) for the default kind, a skip list of distinct keys with a
+//! list of versions per key; the append-only kind is the baseline it is measured against. Both
+//! keep the write protocol of `docs/concurrency.md`: a version is installed *pending*, and becomes
+//! visible by one store of its word.
+//!
+//! M1. Per key at most one version is undecided, and it is the newest.
+//! M2. Stamps strictly decrease from a key's newest version to its oldest (aborted ones ignored).
+//! M3. Nothing is ever inserted below a key's newest version; nothing visible to a reading point
+//!     of a [`Retention`] is ever dropped.
+//! M4. A key's node lives until the memtable is freed; a pruned version's bytes are reused only
+//!     when every thread pinned at the time has unpinned. So no reference into a memtable
+//!     outlives its guard.
+//! M5. `install` may allocate and spin on a CAS; publish, abort and get never allocate, lock or
+//!     make a system call.
+//!
+//! Threads: all methods from any thread. Tests: `contract::run`, on every kind; loom models in
+//! `tests/loom.rs`; races under Miri in `tests/stress.rs`.
+
+mod ordering;
+mod counters;
+mod hardware;
+mod arena;
+mod record;
+mod cell;
+mod interface;
+mod probe;
+mod visibility;
+mod cursor;
+mod heights;
+mod jellyfish;
+mod append_only;
+#[cfg(any(test, feature = "contract", loom))]
+pub mod contract;
+
+pub use cell::BatchCell;
+pub use counters::Counters;
+pub use interface::{
+    CursorMode, Head, Install, Intent, Memtable, Newest, OnPending, Owner, ReadAt, Version,
+};
+#[cfg(loom)]
+pub use ordering::{Site, weaken};
+pub use record::{Pending, Undecided};
+
+use append_only::{AppendOnly, RESEEK_AFTER};
+use jellyfish::Jellyfish;
+use std::sync::Arc;
+use velella_base::Order;
+use velella_mvcc::Slots;
+
+/// Which structure holds a keyspace's newest writes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum MemtableKind {
+    /// A skip list of distinct keys, each with its own list of versions.
+    #[default]
+    Jellyfish,
+    /// One tower per version: what most stores do; kept as the baseline.
+    AppendOnly,
+}
+
+/// How to make a memtable.
+#[derive(Debug, Clone)]
+pub struct MemtableOptions {
+    /// The structure.
+    pub kind: MemtableKind,
+    /// The order of keys.
+    pub order: Order,
+    /// The windows through which a resolving reader learns of an owner's stamp.
+    pub slots: Arc<Slots>,
+    /// What the memtables of a database count together.
+    pub counters: Arc<Counters>,
+}
+
+/// Makes an empty memtable.
+#[must_use]
+pub fn new(options: &MemtableOptions) -> Arc<dyn Memtable> {
+    let order = options.order.clone();
+    let slots = Arc::clone(&options.slots);
+    let counters = Arc::clone(&options.counters);
+    match options.kind {
+        MemtableKind::Jellyfish => Arc::new(Jellyfish::new(order, slots, counters)),
+        MemtableKind::AppendOnly => {
+            Arc::new(AppendOnly::new(order, slots, counters, Some(RESEEK_AFTER)))
+        }
+    }
+}
