@@ -1,0 +1,323 @@
+//! Which segments there are: ready, in use, to be reused.
+//!
+//! I1. A writer takes extents; it makes a segment only when none is ready, and that is counted.
+//! I2. The number of a file is known here before the file exists, so what is not known here is of
+//!     another incarnation.
+//! I3. A segment is retired when all its extents were given out and none is held any more (J6).
+//!
+//! Threads: any. Making is serialised by a lock of its own, which no writer takes unless I1.
+//!
+//! Tests: `tests/retention.rs`.
+
+use crate::config::Config;
+use crate::segment::{Piece, Segment, journal_dir};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+use velella_base::file_name::FileName;
+use velella_base::{Error, ErrorKind, Result};
+use velella_sync::atomic::{AtomicBool, Ordering};
+use velella_sync::counter::Counter;
+use velella_sync::lock::Mutex;
+use velella_sync::parker::Parker;
+
+/// Segments kept ready.
+const READY: usize = 2;
+/// How often a number may turn out to be taken by a leftover file.
+const NUMBER_ATTEMPTS: usize = 1 << 16;
+
+/// The segments of a running journal.
+#[derive(Debug)]
+pub(crate) struct Inventory {
+    config: Config,
+    seal_file: u64,
+    state: Mutex<State>,
+    making: Mutex<()>,
+    /// Something to prepare, and who waits for that.
+    wanted: AtomicBool,
+    preparer: Parker,
+    pub(crate) waits: Counter,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    ready: VecDeque<Arc<Segment>>,
+    /// The segment extents are taken from, and the next one in it.
+    current: Option<(Arc<Segment>, u64)>,
+    /// Every segment extents were taken from.
+    live: BTreeMap<u64, Arc<Segment>>,
+    /// Numbers of segment files to reuse.
+    retired: Vec<u64>,
+    /// Files to delete.
+    doomed: Vec<PathBuf>,
+    known: BTreeSet<u64>,
+}
+
+/// A lane's new extent.
+#[derive(Debug)]
+pub(crate) struct Extent {
+    pub(crate) segment: Arc<Segment>,
+    /// Where it begins in the segment, and its bytes.
+    pub(crate) position: u64,
+    pub(crate) len: u64,
+    pub(crate) piece: Piece,
+}
+
+impl Inventory {
+    pub(crate) fn new(config: Config, seal_file: u64) -> Inventory {
+        let state = State {
+            known: BTreeSet::from([seal_file]),
+            ..State::default()
+        };
+        Inventory {
+            config,
+            seal_file,
+            state: Mutex::new(state),
+            making: Mutex::new(()),
+            wanted: AtomicBool::new(true),
+            preparer: Parker::new(),
+            waits: Counter::new(),
+        }
+    }
+
+    /// Gives out the next extent (I1).
+    pub(crate) fn take(&self) -> Result<Extent> {
+        let (segment, index) = self.take_place()?;
+        match segment.piece(index) {
+            Ok((position, len, piece)) => Ok(Extent {
+                segment,
+                position,
+                len,
+                piece,
+            }),
+            Err(error) => {
+                segment.let_go();
+                Err(error)
+            }
+        }
+    }
+
+    fn take_place(&self) -> Result<(Arc<Segment>, u64)> {
+        if let Some(place) = self.next_place() {
+            return Ok(place);
+        }
+        self.waits.increment();
+        let making = self.making.lock();
+        loop {
+            // Whoever held the lock may have made one meanwhile.
+            if let Some(place) = self.next_place() {
+                return Ok(place);
+            }
+            self.make_one(&making)?;
+        }
+    }
+
+    fn next_place(&self) -> Option<(Arc<Segment>, u64)> {
+        let mut state = self.state.lock();
+        loop {
+            if let Some((segment, next)) = &mut state.current
+                && *next < segment.extents()
+            {
+                let place = (Arc::clone(segment), *next);
+                *next += 1;
+                place.0.hold();
+                return Some(place);
+            }
+            let fresh = state.ready.pop_front()?;
+            state.live.insert(fresh.number, Arc::clone(&fresh));
+            state.current = Some((fresh, 0));
+            self.want_preparation();
+        }
+    }
+
+    fn want_preparation(&self) {
+        // Release, partner: the Acquire in `wait_for_preparation`.
+        self.wanted.store(true, Ordering::Release);
+        self.preparer.wake_all();
+    }
+
+    /// Makes segments until enough are ready, and deletes what is no longer needed.
+    pub(crate) fn prepare(&self) -> Result<()> {
+        // Relaxed: set again by whoever takes a segment after this.
+        self.wanted.store(false, Ordering::Relaxed);
+        while self.state.lock().ready.len() < READY {
+            let making = self.making.lock();
+            if self.state.lock().ready.len() < READY {
+                self.make_one(&making)?;
+            }
+        }
+        self.sweep()
+    }
+
+    /// Waits until `prepare` has something to do, or `limit` passes.
+    pub(crate) fn wait_for_preparation(&self, limit: Duration, stopped: impl Fn() -> bool) {
+        self.preparer.wait_until(Some(limit), || {
+            // Acquire, partner: `want_preparation`.
+            self.wanted.load(Ordering::Acquire) || stopped()
+        });
+    }
+
+    /// Lets `wait_for_preparation` look again.
+    pub(crate) fn wake_preparer(&self) {
+        self.preparer.wake_all();
+    }
+
+    fn make_one(&self, _making: &velella_sync::lock::MutexGuard<'_, ()>) -> Result<()> {
+        for _ in 0..NUMBER_ATTEMPTS {
+            let number = self.new_number()?;
+            let retired = self.state.lock().retired.pop();
+            match Segment::make(&self.config, self.seal_file, number, retired) {
+                Ok(segment) => {
+                    self.state.lock().ready.push_back(Arc::new(segment));
+                    return Ok(());
+                }
+                // A leftover of a run that crashed before the manifest knew its files.
+                Err(error) if retired.is_none() && error.kind() == ErrorKind::AlreadyExists => {}
+                Err(error) => {
+                    self.abandon(number, retired);
+                    return Err(error);
+                }
+            }
+        }
+        Err(no_number(&self.config))
+    }
+
+    /// A segment could not be made: what there is of it goes.
+    fn abandon(&self, number: u64, retired: Option<u64>) {
+        for number in [Some(number), retired].into_iter().flatten() {
+            // The error that led here is the one to report; what stays is swept at the next open.
+            let _ = self
+                .config
+                .vfs
+                .remove(&FileName::Segment(number).path(&self.config.dir));
+        }
+    }
+
+    /// A number for a new file of this journal (I2).
+    pub(crate) fn new_number(&self) -> Result<u64> {
+        let number = (self.config.next_file)()?;
+        self.state.lock().known.insert(number);
+        Ok(number)
+    }
+
+    /// Retires segments that nothing holds (I3).
+    pub(crate) fn retire(&self) {
+        let mut state = self.state.lock();
+        let current = state.current.as_ref().map(|(segment, next)| {
+            // A current segment that is used up is as good as any other.
+            (segment.number, *next < segment.extents())
+        });
+        let free: Vec<u64> = state
+            .live
+            .values()
+            .filter(|segment| !segment.is_held() && current != Some((segment.number, true)))
+            .map(|segment| segment.number)
+            .collect();
+        for number in &free {
+            state.live.remove(number);
+            if current == Some((*number, false)) {
+                state.current = None;
+            }
+        }
+        state.retired.extend(&free);
+        drop(state);
+        if !free.is_empty() {
+            self.want_preparation();
+        }
+    }
+
+    /// Deletes doomed files and retired segments beyond those that will be reused.
+    pub(crate) fn sweep(&self) -> Result<()> {
+        let doomed = {
+            let mut state = self.state.lock();
+            let mut doomed = std::mem::take(&mut state.doomed);
+            while state.retired.len() > READY {
+                let number = state.retired.remove(0);
+                doomed.push(FileName::Segment(number).path(&self.config.dir));
+            }
+            doomed
+        };
+        for path in doomed {
+            self.config.vfs.remove(&path)?;
+        }
+        Ok(())
+    }
+
+    /// Deletes a file at the next sweep.
+    pub(crate) fn doom(&self, path: PathBuf) {
+        self.state.lock().doomed.push(path);
+        self.want_preparation();
+    }
+
+    /// Takes over what other incarnations left: a few segments to reuse, the rest to delete.
+    pub(crate) fn discard_older(&self) -> Result<()> {
+        let dir = journal_dir(&self.config);
+        // Listed before the known numbers are read (I2).
+        for name in self.config.vfs.read_dir(&dir)? {
+            let Some(file) = name.to_str().and_then(FileName::parse) else {
+                continue;
+            };
+            let Some(number) = file.number() else {
+                continue;
+            };
+            let path = dir.join(&name);
+            let reusable = matches!(file, FileName::Segment(_))
+                && self.config.vfs.len(&path)? == self.config.segment_bytes;
+            let mut state = self.state.lock();
+            if state.known.contains(&number) {
+                continue;
+            }
+            if reusable && state.retired.len() + state.ready.len() < READY {
+                state.known.insert(number);
+                state.retired.push(number);
+            } else {
+                state.doomed.push(path);
+            }
+        }
+        self.sweep()?;
+        self.config.vfs.sync_dir(&dir)?;
+        self.want_preparation();
+        Ok(())
+    }
+
+    /// Makes the first segment.
+    pub(crate) fn first(&self) -> Result<()> {
+        self.make_one(&self.making.lock())
+    }
+
+    /// Bytes mapped now.
+    pub(crate) fn mapped_bytes(&self) -> u64 {
+        let state = self.state.lock();
+        let segments = state.ready.iter().chain(state.live.values());
+        let mapped = segments.filter(|segment| segment.is_mapped()).count() as u64;
+        mapped * self.config.segment_bytes
+    }
+
+    /// The number of the segment extents are taken from now.
+    pub(crate) fn current(&self) -> Option<u64> {
+        let state = self.state.lock();
+        state.current.as_ref().map(|(segment, _)| segment.number)
+    }
+
+    /// Whether new segments are written through mappings.
+    pub(crate) fn is_mapped(&self) -> bool {
+        let state = self.state.lock();
+        let segment = state
+            .ready
+            .front()
+            .or(state.current.as_ref().map(|(segment, _)| segment));
+        segment.is_some_and(|segment| segment.is_mapped())
+    }
+}
+
+/// The counter of file numbers runs through numbers that are taken.
+pub(crate) fn no_number(config: &Config) -> Error {
+    Error::new(
+        ErrorKind::AlreadyExists,
+        "name a new journal file",
+        format!("{NUMBER_ATTEMPTS} numbers in a row are taken"),
+    )
+    .on(&journal_dir(config))
+    .remedy("the database's file counter went backwards: restore its manifest")
+}

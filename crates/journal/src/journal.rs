@@ -1,0 +1,258 @@
+//! The journal of a running database: the handle that ties the parts together.
+//!
+//! H1. Nothing here decides anything: each method hands over to the part that does.
+//!
+//! Threads: all methods from any thread; rounds serialise among themselves.
+//!
+//! Tests: `tests/rounds.rs`, `tests/retention.rs`.
+
+use crate::config::Config;
+use crate::core::Core;
+use crate::lane::Lane;
+use crate::retention;
+use crate::round::{Ending, Rounds};
+use crate::seal::SealFile;
+use crate::segment::journal_dir;
+use std::sync::Arc;
+use std::time::Duration;
+use velella_base::file_name::FileName;
+use velella_base::{ErrorKind, Result, Stamp};
+use velella_sync::lock::Mutex;
+use velella_vfs::Identity;
+
+const NUMBER_ATTEMPTS: usize = 1 << 16;
+
+/// The journal of a running database.
+#[derive(Debug)]
+pub struct Journal {
+    core: Arc<Core>,
+    rounds: Mutex<Rounds>,
+}
+
+/// What the manifest must remember of a new incarnation.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Start {
+    /// Number of the seal file.
+    pub seal_file: u64,
+    /// The page-cache token: the seal file's identity.
+    pub token: Identity,
+}
+
+/// Counters and sizes.
+#[derive(Debug, Clone, Default)]
+pub struct Stats {
+    /// `mapped` or `write`.
+    pub access: &'static str,
+    /// Records committed.
+    pub records: u64,
+    /// Their bytes in the lanes, with framing.
+    pub bytes: u64,
+    /// Rounds completed.
+    pub rounds: u64,
+    /// Calls of fdatasync.
+    pub syncs: u64,
+    /// Bytes of segments that hold stamps not yet in tables.
+    pub unflushed_bytes: u64,
+    /// Highest stamp in the oldest segment that is still needed.
+    pub oldest_pinned: Option<Stamp>,
+    /// Bytes mapped now.
+    pub mapped_bytes: u64,
+    /// Times a writer waited for a segment.
+    pub segment_waits: u64,
+}
+
+impl Journal {
+    /// Starts the journal of a new incarnation: makes its seal file (seal 0 durable, directory
+    /// synced) and its first segment. Old files are left alone until `Journal::discard_older`.
+    ///
+    /// Returns the lanes, and the identity of the seal file for the manifest (the page-cache
+    /// token).
+    ///
+    /// # Errors
+    /// `InvalidInput`: the configuration. What the file system refused.
+    pub fn create(config: Config, durable: Stamp) -> Result<(Arc<Journal>, Vec<Lane>, Start)> {
+        config.check()?;
+        config.vfs.create_dir_all(&journal_dir(&config))?;
+        config.vfs.sync_dir(&config.dir)?;
+        let (seals, seal_file) = make_seal_file(&config, durable)?;
+        config.vfs.sync_dir(&journal_dir(&config))?;
+        let token = config
+            .vfs
+            .identity(&FileName::Seal(seal_file).path(&config.dir))?;
+        let rounds = Rounds::new(seals, config.lanes);
+        let core = Arc::new(Core::new(config, seal_file, durable));
+        core.inventory.first()?;
+        let lanes = (0..core.config.lanes)
+            .map(|id| Lane::new(&core, u32::try_from(id).expect("LANES_MAX is small")))
+            .collect();
+        let journal = Journal {
+            core,
+            rounds: Mutex::new(rounds),
+        };
+        Ok((Arc::new(journal), lanes, Start { seal_file, token }))
+    }
+
+    /// One sync round. `frontier` is called first; the lanes' ends are read after it. Returns D.
+    /// Calls are serialised; an idle journal whose D has reached the frontier does nothing.
+    ///
+    /// # Errors
+    /// A sync failed: the journal is poisoned, and so says every later call.
+    pub fn round(&self, frontier: impl FnOnce() -> Stamp) -> Result<Stamp> {
+        self.rounds.lock().run(&self.core, frontier, Ending::Open)
+    }
+
+    /// D: every stamp at or below it is on the device, complete and published.
+    #[must_use]
+    pub fn durable(&self) -> Stamp {
+        self.core.durable()
+    }
+
+    /// Waits until D reaches `stamp`, or `limit` passes (then `false`). Does not start a round:
+    /// the caller nudges the coordinator.
+    ///
+    /// # Errors
+    /// The journal is poisoned or closed.
+    pub fn wait_durable(&self, stamp: Stamp, limit: Option<Duration>) -> Result<bool> {
+        let core = &self.core;
+        core.waiters.wait_until(limit, || {
+            core.durable() >= stamp || core.poison.check().is_err()
+        });
+        if core.durable() >= stamp {
+            return Ok(true);
+        }
+        core.poison.check().map(|()| false)
+    }
+
+    /// Syncs the note that the last round completed, when no round follows within some time.
+    ///
+    /// # Errors
+    /// As [`Journal::round`].
+    pub fn sync_done(&self) -> Result<()> {
+        self.rounds.lock().sync_done(&self.core)
+    }
+
+    /// Raises D after an install that made every stamp at or below `stamp` durable in tables.
+    pub fn raise_durable(&self, stamp: Stamp) {
+        self.core.raise_durable(stamp);
+    }
+
+    /// Every stamp below `floor` is in tables in every keyspace. The next round excludes the
+    /// extents that hold nothing else; segments it frees are reused by `prepare` or deleted here.
+    ///
+    /// # Errors
+    /// What the file system refused.
+    pub fn release(&self, floor: Stamp) -> Result<()> {
+        self.core.poison.check()?;
+        self.core.raise_floor(floor);
+        retention::ask_lanes_to_move(&self.core);
+        self.core.inventory.sweep()
+    }
+
+    /// Closes the extent of a lane nobody uses if it keeps an old segment from being recycled.
+    ///
+    /// # Errors
+    /// As [`Journal::round`].
+    pub fn close_idle(&self, lane: &mut Lane) -> Result<()> {
+        self.core.poison.check()?;
+        lane.leave_old_segment()
+    }
+
+    /// Prepares segments ahead of need; called by a background thread in a loop. Returns once
+    /// enough are ready.
+    ///
+    /// # Errors
+    /// The device is full, or what else the file system refused.
+    pub fn prepare(&self) -> Result<()> {
+        self.core.poison.check()?;
+        self.core.inventory.prepare()
+    }
+
+    /// Waits until a segment has been taken and `prepare` should run, or `limit` passes, or the
+    /// journal is poisoned or closed, or `over`, which is looked at again on `wake_preparer`.
+    pub fn wait_for_preparation(&self, limit: Duration, over: impl Fn() -> bool) {
+        let poison = &self.core.poison;
+        self.core
+            .inventory
+            .wait_for_preparation(limit, || over() || poison.check().is_err());
+    }
+
+    /// Lets `wait_for_preparation` look again whether it is over.
+    pub fn wake_preparer(&self) {
+        self.core.inventory.wake_preparer();
+    }
+
+    /// Files that an external value's write put on disk and that the next round must sync first.
+    pub fn sync_with_next_round(&self, file: Box<dyn velella_vfs::WriteFile>) {
+        self.core.externals.lock().push(file);
+    }
+
+    /// Poisons the journal: every later call fails with `cause`.
+    pub fn poison(&self, cause: velella_base::Error) {
+        self.core.stop(cause);
+    }
+
+    /// The poison, if any.
+    #[must_use]
+    pub fn poisoned(&self) -> Option<velella_base::Error> {
+        let cause = self.core.poison.cause()?;
+        (cause.kind() != ErrorKind::Closed).then_some(cause)
+    }
+
+    /// Deletes the files of earlier incarnations, once the manifest no longer needs them; keeps a
+    /// few segments to reuse.
+    ///
+    /// # Errors
+    /// What the file system refused.
+    pub fn discard_older(&self) -> Result<()> {
+        self.core.inventory.discard_older()
+    }
+
+    /// A last round and a synced `done`: the next open finds a clean close. Later writes fail with
+    /// `Closed`.
+    ///
+    /// # Errors
+    /// As [`Journal::round`].
+    pub fn close(&self, frontier: impl FnOnce() -> Stamp) -> Result<()> {
+        self.rounds
+            .lock()
+            .run(&self.core, frontier, Ending::Closed)?;
+        self.core.poison.close();
+        self.core.wake_stopped();
+        Ok(())
+    }
+
+    /// What the journal did and holds.
+    #[must_use]
+    pub fn stats(&self) -> Stats {
+        let core = &self.core;
+        let pinned = retention::pinned(core);
+        Stats {
+            access: if core.inventory.is_mapped() {
+                "mapped"
+            } else {
+                "write"
+            },
+            records: core.ledgers.iter().map(|ledger| ledger.records()).sum(),
+            bytes: core.ledgers.iter().map(|ledger| ledger.tail()).sum(),
+            rounds: core.rounds.sum(),
+            syncs: core.syncs.sum(),
+            unflushed_bytes: pinned.segments * core.config.segment_bytes,
+            oldest_pinned: pinned.oldest,
+            mapped_bytes: core.inventory.mapped_bytes(),
+            segment_waits: core.inventory.waits.sum(),
+        }
+    }
+}
+
+/// Makes the seal file under the first number no leftover file has.
+fn make_seal_file(config: &Config, durable: Stamp) -> Result<(SealFile, u64)> {
+    for _ in 0..NUMBER_ATTEMPTS {
+        let number = (config.next_file)()?;
+        match SealFile::make(config, number, durable) {
+            Ok(seals) => return Ok((seals, number)),
+            Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Err(crate::inventory::no_number(config))
+}

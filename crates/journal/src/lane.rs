@@ -1,0 +1,396 @@
+//! One lane: whoever holds it appends records to it.
+//!
+//! Source: Xyza (HotStorage '18) 3.1, exclusive access makes locks unnecessary.
+//!
+//! A1. `reserve` does everything that can fail, wait or allocate. `commit` is constant time;
+//!     mapped, it makes no system call and cannot fail.
+//! A2. Stamps of a lane strictly increase.
+//! A3. A lane leaves a 4 KiB page that a round has handed to the device: it goes on in the next one
+//!     with a skip record that says where it left. Nothing is written into the page it left, except
+//!     a record that was reserved before the round.
+//! A4. An extent always keeps room for an end record behind its last record.
+//!
+//! Threads: one holder at a time; it may be another thread each time.
+//!
+//! Tests: `tests/lanes.rs`, `tests/crashes.rs`.
+
+use crate::core::Core;
+use crate::extent::{self, ExtentHeader};
+use crate::header::PAGE;
+use crate::large::{FILE_BYTES, LargeFile, PAYLOAD_MAX};
+use crate::ledger::{LargeSpan, Ledger, Span};
+use crate::record::{self, Draft, Kind, LaneSeed, Reference};
+use crate::space::Space;
+use std::sync::Arc;
+use velella_base::checksum::crc32c_append;
+use velella_base::{Error, Result, Stamp};
+
+const ZEROS: [u8; 16] = [0; 16];
+
+/// One lane: whoever holds it appends records to it.
+#[derive(Debug)]
+pub struct Lane {
+    core: Arc<Core>,
+    id: u32,
+    seed: LaneSeed,
+    /// Larger payloads go to a large file.
+    inline_max: u64,
+    open: Option<Open>,
+    /// Lane offset of the next record.
+    next: u64,
+    /// Of the next extent.
+    ordinal: u64,
+    reserved: Option<Reserved>,
+    last: Stamp,
+    large: Option<Large>,
+}
+
+/// The extent the lane writes to.
+#[derive(Debug)]
+struct Open {
+    space: Space,
+    segment: u64,
+    /// Lane offset of the first record.
+    start: u64,
+    /// Bytes of the extent.
+    len: u64,
+}
+
+/// A record that waits for its stamp.
+#[derive(Debug, Clone, Copy)]
+struct Reserved {
+    draft: Draft,
+    /// Where it stands in the extent.
+    at: u64,
+    footprint: u64,
+    large: bool,
+}
+
+/// The large file the lane writes to.
+#[derive(Debug)]
+struct Large {
+    file: Arc<LargeFile>,
+    /// Lane offset behind the last reference to it, and its stamp.
+    referred: u64,
+    stamp: Stamp,
+}
+
+impl Open {
+    /// Where lane offset `offset` stands in the extent.
+    #[inline]
+    fn position(&self, offset: u64) -> u64 {
+        extent::HEADER + (offset - self.start)
+    }
+
+    #[inline]
+    fn fits(&self, at: u64, footprint: u64) -> bool {
+        at + footprint + record::HEADER <= self.len
+    }
+
+    /// Lane offset of the first of this lane's bytes in the page of `at`.
+    #[inline]
+    fn page_start(&self, offset: u64, at: u64) -> u64 {
+        offset - (at % PAGE).min(at - extent::HEADER)
+    }
+}
+
+impl Lane {
+    pub(crate) fn new(core: &Arc<Core>, id: u32) -> Lane {
+        let config = &core.config;
+        Lane {
+            core: Arc::clone(core),
+            id,
+            seed: LaneSeed::new(config.database, config.incarnation, id),
+            inline_max: config.extent_bytes / 4,
+            open: None,
+            next: 0,
+            ordinal: 0,
+            reserved: None,
+            last: Stamp::ZERO,
+            large: None,
+        }
+    }
+
+    /// Which lane this is, from 0.
+    #[must_use]
+    pub fn id(&self) -> u32 {
+        self.id
+    }
+
+    fn ledger(&self) -> &Ledger {
+        &self.core.ledgers[self.id as usize]
+    }
+
+    /// Step 0 of a write: makes room, and writes the payload and its checksum at the lane's end.
+    /// The record stays invisible to recovery until `commit`. A reservation that is not committed
+    /// is overwritten by the next.
+    ///
+    /// # Errors
+    /// The device is full, the journal is poisoned, or a large record could not be written.
+    #[inline]
+    pub fn reserve(&mut self, payload: &[&[u8]]) -> Result<()> {
+        self.core.poison.check()?;
+        self.reserved = None;
+        let len = payload.iter().map(|part| part.len() as u64).sum();
+        if len > self.inline_max {
+            return self.reserve_large(payload, len);
+        }
+        let at = self.room(record::align(record::HEADER + len))?;
+        self.draft(at, Kind::Data, payload, len);
+        Ok(())
+    }
+
+    /// Writes the payload of a record whose room is at `at`.
+    #[inline]
+    fn draft(&mut self, at: u64, kind: Kind, payload: &[&[u8]], len: u64) {
+        let footprint = record::align(record::HEADER + len);
+        let seed = self.seed.at(self.next);
+        let open = self.open.as_mut().expect("`room` opened an extent");
+        open.space.begin();
+        let mut crc = seed;
+        let mut end = at + record::HEADER;
+        for part in payload {
+            crc = crc32c_append(crc, part);
+            open.space.stage(end, part);
+            end += part.len() as u64;
+        }
+        // The padding, and the word of the record to come (R2).
+        let zeros = usize::try_from(at + footprint + 8 - end).expect("8 to 15");
+        open.space.stage(end, &ZEROS[..zeros]);
+        let word = u32::try_from(record::HEADER + len).expect("a quarter extent at most");
+        self.reserved = Some(Reserved {
+            draft: Draft::new(seed, kind, word, crc),
+            at,
+            footprint,
+            large: kind == Kind::Large,
+        });
+    }
+
+    #[cold]
+    fn reserve_large(&mut self, payload: &[&[u8]], len: u64) -> Result<()> {
+        if len > PAYLOAD_MAX {
+            return Err(Error::invalid(
+                "write a journal record",
+                format!("it has {len} bytes, the limit is {PAYLOAD_MAX}"),
+            )
+            .remedy("write smaller batches"));
+        }
+        // The checksum is bound to the record's place, so the place comes first, and stays: a
+        // round meanwhile does not move it.
+        let reference_len = record::REFERENCE as u64;
+        let at = self.room(record::align(record::HEADER + reference_len))?;
+        let crc = payload.iter().fold(self.seed.at(self.next), |crc, part| {
+            crc32c_append(crc, part)
+        });
+        let file = self.large_file()?;
+        let reference = Reference {
+            file: file.number,
+            offset: file.append(payload)?,
+            len,
+            crc,
+        };
+        self.draft(at, Kind::Large, &[&reference.encode()], reference_len);
+        Ok(())
+    }
+
+    fn large_file(&mut self) -> Result<Arc<LargeFile>> {
+        if let Some(large) = &self.large {
+            if large.file.len() < FILE_BYTES {
+                return Ok(Arc::clone(&large.file));
+            }
+            self.close_large();
+        }
+        let file = LargeFile::make(
+            &self.core.config,
+            &self.core.inventory,
+            self.core.seal_file,
+            self.id,
+        )?;
+        self.ledger().files().large.push(LargeSpan {
+            file: Arc::clone(&file),
+            closed: None,
+        });
+        self.large = Some(Large {
+            file: Arc::clone(&file),
+            referred: 0,
+            stamp: Stamp::ZERO,
+        });
+        Ok(file)
+    }
+
+    fn close_large(&mut self) {
+        if let Some(large) = self.large.take() {
+            let mut files = self.ledger().files();
+            let span = files
+                .large
+                .iter_mut()
+                .find(|span| span.file.number == large.file.number);
+            if let Some(span) = span {
+                span.closed = Some(large.referred);
+            }
+        }
+    }
+
+    /// Where a record of `footprint` bytes goes: behind the last one if the extent has room and
+    /// the page is still the lane's own.
+    #[inline]
+    fn room(&mut self, footprint: u64) -> Result<u64> {
+        if let Some(open) = &self.open {
+            let at = open.position(self.next);
+            if open.fits(at, footprint)
+                && self.ledger().handed() <= open.page_start(self.next, at)
+                && open.segment >= self.core.move_below()
+            {
+                return Ok(at);
+            }
+        }
+        self.make_room(footprint)
+    }
+
+    #[cold]
+    fn make_room(&mut self, footprint: u64) -> Result<u64> {
+        if let Some(open) = &self.open
+            && open.segment >= self.core.move_below()
+        {
+            let at = open.position(self.next);
+            let page = at.next_multiple_of(PAGE);
+            if self.is_handed() && open.fits(page + record::SKIP, footprint) {
+                return self.skip_to(at, page);
+            }
+        }
+        // A large file that is in tables with all it holds is left with the extent.
+        let floor = self.core.floor();
+        if self.large.as_ref().is_some_and(|large| large.stamp < floor) {
+            self.close_large();
+        }
+        self.close_extent()?;
+        self.open_extent()
+    }
+
+    /// Whether a round has handed over the page the lane's end stands in.
+    fn is_handed(&self) -> bool {
+        self.open.as_ref().is_some_and(|open| {
+            let at = open.position(self.next);
+            self.ledger().handed() > open.page_start(self.next, at)
+        })
+    }
+
+    /// Goes on at `page` (A3).
+    fn skip_to(&mut self, at: u64, page: u64) -> Result<u64> {
+        let offset = self.next + (page - at);
+        let mut bytes = record::encode(
+            self.seed.at(offset),
+            Kind::Skip,
+            Stamp::ZERO,
+            &self.next.to_le_bytes(),
+        );
+        bytes.extend_from_slice(&[0; 8]);
+        let open = self.open.as_mut().expect("the caller looked at it");
+        let written = open.space.put(page, &bytes);
+        self.core.poison_on_error(written)?;
+        self.next = offset + record::SKIP;
+        Ok(page + record::SKIP)
+    }
+
+    /// Leaves the open extent, with an end record if its page is the lane's own.
+    fn close_extent(&mut self) -> Result<()> {
+        let handed = self.is_handed();
+        let Some(mut open) = self.open.take() else {
+            return Ok(());
+        };
+        if !handed {
+            let at = open.position(self.next);
+            let end = record::encode(self.seed.at(self.next), Kind::End, self.last, &[]);
+            let written = open.space.put(at, &end);
+            self.core.poison_on_error(written)?;
+            self.next += record::HEADER;
+        }
+        let closed = (self.next, self.last);
+        if let Some(span) = self.ledger().files().spans.back_mut() {
+            span.closed = Some(closed);
+        }
+        self.ledger().move_tail(self.next);
+        Ok(())
+    }
+
+    fn open_extent(&mut self) -> Result<u64> {
+        let taken = self.core.inventory.take()?;
+        let header = ExtentHeader {
+            database: self.core.config.database,
+            incarnation: self.core.config.incarnation,
+            segment: taken.segment.number,
+            ordinal: self.ordinal,
+            lane_offset: self.next,
+            lane: self.id,
+        };
+        let mut bytes = header.encode(taken.position).to_vec();
+        bytes.extend_from_slice(&[0; 8]);
+        let mut open = Open {
+            space: Space::new(&taken.segment, taken.piece),
+            segment: taken.segment.number,
+            start: self.next,
+            len: taken.len,
+        };
+        let written = open.space.put(0, &bytes);
+        self.core.poison_on_error(written)?;
+        self.ledger().files().spans.push_back(Span {
+            segment: taken.segment,
+            start: self.next,
+            closed: None,
+        });
+        self.ordinal += 1;
+        self.open = Some(open);
+        Ok(extent::HEADER)
+    }
+
+    /// Step 10: stamps the reserved record and makes it complete. Constant time; on the mapped
+    /// path it cannot fail.
+    ///
+    /// # Errors
+    /// Only the `write` fallback: the outcome is unknown and the journal is poisoned.
+    ///
+    /// # Panics
+    /// Without a reservation.
+    #[inline]
+    pub fn commit(&mut self, stamp: Stamp) -> Result<()> {
+        let reserved = self.reserved.take().expect("`reserve` comes first");
+        debug_assert!(stamp > self.last, "A2: {stamp} after {}", self.last);
+        let header = reserved.draft.stamped(stamp);
+        let open = self.open.as_mut().expect("`reserve` opened an extent");
+        if let Err(error) = open.space.commit(reserved.at, &header) {
+            return Err(self.outcome_unknown(error));
+        }
+        self.next += reserved.footprint;
+        self.last = stamp;
+        if reserved.large
+            && let Some(large) = &mut self.large
+        {
+            large.referred = self.next;
+            large.stamp = stamp;
+        }
+        self.ledger().commit(self.next, stamp);
+        Ok(())
+    }
+
+    #[cold]
+    fn outcome_unknown(&self, error: Error) -> Error {
+        self.core.stop(error.clone());
+        error
+            .with_kind(velella_base::ErrorKind::OutcomeUnknown)
+            .remedy("open the database again and read the key back")
+    }
+
+    /// Closes the open extent if its segment waits to be recycled.
+    pub(crate) fn leave_old_segment(&mut self) -> Result<()> {
+        let old = self
+            .open
+            .as_ref()
+            .is_some_and(|open| open.segment < self.core.move_below());
+        if old {
+            self.reserved = None;
+            self.close_large();
+            self.close_extent()?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,110 @@
+//! Payloads too large for an extent: each lane appends them to a file of its own.
+//!
+//! L1. A large payload is written and its checksum known before the write's window opens; the lane
+//!     gets a small record that refers to it.
+//! L2. The file's name is durable before anything refers to it; its content is synced by the round
+//!     that covers the reference.
+//!
+//! Threads: written by its lane, synced by the coordinator.
+//!
+//! Tests: `tests/lanes.rs`, `tests/retention.rs`.
+
+use crate::config::Config;
+use crate::header::{FileHeader, Magic, PAGE};
+use crate::inventory::{Inventory, no_number};
+use crate::segment::journal_dir;
+use std::path::PathBuf;
+use std::sync::Arc;
+use velella_base::file_name::FileName;
+use velella_base::{ErrorKind, Result};
+use velella_sync::atomic::{AtomicU64, Ordering};
+use velella_vfs::WriteFile;
+
+/// Largest payload of one record: a full batch with its framing is far below.
+pub(crate) const PAYLOAD_MAX: u64 = 64 << 20;
+/// A file that has reached this is left for a new one.
+pub(crate) const FILE_BYTES: u64 = 64 << 20;
+const NUMBER_ATTEMPTS: usize = 1 << 16;
+
+/// A file of large payloads.
+#[derive(Debug)]
+pub(crate) struct LargeFile {
+    pub(crate) number: u64,
+    file: Box<dyn WriteFile>,
+    written: AtomicU64,
+    synced: AtomicU64,
+}
+
+impl LargeFile {
+    /// Makes the file, its name durable (L2).
+    pub(crate) fn make(
+        config: &Config,
+        inventory: &Inventory,
+        seal_file: u64,
+        lane: u32,
+    ) -> Result<Arc<LargeFile>> {
+        for _ in 0..NUMBER_ATTEMPTS {
+            let number = inventory.new_number()?;
+            let path = FileName::LargeSegment(number).path(&config.dir);
+            let file = match config.vfs.create(&path) {
+                Err(error) if error.kind() == ErrorKind::AlreadyExists => continue,
+                other => other?,
+            };
+            let header = FileHeader {
+                magic: Magic::Large,
+                database: config.database,
+                file: number,
+                incarnation: config.incarnation,
+                seal_file,
+                parameters: [u64::from(lane), 0, 0, 0],
+            };
+            file.write_at(0, &header.encode())?;
+            config.vfs.sync_dir(&journal_dir(config))?;
+            return Ok(Arc::new(LargeFile {
+                number,
+                file,
+                written: AtomicU64::new(PAGE),
+                synced: AtomicU64::new(0),
+            }));
+        }
+        Err(no_number(config))
+    }
+
+    /// Appends a payload; returns where it begins.
+    pub(crate) fn append(&self, payload: &[&[u8]]) -> Result<u64> {
+        // Relaxed: only the lane's holder writes it.
+        let start = self.written.load(Ordering::Relaxed);
+        let mut at = start;
+        for part in payload {
+            self.file.write_at(at, part)?;
+            at += part.len() as u64;
+        }
+        // Release, partner: the Acquire in `is_dirty`.
+        self.written.store(at, Ordering::Release);
+        Ok(start)
+    }
+
+    pub(crate) fn len(&self) -> u64 {
+        // Relaxed: only the lane's holder asks.
+        self.written.load(Ordering::Relaxed)
+    }
+
+    /// Whether something was written since the last sync.
+    pub(crate) fn is_dirty(&self) -> bool {
+        // Acquire, partner: `append`. Relaxed: only the coordinator writes `synced`.
+        self.written.load(Ordering::Acquire) != self.synced.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn sync_data(&self) -> Result<()> {
+        // Acquire, partner: `append`.
+        let written = self.written.load(Ordering::Acquire);
+        self.file.sync_data()?;
+        // Relaxed: only the coordinator reads and writes it.
+        self.synced.store(written, Ordering::Relaxed);
+        Ok(())
+    }
+
+    pub(crate) fn path(&self) -> PathBuf {
+        self.file.path().to_path_buf()
+    }
+}

@@ -1,0 +1,23 @@
+//! Reading the journal of the last incarnation.
+//!
+//! The order: `seals` reads what the rounds left, `catalog` finds the extents, `reader` walks one
+//! lane, `judge` decides which rule and which cut, `merge` hands out the records by stamp.
+//!
+//! V1. Nothing is written; whatever happens, recovery can be repeated and finds the same.
+//! V2. Memory is bounded: a small buffer a lane, and one large payload at a time.
+//! V3. Every length read is bounded by what is left; bad bytes are `Corruption`, never a panic.
+//!
+//! Tests: `recovery/tests.rs`, `tests/crashes.rs`, `tests/damage.rs`, `tests/golden.rs`.
+
+mod report;
+mod seals;
+mod catalog;
+mod reader;
+mod judge;
+mod merge;
+
+pub use merge::{Record, Recovery};
+pub use report::{Last, Report, Rule};
+
+#[cfg(test)]
+mod tests;

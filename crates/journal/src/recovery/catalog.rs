@@ -1,0 +1,158 @@
+//! Which extents of the last incarnation there are, and where.
+//!
+//! C1. Extents are found by their own headers, lane by lane in the order of their ordinals.
+//! C2. What cannot be an extent but is not empty either is remembered: where a lane breaks off, it
+//!     is the likely cause.
+//!
+//! Tests: `tests/damage.rs`.
+
+use super::seals::{Seals, read_header};
+use crate::extent::{self, ExtentHeader, Found};
+use crate::header::PAGE;
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+use velella_base::file_name::{FileName, JOURNAL_DIR};
+use velella_base::{DatabaseId, Error, Result};
+use velella_vfs::{ReadFile, Vfs};
+
+use super::report::Last;
+
+/// An extent.
+#[derive(Debug, Clone)]
+pub(super) struct Extent {
+    pub(super) file: Arc<dyn ReadFile>,
+    pub(super) header: ExtentHeader,
+    /// Where it begins and ends in the file; the end is not beyond the file's.
+    pub(super) position: u64,
+    pub(super) end: u64,
+    /// Where its segment's file header is damaged, if it is.
+    pub(super) segment_damage: Option<Error>,
+}
+
+/// The extents and large files of an incarnation.
+#[derive(Debug, Default)]
+pub(super) struct Catalog {
+    pub(super) lanes: Vec<Vec<Extent>>,
+    pub(super) large: BTreeMap<u64, Arc<dyn ReadFile>>,
+    /// Places that are damaged or cut short (C2).
+    pub(super) suspects: Vec<Error>,
+}
+
+/// What every extent of the incarnation says of itself.
+struct Ours<'a> {
+    database: DatabaseId,
+    last: &'a Last,
+    seals: &'a Seals,
+}
+
+impl Catalog {
+    pub(super) fn read(
+        vfs: &dyn Vfs,
+        dir: &Path,
+        database: DatabaseId,
+        last: &Last,
+        seals: &Seals,
+    ) -> Result<Catalog> {
+        let ours = Ours {
+            database,
+            last,
+            seals,
+        };
+        let mut catalog = Catalog {
+            lanes: vec![Vec::new(); seals.lanes],
+            ..Catalog::default()
+        };
+        for name in vfs.read_dir(&dir.join(JOURNAL_DIR))? {
+            let path = dir.join(JOURNAL_DIR).join(&name);
+            match name.to_str().and_then(FileName::parse) {
+                Some(FileName::Segment(number)) => {
+                    catalog.add_segment(vfs.open_read(&path)?, number, &ours)?;
+                }
+                Some(FileName::LargeSegment(number)) => {
+                    catalog.large.insert(number, vfs.open_read(&path)?);
+                }
+                _ => {}
+            }
+        }
+        for lane in &mut catalog.lanes {
+            lane.sort_by_key(|extent| extent.header.ordinal);
+        }
+        Ok(catalog)
+    }
+
+    fn add_segment(&mut self, file: Arc<dyn ReadFile>, number: u64, ours: &Ours<'_>) -> Result<()> {
+        let segment_damage = match read_header(&*file) {
+            Ok(header) if header.incarnation != ours.last.incarnation => return Ok(()),
+            Ok(header) if header.database != ours.database => return Ok(()),
+            Ok(header) if header.seal_file != ours.last.start.seal_file => return Ok(()),
+            Ok(_) => None,
+            Err(error) => Some(error),
+        };
+        if let Some(damage) = &segment_damage {
+            self.suspects.push(damage.clone());
+        } else if file.len() < ours.seals.segment_bytes {
+            self.suspects.push(Error::corruption(
+                "recover the journal from",
+                file.path(),
+                file.len(),
+                format!(
+                    "the file has {} bytes instead of {}: it is cut short",
+                    file.len(),
+                    ours.seals.segment_bytes
+                ),
+            ));
+        }
+        let extent_bytes = ours.seals.extent_bytes.max(PAGE + extent::HEADER);
+        let count = file
+            .len()
+            .min(ours.seals.segment_bytes)
+            .div_ceil(extent_bytes);
+        for index in 0..count {
+            let (position, len) = extent::place(index, extent_bytes);
+            self.add_extent(&file, number, position, len, ours, segment_damage.as_ref())?;
+        }
+        Ok(())
+    }
+
+    fn add_extent(
+        &mut self,
+        file: &Arc<dyn ReadFile>,
+        number: u64,
+        position: u64,
+        len: u64,
+        ours: &Ours<'_>,
+        segment_damage: Option<&Error>,
+    ) -> Result<()> {
+        if position + extent::HEADER > file.len() {
+            return Ok(());
+        }
+        let mut bytes = [0; extent::HEADER_LEN];
+        file.read_exact_at(&mut bytes, position)?;
+        match ExtentHeader::decode(&bytes, position) {
+            Found::Nothing => {}
+            Found::Damaged => self.suspects.push(Error::corruption(
+                "recover the journal from",
+                file.path(),
+                position,
+                "the extent header's checksum does not match",
+            )),
+            Found::Header(header) => {
+                let lane = usize::try_from(header.lane).unwrap_or(usize::MAX);
+                let is_ours = header.database == ours.database
+                    && header.incarnation == ours.last.incarnation
+                    && header.segment == number;
+                if let Some(extents) = self.lanes.get_mut(lane).filter(|_| is_ours) {
+                    extents.push(Extent {
+                        file: Arc::clone(file),
+                        header,
+                        position,
+                        end: (position + len).min(file.len()),
+                        segment_damage: segment_damage.cloned(),
+                    });
+                }
+            }
+        }
+        Ok(())
+    }
+}

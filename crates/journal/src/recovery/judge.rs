@@ -1,0 +1,329 @@
+//! Which rule, and which cut.
+//!
+//! J1. The page cache survived, if the token says it may have and nothing speaks against it: every
+//!     lane is valid up to the newest seal's ends, no lane has a hole, and every file syncs.
+//! J2. Otherwise it was a power loss. r is the newest intact seal. Valid up to its ends: the cut is
+//!     F_r. Else, if nothing shows that round r completed, it was in flight: the cut is F_{r-1} and
+//!     everything up to the ends of seal r-1 must be valid. Anything else is corruption of durable
+//!     data. Never further back.
+//! J3. A clean close is decided by seal r alone: it says closed, and its done marker is intact.
+//! J4. With `accept_loss`, damage makes it the largest valid round instead of an error.
+//!
+//! Tests: below, `tests/damage.rs`, `tests/rounds.rs`.
+
+use super::catalog::Catalog;
+use super::reader::{LaneReader, Tail};
+use super::report::{Last, Report, Rule};
+use super::seals::Seals;
+use crate::record::LaneSeed;
+use crate::seal::Seal;
+use std::path::Path;
+use velella_base::file_name::FileName;
+use velella_base::{DatabaseId, Error, ErrorKind, Result, Stamp};
+use velella_vfs::{Identity, Vfs};
+
+/// What to take of each lane.
+#[derive(Debug)]
+pub(super) struct Verdict {
+    pub(super) rule: Rule,
+    pub(super) cut: Stamp,
+    /// `[start, limit)` per lane.
+    pub(super) lanes: Vec<(u64, u64)>,
+}
+
+/// Everything a judgement looks at.
+pub(super) struct Case<'a> {
+    pub(super) vfs: &'a dyn Vfs,
+    pub(super) dir: &'a Path,
+    pub(super) database: DatabaseId,
+    pub(super) last: &'a Last,
+    pub(super) seals: &'a Seals,
+    pub(super) catalog: &'a Catalog,
+}
+
+impl Case<'_> {
+    pub(super) fn judge(&self, report: &mut Report) -> Result<Verdict> {
+        let judged = self.judge_strictly(report);
+        match judged {
+            Err(error) if error.kind() == ErrorKind::Corruption && self.last.accept_loss => {
+                self.largest_valid_round(&error, report)
+            }
+            other => other,
+        }
+    }
+
+    fn judge_strictly(&self, report: &mut Report) -> Result<Verdict> {
+        if let Some(damage) = &self.seals.damage {
+            return Err(damage.clone());
+        }
+        let newest = self.seals.newest().expect("no intact seal is damage");
+        if self.seals.torn {
+            let next = newest.round + 1;
+            report.notes.push(format!(
+                "seal {next} is torn: round {next} was in flight; stamps above {} were not \
+                 promised to be durable",
+                newest.frontier
+            ));
+        }
+        let closed = newest.closed && self.seals.is_done(newest.round);
+        if !closed {
+            match self.page_cache(newest)? {
+                Ok(verdict) => return Ok(verdict),
+                Err(reason) => report
+                    .notes
+                    .push(format!("taken as a power loss: {reason}")),
+            }
+        }
+        let Some(damage) = self.damage_in(newest)? else {
+            let rule = if closed { Rule::CleanClose } else { Rule::Cut };
+            return Ok(Verdict::of(rule, newest));
+        };
+        if newest.round == 0 || self.seals.is_done(newest.round) {
+            return Err(damage);
+        }
+        let Some(before) = self.seals.get(newest.round - 1) else {
+            return Err(damage);
+        };
+        if let Some(damage) = self.damage_in(before)? {
+            return Err(damage);
+        }
+        report.notes.push(format!(
+            "round {} was in flight ({damage}): fell back to round {}; stamps in ({}, {}] were \
+             given up",
+            newest.round, before.round, before.frontier, newest.frontier
+        ));
+        Ok(Verdict::of(Rule::Cut, before))
+    }
+
+    /// J1. The inner error says why not.
+    fn page_cache(&self, newest: &Seal) -> Result<Result<Verdict, String>> {
+        if self.last.assume_power_loss {
+            return Ok(Err("the caller asked for it".to_owned()));
+        }
+        let path = FileName::Seal(self.last.start.seal_file).path(self.dir);
+        let now = match self.vfs.identity(&path) {
+            Ok(now) => now,
+            Err(error) => return Ok(Err(format!("the token cannot be read ({error})"))),
+        };
+        if !may_be_same_page_cache(&self.last.start.token, &now) {
+            let found = "the seal file is not the same file of the same boot";
+            return Ok(Err(found.to_owned()));
+        }
+        let mut verdict = Verdict::of(Rule::PageCache, newest);
+        verdict.cut = Stamp::MAX;
+        let mut large = Vec::new();
+        for (lane, range) in verdict.lanes.iter_mut().enumerate() {
+            let mut reader = self.reader(lane, range.0, u64::MAX);
+            if let Some(damage) = walk(&mut reader, &mut large)?
+                && reader.offset() < range.1
+            {
+                return Ok(Err(format!(
+                    "lane {lane} is damaged below a seal ({damage})"
+                )));
+            }
+            if reader.offset() < range.1 {
+                return Ok(Err(format!("lane {lane} ends before its seal says")));
+            }
+            if reader.has_follower()? {
+                return Ok(Err(format!("lane {lane} has a hole")));
+            }
+            range.1 = reader.offset();
+        }
+        Ok(match self.sync_all() {
+            Ok(()) => Ok(verdict),
+            Err(error) => Err(format!("a file cannot be synced ({error})")),
+        })
+    }
+
+    /// Makes sure that what the page cache holds can be written.
+    fn sync_all(&self) -> Result<()> {
+        let seal = FileName::Seal(self.last.start.seal_file).path(self.dir);
+        let mut paths = std::collections::BTreeSet::from([seal]);
+        for extent in self.catalog.lanes.iter().flatten() {
+            paths.insert(extent.file.path().to_path_buf());
+        }
+        for file in self.catalog.large.values() {
+            paths.insert(file.path().to_path_buf());
+        }
+        paths
+            .iter()
+            .try_for_each(|path| self.vfs.open_write(path)?.sync_data())
+    }
+
+    /// The first damage in what `seal` covers.
+    fn damage_in(&self, seal: &Seal) -> Result<Option<Error>> {
+        let mut large = Vec::new();
+        for (lane, &(start, end)) in seal.lanes.iter().enumerate() {
+            let mut reader = self.reader(lane, start, end);
+            if let Some(damage) = walk(&mut reader, &mut large)? {
+                return Ok(Some(damage));
+            }
+            if reader.offset() != end {
+                return Ok(Some(self.broken_off(lane, &reader, seal, end)));
+            }
+        }
+        Ok(None)
+    }
+
+    /// A lane ends before `end`: what is most likely to blame.
+    fn broken_off(&self, lane: usize, reader: &LaneReader, seal: &Seal, end: u64) -> Error {
+        if let Some(suspect) = self.catalog.suspects.first() {
+            return suspect.clone();
+        }
+        let found = format!(
+            "lane {lane} ends at its byte {}, but seal {} covers it up to {end}",
+            reader.offset(),
+            seal.round
+        );
+        let error = reader.corruption(&found);
+        if error.file().is_some() {
+            return error;
+        }
+        error.on(&FileName::Seal(self.last.start.seal_file).path(self.dir))
+    }
+
+    /// J4.
+    fn largest_valid_round(&self, damage: &Error, report: &mut Report) -> Result<Verdict> {
+        report
+            .notes
+            .push(format!("damage, loss accepted: {damage}"));
+        let newest = self
+            .seals
+            .newest()
+            .map_or(Stamp::ZERO, |seal| seal.frontier);
+        for seal in self.seals.newest_first() {
+            if self.damage_in(seal)?.is_none() {
+                report.notes.push(format!(
+                    "took round {}; stamps in ({}, {newest}] and above were given up",
+                    seal.round, seal.frontier
+                ));
+                return Ok(Verdict::of(Rule::Cut, seal));
+            }
+        }
+        report
+            .notes
+            .push("no round is valid: nothing was taken".to_owned());
+        Ok(Verdict {
+            rule: Rule::Nothing,
+            cut: Stamp::ZERO,
+            lanes: vec![(0, 0); self.seals.lanes],
+        })
+    }
+
+    pub(super) fn reader(&self, lane: usize, start: u64, limit: u64) -> LaneReader {
+        let id = u32::try_from(lane).expect("bounded by LANES_MAX");
+        LaneReader::new(
+            LaneSeed::new(self.database, self.last.incarnation, id),
+            &self.catalog.lanes[lane],
+            &self.catalog.large,
+            start,
+            limit,
+        )
+    }
+}
+
+impl Verdict {
+    fn of(rule: Rule, seal: &Seal) -> Verdict {
+        Verdict {
+            rule,
+            cut: seal.frontier,
+            lanes: seal.lanes.clone(),
+        }
+    }
+}
+
+/// Walks to the tail, checking payloads; the damage met, if any.
+fn walk(reader: &mut LaneReader, large: &mut Vec<u8>) -> Result<Option<Error>> {
+    while reader.advance()?.is_some() {
+        match reader.payload(large) {
+            Ok(_) => {}
+            Err(error) if error.kind() == ErrorKind::Corruption => return Ok(Some(error)),
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(match &reader.tail {
+        Some(Tail::Damaged(error)) => Some(error.clone()),
+        _ => None,
+    })
+}
+
+/// Whether the page cache of `then` may be that of `now`. The mount id only means something within
+/// one mount namespace: a restarted container has another.
+fn may_be_same_page_cache(then: &Identity, now: &Identity) -> bool {
+    let known = then.boot != [0; 16];
+    let same_file = (
+        then.boot,
+        then.device,
+        then.file_system,
+        then.inode,
+        then.born_ns,
+    ) == (
+        now.boot,
+        now.device,
+        now.file_system,
+        now.inode,
+        now.born_ns,
+    );
+    let same_namespace = then.mount_namespace == now.mount_namespace && then.mount_namespace != 0;
+    known && same_file && (!same_namespace || then.mount == now.mount)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn identity() -> Identity {
+        Identity {
+            boot: [1; 16],
+            device: 2,
+            file_system: 3,
+            inode: 4,
+            born_ns: 5,
+            mount_namespace: 6,
+            mount: 7,
+        }
+    }
+
+    #[test]
+    fn the_token_holds_across_namespaces_but_not_across_boots_files_or_remounts() {
+        let then = identity();
+        assert!(may_be_same_page_cache(&then, &identity()));
+        let container = Identity {
+            mount_namespace: 60,
+            mount: 70,
+            ..identity()
+        };
+        assert!(may_be_same_page_cache(&then, &container));
+        let others = [
+            Identity {
+                boot: [9; 16],
+                ..identity()
+            },
+            Identity {
+                device: 9,
+                ..identity()
+            },
+            Identity {
+                file_system: 9,
+                ..identity()
+            },
+            Identity {
+                inode: 9,
+                ..identity()
+            },
+            Identity {
+                born_ns: 9,
+                ..identity()
+            },
+            Identity {
+                mount: 9,
+                ..identity()
+            },
+        ];
+        for other in others {
+            assert!(!may_be_same_page_cache(&then, &other), "{other:?}");
+        }
+        let unreadable = Identity::default();
+        assert!(!may_be_same_page_cache(&unreadable, &unreadable.clone()));
+    }
+}

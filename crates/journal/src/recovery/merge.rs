@@ -1,0 +1,165 @@
+//! The records of all lanes by ascending stamp.
+//!
+//! M1. Stamps of a lane ascend, so one record a lane stands in the heap, without its payload.
+//! M2. Records above the cut are counted and not handed out, wherever they stand (J3).
+//!
+//! Tests: `tests/crashes.rs`.
+
+use super::catalog::Catalog;
+use super::judge::Case;
+use super::reader::{LaneReader, Tail};
+use super::report::{Last, Report, Rule};
+use super::seals::Seals;
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::path::Path;
+use std::sync::Arc;
+use velella_base::{DatabaseId, Result, Stamp};
+use velella_vfs::Vfs;
+
+/// One recovered record.
+#[derive(Debug)]
+pub struct Record<'a> {
+    /// When it was written.
+    pub stamp: Stamp,
+    /// What was passed to `Lane::reserve`.
+    pub payload: &'a [u8],
+}
+
+/// The journal of the last incarnation, being read.
+#[derive(Debug)]
+pub struct Recovery {
+    lanes: Vec<LaneReader>,
+    heap: BinaryHeap<Reverse<(Stamp, usize)>>,
+    /// The lane whose record was handed out last.
+    current: Option<usize>,
+    large: Vec<u8>,
+    report: Report,
+}
+
+impl Recovery {
+    /// Judges the last incarnation (which rule, which cut). Reads seals and records, holds no
+    /// records in memory. Writes nothing.
+    ///
+    /// # Errors
+    /// `Corruption`: durable data is damaged, with file and offset. `Io`.
+    pub fn open(
+        vfs: Arc<dyn Vfs>,
+        dir: &Path,
+        database: DatabaseId,
+        last: &Last,
+    ) -> Result<Recovery> {
+        let mut report = Report::default();
+        let seals = match Seals::read(&*vfs, dir, database, last) {
+            Err(error)
+                if last.accept_loss && error.kind() == velella_base::ErrorKind::Corruption =>
+            {
+                let note = format!("damage, loss accepted: {error}; nothing was taken");
+                report.notes.push(note);
+                return Ok(Recovery::empty(report));
+            }
+            other => other?,
+        };
+        let catalog = Catalog::read(&*vfs, dir, database, last, &seals)?;
+        let case = Case {
+            vfs: &*vfs,
+            dir,
+            database,
+            last,
+            seals: &seals,
+            catalog: &catalog,
+        };
+        let verdict = case.judge(&mut report)?;
+        report.rule = verdict.rule;
+        report.cut = match verdict.rule {
+            Rule::CleanClose => Stamp::MAX,
+            _ => verdict.cut,
+        };
+        let lanes = verdict.lanes.iter().enumerate();
+        let lanes: Vec<_> = lanes
+            .map(|(lane, &(start, limit))| case.reader(lane, start, limit))
+            .collect();
+        let mut recovery = Recovery {
+            lanes,
+            ..Recovery::empty(report)
+        };
+        for lane in 0..recovery.lanes.len() {
+            recovery.advance(lane)?;
+        }
+        Ok(recovery)
+    }
+
+    fn empty(report: Report) -> Recovery {
+        Recovery {
+            lanes: Vec::new(),
+            heap: BinaryHeap::new(),
+            current: None,
+            large: Vec::new(),
+            report,
+        }
+    }
+
+    /// The next record by ascending stamp (a merge of the lanes), within bounded memory.
+    ///
+    /// # Errors
+    /// As [`Recovery::open`].
+    pub fn next_record(&mut self) -> Result<Option<Record<'_>>> {
+        if let Some(lane) = self.current.take() {
+            self.advance(lane)?;
+        }
+        let (stamp, lane) = loop {
+            let Some(Reverse((stamp, lane))) = self.heap.pop() else {
+                return Ok(None);
+            };
+            if stamp <= self.report.cut {
+                break (stamp, lane);
+            }
+            self.discard(lane)?;
+            self.advance(lane)?;
+        };
+        self.current = Some(lane);
+        let payload = self.lanes[lane].payload(&mut self.large)?;
+        self.report.records += 1;
+        self.report.bytes += payload.len() as u64;
+        Ok(Some(Record { stamp, payload }))
+    }
+
+    /// Puts the lane's next record into the heap.
+    fn advance(&mut self, lane: usize) -> Result<()> {
+        if let Some(stamp) = self.lanes[lane].advance()? {
+            self.heap.push(Reverse((stamp, lane)));
+            return Ok(());
+        }
+        if let Some(Tail::Damaged(error)) = &self.lanes[lane].tail {
+            return Err(error.clone());
+        }
+        self.count_rest(lane);
+        Ok(())
+    }
+
+    fn discard(&mut self, lane: usize) -> Result<()> {
+        self.report.discarded_records += 1;
+        self.report.discarded_bytes += self.lanes[lane].payload_len()?;
+        Ok(())
+    }
+
+    /// Counts what stands complete behind the lane's limit, as far as it can be read.
+    fn count_rest(&mut self, lane: usize) {
+        if self.report.rule != Rule::Cut {
+            return;
+        }
+        self.lanes[lane].lift_limit();
+        while let Ok(Some(_)) = self.lanes[lane].advance() {
+            let valid = self.lanes[lane].payload(&mut self.large).is_ok();
+            if !valid || self.discard(lane).is_err() {
+                return;
+            }
+        }
+    }
+
+    /// The report; complete once `next_record` returned `None`.
+    #[must_use]
+    pub fn report(&self) -> &Report {
+        &self.report
+    }
+}

@@ -1,0 +1,363 @@
+//! One lane, record by record, from where a seal says it starts.
+//!
+//! W1. A record is passed only if header and payload validate in this place of this lane and its
+//!     stamp is above the one before.
+//! W2. At a zero word the lane may go on in two ways, both of which name this very offset: a skip
+//!     record on the next page, or the next extent's header. Otherwise it ends here.
+//! W3. The walk ends at the limit exactly: a record across it is damage.
+//!
+//! Tests: `recovery/tests.rs`, `tests/damage.rs`, `tests/crashes.rs`.
+
+use super::catalog::Extent;
+use crate::extent;
+use crate::header::PAGE;
+use crate::record::{self, Decoded, Header, Kind, LaneSeed, Reference};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use velella_base::checksum::crc32c_append;
+use velella_base::{Error, Result, Stamp};
+use velella_vfs::ReadFile;
+
+/// Bytes read at once.
+const CHUNK: u64 = 32 << 10;
+const ATTEMPT: &str = "recover the journal from";
+
+/// How a lane's walk ended.
+#[derive(Debug, Clone)]
+pub(super) enum Tail {
+    /// At the limit.
+    Limit,
+    /// At a place where nothing was committed.
+    Clean,
+    /// At bytes that do not validate.
+    Damaged(Error),
+}
+
+/// Walks one lane.
+#[derive(Debug)]
+pub(super) struct LaneReader {
+    seed: LaneSeed,
+    extents: Vec<Extent>,
+    large: BTreeMap<u64, Arc<dyn ReadFile>>,
+    /// The extent the walk is in.
+    at: usize,
+    /// Where it is in that extent's file, and in the lane.
+    position: u64,
+    offset: u64,
+    limit: u64,
+    last: Stamp,
+    current: Option<Header>,
+    chunk: Chunk,
+    pub(super) tail: Option<Tail>,
+}
+
+/// What was read last.
+#[derive(Debug, Default)]
+struct Chunk {
+    extent: usize,
+    position: u64,
+    bytes: Vec<u8>,
+}
+
+impl LaneReader {
+    /// A walk over `[start, limit)` of the lane whose extents these are.
+    pub(super) fn new(
+        seed: LaneSeed,
+        extents: &[Extent],
+        large: &BTreeMap<u64, Arc<dyn ReadFile>>,
+        start: u64,
+        limit: u64,
+    ) -> LaneReader {
+        let first = extents.partition_point(|extent| extent.header.lane_offset < start);
+        let mut reader = LaneReader {
+            seed,
+            extents: extents[first..].to_vec(),
+            large: large.clone(),
+            at: 0,
+            position: 0,
+            offset: start,
+            limit,
+            last: Stamp::ZERO,
+            current: None,
+            chunk: Chunk::default(),
+            tail: None,
+        };
+        if limit > start {
+            reader.enter(0);
+        }
+        reader
+    }
+
+    /// The lane offset behind the last record passed.
+    pub(super) fn offset(&self) -> u64 {
+        self.offset
+    }
+
+    /// Goes on beyond the limit, as far as records validate.
+    pub(super) fn lift_limit(&mut self) {
+        if matches!(self.tail, Some(Tail::Limit)) {
+            self.limit = u64::MAX;
+            self.tail = None;
+            if self.position == 0 {
+                self.enter(0);
+            }
+        }
+    }
+
+    /// Enters extent `index` if it begins where the lane is.
+    fn enter(&mut self, index: usize) -> bool {
+        let Some(extent) = self.extents.get(index) else {
+            return false;
+        };
+        let follows =
+            index == 0 || extent.header.ordinal == self.extents[index - 1].header.ordinal + 1;
+        if extent.header.lane_offset != self.offset || !follows {
+            return false;
+        }
+        self.at = index;
+        self.position = extent.position + extent::HEADER;
+        if let Some(damage) = &extent.segment_damage {
+            self.tail = Some(Tail::Damaged(damage.clone()));
+        }
+        true
+    }
+
+    /// Moves to the next record and returns its stamp; its payload is not checked yet. `None` at
+    /// the tail.
+    pub(super) fn advance(&mut self) -> Result<Option<Stamp>> {
+        if let Some(passed) = self.current.take() {
+            self.step(passed.footprint());
+            self.last = passed.stamp;
+        }
+        while self.tail.is_none() {
+            if self.offset >= self.limit {
+                self.tail = Some(Tail::Limit);
+            } else if self.position == 0 {
+                // The lane does not begin where it should.
+                self.tail = Some(Tail::Clean);
+            } else if let Some(stamp) = self.look()? {
+                return Ok(Some(stamp));
+            }
+        }
+        Ok(None)
+    }
+
+    fn step(&mut self, bytes: u64) {
+        self.position += bytes;
+        self.offset += bytes;
+    }
+
+    /// Looks at what stands here: a record of a caller, or a move, or the tail.
+    fn look(&mut self) -> Result<Option<Stamp>> {
+        let decoded = match self.header_at(self.position, self.offset) {
+            Ok(decoded) => decoded,
+            Err(error) => return self.damaged(error),
+        };
+        match decoded {
+            Decoded::Nothing => self.leave_page()?,
+            Decoded::Invalid(found) => return self.damaged(self.corruption(found)),
+            Decoded::Header(header) => match header.kind {
+                Kind::Data | Kind::Large => return self.accept(header),
+                Kind::Skip => {
+                    return self.damaged(self.corruption("a skip record stands off its place"));
+                }
+                Kind::End => {
+                    self.step(record::HEADER);
+                    if !self.enter(self.at + 1) {
+                        self.tail.get_or_insert(Tail::Clean);
+                    }
+                }
+            },
+        }
+        Ok(None)
+    }
+
+    fn accept(&mut self, header: Header) -> Result<Option<Stamp>> {
+        if header.stamp <= self.last {
+            return self.damaged(self.corruption("the record's stamp is not above the last one's"));
+        }
+        if header.kind == Kind::Large && header.payload != record::REFERENCE as u64 {
+            return self.damaged(self.corruption("the reference to a large file has a wrong size"));
+        }
+        if self.offset.saturating_add(header.footprint()) > self.limit {
+            return self.damaged(self.corruption("the record reaches across the end of its seal"));
+        }
+        self.current = Some(header);
+        Ok(Some(header.stamp))
+    }
+
+    /// W2.
+    fn leave_page(&mut self) -> Result<()> {
+        let page = (self.position + 1).next_multiple_of(PAGE);
+        let offset = self.offset + (page - self.position);
+        if page + record::SKIP <= self.extents[self.at].end
+            && let Decoded::Header(header) = self.header_at(page, offset)?
+            && header.kind == Kind::Skip
+            && header.payload == 8
+        {
+            let seed = self.seed.at(offset);
+            let from = self.offset.to_le_bytes();
+            let payload = self.view(page + record::HEADER, 8)?;
+            if payload == from && crc32c_append(seed, payload) == header.payload_crc {
+                self.position = page + record::SKIP;
+                self.offset = offset + record::SKIP;
+                return Ok(());
+            }
+        }
+        if !self.enter(self.at + 1) {
+            self.tail.get_or_insert(Tail::Clean);
+        }
+        Ok(())
+    }
+
+    fn header_at(&mut self, position: u64, offset: u64) -> Result<Decoded> {
+        let room = self.extents[self.at].end.saturating_sub(position);
+        if room < record::HEADER {
+            return Ok(Decoded::Nothing);
+        }
+        let seed = self.seed.at(offset);
+        let mut header = [0; record::HEADER_LEN];
+        header.copy_from_slice(self.view(position, record::HEADER)?);
+        Ok(record::decode(seed, &header, room))
+    }
+
+    /// `len` bytes at `position` of the current extent's file; within the extent.
+    fn view(&mut self, position: u64, len: u64) -> Result<&[u8]> {
+        let have = self.chunk.position + self.chunk.bytes.len() as u64;
+        let covered = self.chunk.extent == self.at
+            && position >= self.chunk.position
+            && position + len <= have;
+        if !covered {
+            let extent = &self.extents[self.at];
+            let wanted = len.max(CHUNK).min(extent.end - position);
+            let wanted = usize::try_from(wanted.max(len)).expect("within an extent");
+            self.chunk.bytes.clear();
+            self.chunk.bytes.resize(wanted, 0);
+            let read = extent.file.read_exact_at(&mut self.chunk.bytes, position);
+            if let Err(error) = read {
+                self.chunk.bytes.clear();
+                return Err(error);
+            }
+            (self.chunk.extent, self.chunk.position) = (self.at, position);
+        }
+        let from = usize::try_from(position - self.chunk.position).expect("within the chunk");
+        let len = usize::try_from(len).expect("within the chunk");
+        Ok(&self.chunk.bytes[from..from + len])
+    }
+
+    /// The payload of the current record, checked; a large one is read into `large`.
+    ///
+    /// # Errors
+    /// `Corruption`: it does not validate. `Io`.
+    pub(super) fn payload<'a>(&'a mut self, large: &'a mut Vec<u8>) -> Result<&'a [u8]> {
+        let header = self.current.expect("the caller advanced to a record");
+        let seed = self.seed.at(self.offset);
+        let whole = header.footprint() - record::HEADER;
+        let payload_len = usize::try_from(header.payload).expect("within an extent");
+        let (file, position) = (Arc::clone(&self.extents[self.at].file), self.position);
+        let bytes = self.view(position + record::HEADER, whole)?;
+        let (payload, padding) = bytes.split_at(payload_len);
+        let corrupt = |found: &str| Err(Error::corruption(ATTEMPT, file.path(), position, found));
+        if crc32c_append(seed, payload) != header.payload_crc {
+            return corrupt("the payload's checksum does not match");
+        }
+        if padding.iter().any(|&byte| byte != 0) {
+            return corrupt("the padding behind the payload is not zero");
+        }
+        if header.kind == Kind::Data {
+            // Borrowed again because the borrow above may not outlive the checks.
+            return self.view(position + record::HEADER, header.payload);
+        }
+        let Some(reference) = Reference::decode(payload) else {
+            return corrupt("the reference to a large file has a wrong size");
+        };
+        match self.large.get(&reference.file) {
+            Some(file) => read_large(&**file, &reference, seed, large),
+            None => corrupt("the large file it refers to is missing"),
+        }
+    }
+
+    /// Bytes of the current record's payload, without reading a large one.
+    pub(super) fn payload_len(&mut self) -> Result<u64> {
+        let header = self.current.expect("the caller advanced to a record");
+        if header.kind == Kind::Data {
+            return Ok(header.payload);
+        }
+        let bytes = self.view(self.position + record::HEADER, header.payload)?;
+        Ok(Reference::decode(bytes).map_or(0, |reference| reference.len))
+    }
+
+    /// Whether anything valid stands behind the tail: then this is a hole and not the end.
+    pub(super) fn has_follower(&mut self) -> Result<bool> {
+        if self.position == 0 {
+            return Ok(!self.extents.is_empty());
+        }
+        if self.at + 1 < self.extents.len() {
+            return Ok(true);
+        }
+        let (mut position, mut offset) = (self.position, self.offset);
+        while position + 8 + record::HEADER <= self.extents[self.at].end {
+            (position, offset) = (position + 8, offset + 8);
+            if let Decoded::Header(header) = self.header_at(position, offset)?
+                && header.kind != Kind::Skip
+            {
+                let seed = self.seed.at(offset);
+                let payload = self.view(position + record::HEADER, header.payload)?;
+                if crc32c_append(seed, payload) == header.payload_crc {
+                    return Ok(true);
+                }
+            }
+        }
+        Ok(false)
+    }
+
+    /// An error at the place the walk is at.
+    pub(super) fn corruption(&self, found: &str) -> Error {
+        match self.extents.get(self.at) {
+            Some(extent) if self.position > 0 => {
+                Error::corruption(ATTEMPT, extent.file.path(), self.position, found)
+            }
+            Some(extent) => Error::corruption(ATTEMPT, extent.file.path(), extent.position, found),
+            None => Error::new(velella_base::ErrorKind::Corruption, ATTEMPT, found),
+        }
+    }
+
+    /// Ends the walk with damage; any other error is the caller's.
+    fn damaged<T>(&mut self, error: Error) -> Result<Option<T>> {
+        if error.kind() != velella_base::ErrorKind::Corruption {
+            return Err(error);
+        }
+        self.tail = Some(Tail::Damaged(error));
+        Ok(None)
+    }
+}
+
+fn read_large<'a>(
+    file: &dyn ReadFile,
+    reference: &Reference,
+    seed: u32,
+    into: &'a mut Vec<u8>,
+) -> Result<&'a [u8]> {
+    let corrupt = |found| {
+        Err(Error::corruption(
+            ATTEMPT,
+            file.path(),
+            reference.offset,
+            found,
+        ))
+    };
+    let end = reference.offset.checked_add(reference.len);
+    if end.is_none_or(|end| end > file.len()) || reference.len > crate::large::PAYLOAD_MAX {
+        return corrupt("the file is cut short");
+    }
+    into.clear();
+    into.resize(
+        usize::try_from(reference.len).expect("PAYLOAD_MAX fits memory"),
+        0,
+    );
+    file.read_exact_at(into, reference.offset)?;
+    if crc32c_append(seed, into) != reference.crc {
+        return corrupt("the large payload's checksum does not match");
+    }
+    Ok(into)
+}

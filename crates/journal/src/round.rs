@@ -1,0 +1,239 @@
+//! Sync rounds: frontier, ends, seal, sync, D.
+//!
+//! N1. The order of J2: first the frontier, then the lanes' ends, then the seal, then the syncs,
+//!     then D. Ends read before the frontier would miss records below it.
+//! N2. Rounds are strictly sequential: one lock, held from the frontier to the done marker.
+//! N3. The done marker is written after the syncs returned, and is itself synced only by the next
+//!     round, or when asked.
+//! N4. Any error poisons the journal; no sync is repeated (J5).
+//! N5. What a round excludes leaves the spans only after it completed (J6).
+//!
+//! Threads: any; N2.
+//!
+//! Tests: `tests/rounds.rs`, `tests/crashes.rs`.
+
+use crate::core::Core;
+use crate::large::LargeFile;
+use crate::seal::{Seal, SealFile};
+use crate::segment::Segment;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use velella_base::{Result, Stamp};
+use velella_sync::thread;
+use velella_vfs::WriteFile;
+
+/// More files than this are synced by several threads: a segment and the seal file at once cost
+/// one flush of the device instead of two (here 0.4 instead of 5 ms).
+const SYNC_ALONE_MAX: usize = 1;
+/// Most threads that sync at once.
+const SYNC_THREADS: usize = 8;
+
+/// What rounds carry on from one to the next.
+#[derive(Debug)]
+pub(crate) struct Rounds {
+    seals: SealFile,
+    /// The last completed round.
+    last: u64,
+    /// Its `[start, end)` per lane.
+    lanes: Vec<(u64, u64)>,
+    /// Its done marker is not synced.
+    done_unsynced: bool,
+}
+
+/// A file with something to sync.
+enum Dirty<'a> {
+    Segment(Arc<Segment>),
+    Large(Arc<LargeFile>),
+    External(Box<dyn WriteFile>),
+    Seals(&'a SealFile),
+}
+
+impl Dirty<'_> {
+    fn sync(&self) -> Result<()> {
+        match self {
+            Dirty::Segment(segment) => segment.sync_data(),
+            Dirty::Large(file) => file.sync_data(),
+            Dirty::External(file) => file.sync_data(),
+            Dirty::Seals(seals) => seals.sync_data(),
+        }
+    }
+}
+
+/// How a round ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Ending {
+    /// More rounds follow.
+    Open,
+    /// The journal is closed with it.
+    Closed,
+}
+
+impl Rounds {
+    /// Round 0 is seal 0.
+    pub(crate) fn new(seals: SealFile, lanes: usize) -> Rounds {
+        Rounds {
+            seals,
+            last: 0,
+            lanes: vec![(0, 0); lanes],
+            done_unsynced: false,
+        }
+    }
+
+    /// One round (N1). Returns D.
+    pub(crate) fn run(
+        &mut self,
+        core: &Core,
+        frontier: impl FnOnce() -> Stamp,
+        ending: Ending,
+    ) -> Result<Stamp> {
+        core.poison.check()?;
+        // A slot may announce an old lower bound, so a frontier can be below the last one. What D
+        // covers was published before, so it lies below the ends read next: the seal never says
+        // less, and neither does the cut (J3).
+        let durable = core.durable();
+        let frontier = frontier().max(durable);
+        let lanes = lane_ranges(core);
+        let excludes_more = lanes
+            .iter()
+            .zip(&self.lanes)
+            .any(|(now, last)| now.0 > last.0);
+        if ending == Ending::Open && frontier <= durable && !excludes_more {
+            return Ok(durable);
+        }
+        let done = self.complete(core, frontier, lanes, ending);
+        core.poison_on_error(done)?;
+        Ok(core.durable())
+    }
+
+    fn complete(
+        &mut self,
+        core: &Core,
+        frontier: Stamp,
+        lanes: Vec<(u64, u64)>,
+        ending: Ending,
+    ) -> Result<()> {
+        let round = self.last + 1;
+        let seal = Seal {
+            round,
+            frontier,
+            wall_ms: thread::wall_ms(),
+            closed: ending == Ending::Closed,
+            lanes,
+        };
+        self.seals.write(&seal)?;
+        let dirty = self.dirty(core, &seal.lanes);
+        sync_all(core, &dirty)?;
+        drop(dirty);
+        let done_first = core.config.ack_after_done || ending == Ending::Closed;
+        if done_first {
+            self.seals.write_done(round)?;
+            self.seals.sync_data()?;
+            core.syncs.increment();
+        }
+        core.raise_durable(frontier);
+        if !done_first {
+            self.seals.write_done(round)?;
+        }
+        self.done_unsynced = !done_first;
+        self.last = round;
+        self.lanes = seal.lanes;
+        core.rounds.increment();
+        self.exclude(core);
+        Ok(())
+    }
+
+    /// Everything that changed below the ends since the last round; tells the lanes to leave
+    /// their pages.
+    fn dirty<'a>(&'a self, core: &Core, lanes: &[(u64, u64)]) -> Vec<Dirty<'a>> {
+        let mut segments = BTreeMap::new();
+        let mut dirty = Vec::new();
+        for (ledger, (&(_, end), &(_, last))) in
+            core.ledgers.iter().zip(lanes.iter().zip(&self.lanes))
+        {
+            if end == last {
+                continue;
+            }
+            ledger.hand_over(end);
+            let files = ledger.files();
+            for segment in files.segments(last, end) {
+                segments.insert(segment.number, Arc::clone(segment));
+            }
+            let large = files.large.iter().map(|span| &span.file);
+            dirty.extend(
+                large
+                    .filter(|file| file.is_dirty())
+                    .map(|file| Dirty::Large(Arc::clone(file))),
+            );
+        }
+        dirty.extend(segments.into_values().map(Dirty::Segment));
+        let externals = std::mem::take(&mut *core.externals.lock());
+        dirty.extend(externals.into_iter().map(Dirty::External));
+        dirty.push(Dirty::Seals(&self.seals));
+        dirty
+    }
+
+    /// Lets go of what the completed round excludes (N5).
+    fn exclude(&self, core: &Core) {
+        for (ledger, &(start, _)) in core.ledgers.iter().zip(&self.lanes) {
+            let gone = ledger.files().exclude(start);
+            for large in gone {
+                core.inventory.doom(large.path());
+            }
+        }
+        core.inventory.retire();
+    }
+
+    /// Syncs the last done marker (N3).
+    pub(crate) fn sync_done(&mut self, core: &Core) -> Result<()> {
+        core.poison.check()?;
+        if self.done_unsynced {
+            let synced = self.seals.sync_data();
+            core.poison_on_error(synced)?;
+            core.syncs.increment();
+            self.done_unsynced = false;
+        }
+        Ok(())
+    }
+}
+
+/// `[start, end)` of every lane, ends first (N1).
+fn lane_ranges(core: &Core) -> Vec<(u64, u64)> {
+    let floor = core.floor();
+    core.ledgers
+        .iter()
+        .map(|ledger| {
+            let end = ledger.tail();
+            (ledger.files().start(floor, end), end)
+        })
+        .collect()
+}
+
+fn sync_all(core: &Core, dirty: &[Dirty<'_>]) -> Result<()> {
+    core.syncs.add(dirty.len() as u64);
+    if dirty.len() <= SYNC_ALONE_MAX {
+        return dirty.iter().try_for_each(Dirty::sync);
+    }
+    let share = dirty.len().div_ceil(SYNC_THREADS);
+    let (own, others) = dirty.split_at(share);
+    let sync = |files: &[Dirty<'_>]| files.iter().try_for_each(Dirty::sync);
+    thread::scope(|scope| {
+        let threads: Vec<_> = others
+            .chunks(share)
+            .map(|files| {
+                // Where no thread can be started, this one does the work.
+                thread::spawn_scoped(scope, "velella-sync", move || sync(files)).map_err(|_| files)
+            })
+            .collect();
+        let mut result = sync(own);
+        for thread in threads {
+            let synced = match thread {
+                Ok(thread) => thread
+                    .join()
+                    .unwrap_or_else(|panic| std::panic::resume_unwind(panic)),
+                Err(files) => sync(files),
+            };
+            result = result.and(synced);
+        }
+        result
+    })
+}

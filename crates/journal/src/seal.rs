@@ -1,0 +1,302 @@
+//! The seal file: what each round was about to sync, and that it did.
+//!
+//! ```text
+//! page 0: file header
+//! then `slots` times, round r at slot r mod slots:
+//!   seal  "SEAL" u32 | lanes u32 | round u64 | frontier u64 | wall ms u64 | flags u64
+//!         | (start u64, end u64) per lane | crc u32        padded to 512 bytes
+//!   done  "DONE" u32 | 0 u32 | round u64 | crc u32         padded to 512 bytes
+//! ```
+//! E1. A slot is written once by its round. The slots are a ring: a round overwrites the one that
+//!     far behind it, which no rule looks at any more.
+//! E2. Seal r is written only after round r-1 completed, so an intact seal r proves round r-1.
+//! E3. Seal 0 is durable before the database opens.
+//! E4. Seal and done never share a sector, so neither endangers the other.
+//!
+//! Source of the cut: docs/format/journal.md.
+//!
+//! Tests: below; golden file in `tests/golden`.
+
+use crate::config::Config;
+use crate::header::{FileHeader, Magic, PAGE};
+use crate::segment::fill;
+use velella_base::checksum;
+use velella_base::codec::Reader;
+use velella_base::file_name::FileName;
+use velella_base::{Result, Stamp};
+use velella_vfs::WriteFile;
+
+/// Rounds the ring remembers.
+pub(crate) const SLOTS: u64 = 256;
+const SECTOR: u64 = 512;
+const SEAL: u32 = u32::from_le_bytes(*b"SEAL");
+const DONE: u32 = u32::from_le_bytes(*b"DONE");
+const FIXED: usize = 40;
+const CLOSED: u64 = 1;
+
+/// What one round covers.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Seal {
+    pub(crate) round: u64,
+    pub(crate) frontier: Stamp,
+    /// Milliseconds since 1970, for people.
+    pub(crate) wall_ms: u64,
+    /// The database was closed with this round.
+    pub(crate) closed: bool,
+    /// `[start, end)` of each lane.
+    pub(crate) lanes: Vec<(u64, u64)>,
+}
+
+/// What a slot holds.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Slot<T> {
+    /// Zeros.
+    Empty,
+    Intact(T),
+    Damaged,
+}
+
+/// Where things are in a seal file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Layout {
+    pub(crate) lanes: u64,
+    pub(crate) slots: u64,
+    /// Seed of the file's checksums.
+    pub(crate) seed: u32,
+}
+
+impl Layout {
+    /// The layout a seal file's header tells.
+    pub(crate) fn of(header: &FileHeader) -> Layout {
+        Layout {
+            lanes: header.parameters[0],
+            slots: header.parameters[1],
+            seed: header.context().seed(),
+        }
+    }
+
+    pub(crate) fn seal_len(&self) -> u64 {
+        FIXED as u64 + 16 * self.lanes + 4
+    }
+
+    fn stride(&self) -> u64 {
+        self.seal_len().next_multiple_of(SECTOR) + SECTOR
+    }
+
+    pub(crate) fn seal_at(&self, round: u64) -> u64 {
+        PAGE + (round % self.slots) * self.stride()
+    }
+
+    pub(crate) fn done_at(&self, round: u64) -> u64 {
+        self.seal_at(round) + self.stride() - SECTOR
+    }
+
+    pub(crate) fn file_len(&self) -> u64 {
+        PAGE + self.slots * self.stride()
+    }
+
+    pub(crate) fn encode_seal(&self, seal: &Seal) -> Vec<u8> {
+        let mut bytes = Vec::with_capacity(FIXED + 16 * seal.lanes.len() + 4);
+        bytes.extend_from_slice(&SEAL.to_le_bytes());
+        let lanes = u32::try_from(seal.lanes.len()).expect("LANES_MAX is small");
+        bytes.extend_from_slice(&lanes.to_le_bytes());
+        let flags = if seal.closed { CLOSED } else { 0 };
+        for word in [seal.round, seal.frontier.0, seal.wall_ms, flags] {
+            bytes.extend_from_slice(&word.to_le_bytes());
+        }
+        for (start, end) in &seal.lanes {
+            bytes.extend_from_slice(&start.to_le_bytes());
+            bytes.extend_from_slice(&end.to_le_bytes());
+        }
+        self.finish(bytes, self.seal_at(seal.round))
+    }
+
+    pub(crate) fn encode_done(&self, round: u64) -> Vec<u8> {
+        let mut bytes = DONE.to_le_bytes().to_vec();
+        bytes.extend_from_slice(&[0; 4]);
+        bytes.extend_from_slice(&round.to_le_bytes());
+        self.finish(bytes, self.done_at(round))
+    }
+
+    fn finish(&self, mut bytes: Vec<u8>, at: u64) -> Vec<u8> {
+        let crc = checksum::at(self.seed, at, &bytes);
+        bytes.extend_from_slice(&crc.to_le_bytes());
+        bytes
+    }
+
+    /// Reads the seal in slot `slot`.
+    pub(crate) fn decode_seal(&self, slot: u64, bytes: &[u8]) -> Slot<Seal> {
+        if bytes.iter().all(|&byte| byte == 0) {
+            return Slot::Empty;
+        }
+        let decoded = (|| {
+            let body = self.check(bytes, self.seal_at(slot))?;
+            let mut reader = Reader::new(body);
+            let (magic, lanes) = (reader.u32()?, u64::from(reader.u32()?));
+            let (round, frontier) = (reader.u64()?, reader.u64()?);
+            let (wall_ms, flags) = (reader.u64()?, reader.u64()?);
+            let ours = magic == SEAL && lanes == self.lanes && round % self.slots == slot;
+            let lanes = (0..lanes)
+                .map(|_| Some((reader.u64()?, reader.u64()?)))
+                .collect::<Option<Vec<_>>>()?;
+            let ordered = lanes.iter().all(|(start, end)| start <= end);
+            (ours && ordered && frontier <= Stamp::MAX.0).then_some(Seal {
+                round,
+                frontier: Stamp(frontier),
+                wall_ms,
+                closed: flags & CLOSED != 0,
+                lanes,
+            })
+        })();
+        decoded.map_or(Slot::Damaged, Slot::Intact)
+    }
+
+    /// Reads the done marker in slot `slot`: the number of the completed round.
+    pub(crate) fn decode_done(&self, slot: u64, bytes: &[u8]) -> Slot<u64> {
+        if bytes.iter().all(|&byte| byte == 0) {
+            return Slot::Empty;
+        }
+        let decoded = (|| {
+            let mut reader = Reader::new(self.check(bytes, self.done_at(slot))?);
+            let (magic, _) = (reader.u32()?, reader.u32()?);
+            let round = reader.u64()?;
+            (magic == DONE && round % self.slots == slot).then_some(round)
+        })();
+        decoded.map_or(Slot::Damaged, Slot::Intact)
+    }
+
+    /// The bytes before their checksum, if it matches.
+    fn check<'a>(&self, bytes: &'a [u8], at: u64) -> Option<&'a [u8]> {
+        let (body, crc) = bytes.split_last_chunk()?;
+        (checksum::at(self.seed, at, body) == u32::from_le_bytes(*crc)).then_some(body)
+    }
+}
+
+/// Bytes of a done marker.
+pub(crate) const DONE_LEN: usize = 20;
+
+/// The seal file of a running journal.
+#[derive(Debug)]
+pub(crate) struct SealFile {
+    file: Box<dyn WriteFile>,
+    layout: Layout,
+}
+
+impl SealFile {
+    /// Makes the file with seal 0: nothing in the lanes, everything up to `durable` in tables (E3).
+    /// The caller syncs the directory.
+    pub(crate) fn make(config: &Config, number: u64, durable: Stamp) -> Result<SealFile> {
+        let header = FileHeader {
+            magic: Magic::Seal,
+            database: config.database,
+            file: number,
+            incarnation: config.incarnation,
+            seal_file: number,
+            parameters: [
+                config.lanes as u64,
+                SLOTS,
+                config.segment_bytes,
+                config.extent_bytes,
+            ],
+        };
+        let layout = Layout::of(&header);
+        let file = config
+            .vfs
+            .create(&FileName::Seal(number).path(&config.dir))?;
+        file.allocate(layout.file_len())?;
+        fill(&*file, layout.file_len())?;
+        file.write_at(0, &header.encode())?;
+        let made = SealFile { file, layout };
+        made.write(&Seal {
+            round: 0,
+            frontier: durable,
+            wall_ms: velella_sync::thread::wall_ms(),
+            closed: false,
+            lanes: vec![(0, 0); config.lanes],
+        })?;
+        made.file.sync_all()?;
+        Ok(made)
+    }
+
+    /// Writes a seal into its slot.
+    pub(crate) fn write(&self, seal: &Seal) -> Result<()> {
+        self.file.write_at(
+            self.layout.seal_at(seal.round),
+            &self.layout.encode_seal(seal),
+        )
+    }
+
+    /// Notes that `round` completed.
+    pub(crate) fn write_done(&self, round: u64) -> Result<()> {
+        self.file
+            .write_at(self.layout.done_at(round), &self.layout.encode_done(round))
+    }
+
+    pub(crate) fn sync_data(&self) -> Result<()> {
+        self.file.sync_data()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn layout() -> Layout {
+        Layout {
+            lanes: 3,
+            slots: 4,
+            seed: 99,
+        }
+    }
+
+    fn seal(round: u64) -> Seal {
+        Seal {
+            round,
+            frontier: Stamp(70),
+            wall_ms: 1,
+            closed: true,
+            lanes: vec![(0, 1), (2, 3), (4, 4)],
+        }
+    }
+
+    #[test]
+    fn seals_round_trip_in_their_slot_and_every_flipped_bit_is_seen() {
+        let layout = layout();
+        let bytes = layout.encode_seal(&seal(6));
+        assert_eq!(bytes.len() as u64, layout.seal_len());
+        assert_eq!(layout.decode_seal(2, &bytes), Slot::Intact(seal(6)));
+        assert_eq!(layout.decode_seal(1, &bytes), Slot::Damaged);
+        for bit in 0..bytes.len() * 8 {
+            let mut bad = bytes.clone();
+            bad[bit / 8] ^= 1 << (bit % 8);
+            assert_eq!(layout.decode_seal(2, &bad), Slot::Damaged, "bit {bit}");
+        }
+        assert_eq!(layout.decode_seal(2, &vec![0; bytes.len()]), Slot::Empty);
+    }
+
+    #[test]
+    fn done_markers_round_trip_in_their_slot() {
+        let layout = layout();
+        let bytes = layout.encode_done(5);
+        assert_eq!(bytes.len(), DONE_LEN);
+        assert_eq!(layout.decode_done(1, &bytes), Slot::Intact(5));
+        assert_eq!(layout.decode_done(2, &bytes), Slot::Damaged);
+        assert_eq!(layout.decode_done(1, &[0; DONE_LEN]), Slot::Empty);
+    }
+
+    #[test]
+    fn seals_and_done_markers_share_no_sector() {
+        let layout = layout();
+        for round in 0..4 {
+            let (seal, done) = (layout.seal_at(round), layout.done_at(round));
+            assert!(seal % SECTOR == 0 && done % SECTOR == 0);
+            assert!(seal + layout.seal_len() <= done);
+            assert!(
+                done + SECTOR
+                    <= layout
+                        .seal_at(round + 1)
+                        .max(layout.file_len() * u64::from(round == 3))
+            );
+        }
+    }
+}

@@ -1,0 +1,292 @@
+//! Damage to what is durable: found and named, or harmless; never a panic, never a silent loss.
+
+#![expect(clippy::unwrap_used, reason = "helpers of tests")]
+
+mod common;
+
+use common::*;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use velella_base::{ErrorKind, Stamp};
+use velella_journal::{Last, Rule};
+use velella_sync::rng::Rng;
+use velella_vfs::MemFs;
+use velella_vfs::mem::CrashMode;
+
+/// A journal after a power loss: several rounds, skips, a full extent, a large record; the last
+/// round is noted as done.
+fn scene() -> (MemFs, Last, Vec<(u64, Vec<u8>)>) {
+    let fs = MemFs::new();
+    let mut bench = Bench::start(config(Arc::new(fs.clone()), 1, 2)).unwrap();
+    let mut expected = Vec::new();
+    for turn in 0..120u64 {
+        let len = match turn % 40 {
+            5 => 90_000,
+            7 => 15_000,
+            _ => 200 + turn % 9,
+        };
+        let payload = payload(turn, usize::try_from(len).unwrap());
+        let stamp = bench
+            .write(usize::try_from(turn % 2).unwrap(), &payload)
+            .unwrap();
+        expected.push((stamp.0, payload));
+        if turn % 17 == 16 {
+            bench.round().unwrap();
+        }
+    }
+    bench.round().unwrap();
+    bench.journal.sync_done().unwrap();
+    (fs.crash(1, CrashMode::Strict), bench.last(), expected)
+}
+
+/// A copy of the machine with one byte of one file changed.
+fn flipped(fs: &MemFs, path: &Path, offset: u64, mask: u8) -> MemFs {
+    let copy = fs.image(0, CrashMode::KeepAll);
+    copy.flip_byte(path, offset, mask).unwrap();
+    copy
+}
+
+/// How far before a damaged byte the error may point: at the beginning of the record.
+const RECORD_MAX: u64 = 100_000;
+
+fn check_flip(
+    scene: &(MemFs, Last, Vec<(u64, Vec<u8>)>),
+    path: &Path,
+    offset: u64,
+    mask: u8,
+) -> bool {
+    let (fs, last, expected) = scene;
+    match recover(&flipped(fs, path, offset, mask), last) {
+        Ok(recovered) => {
+            let context = format!("{} at {offset} mask {mask:#x}", path.display());
+            assert!(
+                recovered.records == *expected,
+                "{context}: {:?}",
+                recovered.report
+            );
+            false
+        }
+        Err(error) => {
+            assert_eq!(error.kind(), ErrorKind::Corruption, "{error}");
+            assert_eq!(error.file(), Some(path), "{error}");
+            let at = error.offset().unwrap();
+            assert!(
+                at <= offset && offset - at < RECORD_MAX,
+                "{offset}: {error}"
+            );
+            true
+        }
+    }
+}
+
+#[test]
+fn a_flipped_byte_below_the_cut_is_named_or_harmless() {
+    let scene = scene();
+    let seed = 7;
+    println!("seed {seed}");
+    let mut rng = Rng::new(seed);
+    let mut found = [0; 3];
+    for (kind, extension) in ["seg", "large", "seal"].into_iter().enumerate() {
+        for path in files(&scene.0, extension) {
+            let bytes = scene.0.read_file(&path).unwrap();
+            // Every byte that was ever written, thinned out in long payloads.
+            let used = (0..bytes.len()).filter(|&at| bytes[at] != 0);
+            for at in used.filter(|at| *at % 4096 < 200 || at % 97 == 0) {
+                let mask = 1 << rng.below(8);
+                found[kind] += u64::from(check_flip(&scene, &path, at as u64, mask));
+            }
+        }
+    }
+    assert!(found.iter().all(|&count| count > 50), "{found:?}");
+}
+
+#[test]
+fn a_file_that_is_cut_short_or_missing_is_named() {
+    let (fs, last, _) = scene();
+    for extension in ["seg", "large", "seal"] {
+        let path = files(&fs, extension).remove(0);
+        let bytes = fs.read_file(&path).unwrap();
+        for keep in [0, 50, 4096, 5000, 65_536 + 10] {
+            let copy = fs.image(0, CrashMode::KeepAll);
+            let keep = keep.min(bytes.len() - 1);
+            copy.write_file(&path, &bytes[..keep]).unwrap();
+            let error = recover(&copy, &last).err();
+            let error = error.unwrap_or_else(|| panic!("{} of {keep}", path.display()));
+            assert_eq!(error.kind(), ErrorKind::Corruption, "{error}");
+            assert_eq!(error.file(), Some(&*path), "{keep}: {error}");
+        }
+        let copy = fs.image(0, CrashMode::KeepAll);
+        velella_vfs::Vfs::remove(&copy, &path).unwrap();
+        let error = recover(&copy, &last).err().unwrap();
+        assert_eq!(error.kind(), ErrorKind::Corruption, "{error}");
+        assert!(error.file().is_some(), "{error}");
+    }
+}
+
+#[test]
+fn a_lost_done_marker_is_no_evidence_and_a_lost_seal_is() {
+    let (fs, last, expected) = scene();
+    let path = files(&fs, "seal").remove(0);
+    let bytes = fs.read_file(&path).unwrap();
+    let markers = |tag: &[u8; 4]| -> Vec<usize> {
+        (4096..bytes.len())
+            .step_by(512)
+            .filter(|&at| &bytes[at..at + 4] == tag)
+            .collect()
+    };
+    for at in markers(b"DONE") {
+        let mut without = bytes.clone();
+        without[at..at + 512].fill(0);
+        let copy = fs.image(0, CrashMode::KeepAll);
+        copy.write_file(&path, &without).unwrap();
+        assert!(recover(&copy, &last).unwrap().records == expected);
+    }
+    for at in markers(b"SEAL") {
+        let mut without = bytes.clone();
+        without[at..at + 512].fill(0);
+        let copy = fs.image(0, CrashMode::KeepAll);
+        copy.write_file(&path, &without).unwrap();
+        let error = recover(&copy, &last).err().unwrap();
+        assert_eq!(error.file(), Some(&*path), "{error}");
+        assert_eq!(error.offset(), Some(at as u64), "{error}");
+    }
+}
+
+#[test]
+fn accepted_loss_takes_the_largest_valid_round_and_says_so() {
+    let (fs, mut last, expected) = scene();
+    last.accept_loss = true;
+    let undamaged = recover(&fs, &last).unwrap();
+    assert!(undamaged.records == expected);
+    assert!(
+        undamaged
+            .report
+            .notes
+            .iter()
+            .all(|note| !note.contains("loss accepted"))
+    );
+    let large = files(&fs, "large").remove(0);
+    let recovered = recover(&flipped(&fs, &large, 5000, 1), &last).unwrap();
+    assert_eq!(recovered.report.rule, Rule::Cut);
+    // Stamp 6 is the first large record; round 0 is the only one without it.
+    assert_eq!(recovered.report.cut, Stamp::ZERO);
+    let notes = recovered.report.notes.join("\n");
+    assert!(notes.contains(large.to_str().unwrap()), "{notes}");
+    // A seal file without a header leaves nothing to decide by.
+    let seal = files(&fs, "seal").remove(0);
+    let recovered = recover(&flipped(&fs, &seal, 3, 1), &last).unwrap();
+    assert_eq!(recovered.report.rule, Rule::Nothing);
+    assert!(recovered.records.is_empty() && !recovered.report.notes.is_empty());
+}
+
+#[test]
+fn a_copied_directory_is_a_power_loss() {
+    let fs = MemFs::new();
+    let mut bench = Bench::start(config(Arc::new(fs.clone()), 1, 1)).unwrap();
+    bench.write(0, b"durable").unwrap();
+    bench.round().unwrap();
+    bench.write(0, b"in the page cache").unwrap();
+    let last = bench.last();
+    assert_eq!(recover(&fs, &last).unwrap().report.rule, Rule::PageCache);
+    // Same boot, same content, other inodes.
+    let paths: Vec<PathBuf> = fs.files();
+    for path in paths {
+        let bytes = fs.read_file(&path).unwrap();
+        velella_vfs::Vfs::remove(&fs, &path).unwrap();
+        fs.write_file(&path, &bytes).unwrap();
+    }
+    let recovered = recover(&fs, &last).unwrap();
+    assert_eq!(recovered.report.rule, Rule::Cut);
+    assert_eq!(recovered.stamps(), [1]);
+    assert_eq!(recovered.report.discarded_records, 1);
+}
+
+#[test]
+fn a_hole_under_an_equal_token_is_a_power_loss() {
+    let fs = MemFs::new();
+    let mut bench = Bench::start(config(Arc::new(fs.clone()), 1, 1)).unwrap();
+    bench.write(0, b"durable").unwrap();
+    bench.round().unwrap();
+    for turn in 0..40 {
+        bench.write(0, &[turn; 600]).unwrap();
+    }
+    let path = files(&fs, "seg").remove(0);
+    let mut bytes = fs.read_file(&path).unwrap();
+    bytes[12_288..12_800].fill(0);
+    fs.write_file(&path, &bytes).unwrap();
+    let recovered = recover(&fs, &bench.last()).unwrap();
+    assert_eq!(recovered.report.rule, Rule::Cut, "{:?}", recovered.report);
+    assert_eq!(recovered.stamps(), [1]);
+}
+
+#[test]
+fn assume_power_loss_overrides_the_token() {
+    let fs = MemFs::new();
+    let mut bench = Bench::start(config(Arc::new(fs.clone()), 1, 1)).unwrap();
+    bench.write(0, b"x").unwrap();
+    let mut last = bench.last();
+    last.assume_power_loss = true;
+    assert_eq!(recover(&fs, &last).unwrap().report.rule, Rule::Cut);
+}
+
+#[test]
+fn random_bytes_in_place_of_any_file_never_panic() {
+    let (fs, last, _) = scene();
+    let seed = 3;
+    println!("seed {seed}");
+    let mut rng = Rng::new(seed);
+    for turn in 0..300 {
+        let copy = fs.image(0, CrashMode::KeepAll);
+        let all: Vec<_> = ["seg", "large", "seal"]
+            .into_iter()
+            .flat_map(|extension| files(&copy, extension))
+            .collect();
+        let path = &all[usize::try_from(rng.below(all.len() as u64)).unwrap()];
+        let mut bytes = copy.read_file(path).unwrap();
+        let from = usize::try_from(rng.below(bytes.len() as u64)).unwrap();
+        let len = usize::try_from(rng.below(5000))
+            .unwrap()
+            .min(bytes.len() - from);
+        for byte in &mut bytes[from..from + len] {
+            *byte = rng.next_u64().to_le_bytes()[0];
+        }
+        copy.write_file(path, &bytes).unwrap();
+        let accept_loss = turn % 2 == 0;
+        let last = Last {
+            accept_loss,
+            ..last.clone()
+        };
+        let recovered = recover(&copy, &last);
+        assert!(!accept_loss || recovered.is_ok());
+    }
+}
+
+/// The one gap of the cut rule, and what closes it: without `done` the damaged last round cannot
+/// be told from a round in flight, but the report names the stamps that went.
+#[test]
+fn damage_in_the_last_round_is_seen_once_its_done_marker_is_durable() {
+    for ack_after_done in [false, true] {
+        let fs = MemFs::new();
+        let mut config = config(Arc::new(fs.clone()), 1, 1);
+        config.ack_after_done = ack_after_done;
+        let mut bench = Bench::start(config).unwrap();
+        bench.write(0, b"one").unwrap();
+        bench.round().unwrap();
+        bench.write(0, &[2; 100]).unwrap();
+        bench.round().unwrap();
+        let after = fs.image(1, CrashMode::Strict);
+        let path = files(&after, "seg").remove(0);
+        let two = after.read_file(&path).unwrap();
+        let two = two.windows(50).position(|bytes| bytes == [2; 50]).unwrap();
+        let recovered = recover(&flipped(&after, &path, two as u64, 1), &bench.last());
+        if ack_after_done {
+            let error = recovered.err().unwrap();
+            assert_eq!(error.file(), Some(&*path), "{error}");
+        } else {
+            let recovered = recovered.unwrap();
+            assert_eq!(recovered.stamps(), [1]);
+            let notes = recovered.report.notes.join("\n");
+            assert!(notes.contains("stamps in (1, 2] were given up"), "{notes}");
+        }
+    }
+}

@@ -1,0 +1,133 @@
+//! The format does not change by accident: files written once are read for ever, and today's
+//! journal writes the same bytes.
+//!
+//! The files in `tests/golden` lack their trailing zeros. After a deliberate change of the format
+//! (a new version number), write new ones beside them: `VELELLA_GOLDEN=write cargo test --test
+//! golden`, and keep the old ones in `files_of_version_1_are_still_read`.
+
+#![expect(clippy::unwrap_used, reason = "helpers of tests")]
+
+mod common;
+
+use common::*;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use velella_base::{Stamp, ValueKind};
+use velella_journal::batch::{self, Operation};
+use velella_journal::{Last, Rule};
+use velella_vfs::mem::CrashMode;
+use velella_vfs::{Identity, MemFs, Vfs};
+
+const SEGMENT_BYTES: usize = 128 << 10;
+const NAMES: [&str; 3] = ["010000.seal", "010001.seg", "010002.large"];
+/// Where a seal holds the wall clock, from the seal's beginning.
+const WALL: std::ops::Range<usize> = 24..32;
+
+fn golden(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("tests/golden")
+        .join(name)
+}
+
+/// One lane: a record of two operations, a round and so a skip record, a large record, a round.
+fn write() -> (MemFs, Last) {
+    let fs = MemFs::new();
+    let mut config = config(Arc::new(fs.clone()), 1, 1);
+    config.segment_bytes = SEGMENT_BYTES as u64;
+    let mut bench = Bench::start(config).unwrap();
+    bench.write(0, &operations()).unwrap();
+    bench.round().unwrap();
+    bench.write(0, &[0xaa; 20_000]).unwrap();
+    bench.clock = 500;
+    bench.write(0, b"").unwrap();
+    bench.round().unwrap();
+    (fs, bench.last())
+}
+
+fn operations() -> Vec<u8> {
+    let mut payload = Vec::new();
+    for (kind, key, value) in [
+        (ValueKind::Put, &b"key"[..], &b"value"[..]),
+        (ValueKind::Delete, b"gone", b""),
+    ] {
+        let operation = Operation {
+            keyspace: 300,
+            kind,
+            key,
+            value,
+        };
+        batch::encode_into(&mut payload, &operation);
+    }
+    payload
+}
+
+fn written(fs: &MemFs, name: &str) -> Vec<u8> {
+    let mut bytes = fs.read_file(&dir().join("journal").join(name)).unwrap();
+    let end = bytes
+        .iter()
+        .rposition(|&byte| byte != 0)
+        .map_or(0, |last| last + 1);
+    bytes.truncate(end);
+    bytes
+}
+
+#[test]
+fn the_bytes_written_today_are_those_of_version_1() {
+    let (fs, _) = write();
+    for name in NAMES {
+        let mut today = written(&fs, name);
+        if std::env::var("VELELLA_GOLDEN").is_ok_and(|mode| mode == "write") {
+            std::fs::create_dir_all(golden("")).unwrap();
+            std::fs::write(golden(name), &today).unwrap();
+        }
+        let mut then = std::fs::read(golden(name)).unwrap();
+        if name.ends_with("seal") {
+            // The wall clock, and so the checksum behind the one lane, is another each time.
+            for bytes in [&mut today, &mut then] {
+                for at in (4096..bytes.len()).step_by(512) {
+                    if bytes[at..].starts_with(b"SEAL") {
+                        bytes[at + WALL.start..at + WALL.end].fill(0);
+                        bytes[at + 56..at + 60].fill(0);
+                    }
+                }
+            }
+        }
+        assert_eq!(today.len(), then.len(), "{name}");
+        let differs = today.iter().zip(&then).position(|(a, b)| a != b);
+        assert_eq!(differs, None, "{name} differs at this offset");
+    }
+}
+
+#[test]
+fn files_of_version_1_are_still_read() {
+    let fs = MemFs::new();
+    let journal = dir().join("journal");
+    fs.create_dir_all(&journal).unwrap();
+    for (name, len) in NAMES.into_iter().zip([4096 + 256 * 1024, SEGMENT_BYTES, 0]) {
+        let mut bytes = std::fs::read(golden(name)).unwrap();
+        bytes.resize(len.max(bytes.len()), 0);
+        fs.write_file(&journal.join(name), &bytes).unwrap();
+    }
+    let last = Last {
+        incarnation: 1,
+        start: velella_journal::Start {
+            seal_file: 10_000,
+            token: Identity::default(),
+        },
+        assume_power_loss: false,
+        accept_loss: false,
+    };
+    let recovered = recover(&fs, &last).unwrap();
+    assert_eq!(recovered.report.rule, Rule::Cut);
+    assert_eq!(recovered.report.cut, Stamp(501));
+    let expected = vec![
+        (1, operations()),
+        (2, vec![0xaa; 20_000]),
+        (501, Vec::new()),
+    ];
+    assert!(recovered.records == expected);
+    // What today's journal leaves is read alike.
+    let (today, last) = write();
+    let recovered = recover(&today.image(1, CrashMode::Strict), &last).unwrap();
+    assert!(recovered.records == expected);
+}

@@ -1,0 +1,178 @@
+//! What lanes take and recovery gives back, without a power loss.
+
+#![expect(clippy::unwrap_used, reason = "helpers of tests")]
+
+mod common;
+
+use common::*;
+use std::sync::Arc;
+use velella_base::Stamp;
+use velella_journal::{Access, Rule};
+use velella_vfs::MemFs;
+
+/// Writes records of all sizes over three lanes, kills the process, and compares.
+fn everything_survives_the_process(access: Access) {
+    let fs = MemFs::new();
+    let mut config = config(Arc::new(fs.clone()), 1, 3);
+    config.access = access;
+    let mut bench = Bench::start(config).unwrap();
+    let mut expected = Vec::new();
+    for turn in 0..3000u64 {
+        let len = match turn % 100 {
+            0 => 16 << 10,
+            1 => 0,
+            2 => 200_000,
+            _ => 100 + turn % 50,
+        };
+        let payload = payload(turn, usize::try_from(len).unwrap());
+        let lane = usize::try_from(turn % 3).unwrap();
+        let stamp = bench.write(lane, &payload).unwrap();
+        expected.push((stamp.0, payload));
+        if turn % 500 == 250 {
+            assert_eq!(bench.round().unwrap(), stamp);
+        }
+    }
+    let last = bench.last();
+    let after = fs.crash(1, velella_vfs::mem::CrashMode::KeepAll);
+    let recovered = recover(&after, &last).unwrap();
+    assert_eq!(
+        recovered.report.rule,
+        Rule::PageCache,
+        "{:?}",
+        recovered.report
+    );
+    assert!(recovered.records == expected, "{:?}", recovered.report);
+    assert_eq!(recovered.report.records, 3000);
+    assert_eq!(recovered.report.cut, Stamp::MAX);
+}
+
+#[test]
+fn every_committed_record_survives_the_process_mapped() {
+    everything_survives_the_process(Access::Mapped);
+}
+
+#[test]
+fn every_committed_record_survives_the_process_written() {
+    everything_survives_the_process(Access::Write);
+}
+
+#[test]
+fn a_power_loss_keeps_what_the_last_round_covered_and_only_that() {
+    let fs = MemFs::new();
+    let mut bench = Bench::start(config(Arc::new(fs.clone()), 1, 2)).unwrap();
+    for turn in 0..100 {
+        bench.write(turn % 2, &[7; 140]).unwrap();
+    }
+    let durable = bench.round().unwrap();
+    assert_eq!(durable, Stamp(100));
+    for turn in 0..100 {
+        bench.write(turn % 2, &[7; 140]).unwrap();
+    }
+    let last = bench.last();
+    let after = fs.crash(1, velella_vfs::mem::CrashMode::Strict);
+    let recovered = recover(&after, &last).unwrap();
+    assert_eq!(recovered.report.rule, Rule::Cut);
+    assert_eq!(recovered.stamps(), (1..=100).collect::<Vec<_>>());
+}
+
+#[test]
+fn a_reservation_that_is_not_committed_is_nothing() {
+    let fs = MemFs::new();
+    let mut bench = Bench::start(config(Arc::new(fs.clone()), 1, 1)).unwrap();
+    bench.write(0, b"one").unwrap();
+    bench.lanes[0].reserve(&[&[9; 500]]).unwrap();
+    bench.lanes[0].reserve(&[&[9; 100_000]]).unwrap();
+    bench.write(0, b"two").unwrap();
+    bench.lanes[0].reserve(&[&[9; 5000]]).unwrap();
+    let after = fs.crash(1, velella_vfs::mem::CrashMode::KeepAll);
+    let recovered = recover(&after, &bench.last()).unwrap();
+    let expected = vec![(1, b"one".to_vec()), (2, b"two".to_vec())];
+    assert_eq!(recovered.records, expected);
+}
+
+#[test]
+fn a_payload_in_parts_is_one_payload() {
+    let fs = MemFs::new();
+    let mut bench = Bench::start(config(Arc::new(fs.clone()), 1, 1)).unwrap();
+    let big = [3; 40_000];
+    for parts in [vec![&b"a"[..], b"", b"bc"], vec![&big[..], &big[..], b"x"]] {
+        bench.lanes[0].reserve(&parts).unwrap();
+        bench.clock += 1;
+        bench.lanes[0].commit(Stamp(bench.clock)).unwrap();
+    }
+    let after = fs.crash(1, velella_vfs::mem::CrashMode::KeepAll);
+    let recovered = recover(&after, &bench.last()).unwrap();
+    assert_eq!(recovered.records[0].1, b"abc");
+    assert_eq!(recovered.records[1].1.len(), 80_001);
+}
+
+#[test]
+fn a_clean_close_is_recognised_and_loses_nothing() {
+    let fs = MemFs::new();
+    let mut bench = Bench::start(config(Arc::new(fs.clone()), 1, 2)).unwrap();
+    for turn in 0..50 {
+        bench.write(turn % 2, b"value").unwrap();
+    }
+    bench.journal.close(|| Stamp(bench.clock)).unwrap();
+    let refused = bench.write(0, b"late").unwrap_err();
+    assert_eq!(refused.kind(), velella_base::ErrorKind::Closed);
+    assert!(bench.journal.poisoned().is_none());
+    let last = bench.last();
+    for mode in velella_vfs::mem::CrashMode::POWER_LOSSES {
+        let recovered = recover(&fs.image(1, mode), &last).unwrap();
+        assert_eq!(recovered.report.rule, Rule::CleanClose);
+        assert_eq!(recovered.report.cut, Stamp::MAX);
+        assert_eq!(recovered.stamps(), (1..=50).collect::<Vec<_>>());
+    }
+}
+
+/// J4, and more: not even the page is written again.
+#[test]
+fn a_page_that_a_round_handed_over_is_left_alone() {
+    for access in [Access::Mapped, Access::Write] {
+        let fs = MemFs::new();
+        let mut config = config(Arc::new(fs.clone()), 1, 1);
+        config.access = access;
+        let mut bench = Bench::start(config).unwrap();
+        let mut handed: Vec<(usize, Vec<u8>)> = Vec::new();
+        for turn in 0..200usize {
+            for _ in 0..=turn % 5 {
+                bench
+                    .write(0, &payload(turn as u64, 50 + turn * 7))
+                    .unwrap();
+            }
+            bench.round().unwrap();
+            let segments = files(&fs, "seg");
+            for (segment, page, then) in handed.iter().map(|(at, then)| (at >> 32, at, then)) {
+                let bytes = fs.read_file(&segments[segment]).unwrap();
+                let from = (page & 0xffff_ffff) * 4096;
+                assert!(
+                    bytes[from..from + 4096] == **then,
+                    "{access:?} turn {turn} at {from}"
+                );
+            }
+            if turn % 20 == 0 {
+                handed = segments
+                    .iter()
+                    .enumerate()
+                    .flat_map(|(segment, path)| {
+                        let bytes = fs.read_file(path).unwrap();
+                        let pages = bytes.chunks(4096).map(<[u8]>::to_vec).enumerate();
+                        pages
+                            .filter(|(_, page)| page.iter().any(|&byte| byte != 0))
+                            .map(move |(page, bytes)| (segment << 32 | page, bytes))
+                            .collect::<Vec<_>>()
+                    })
+                    .collect();
+            }
+        }
+        let recovered = recover(
+            &fs.image(1, velella_vfs::mem::CrashMode::Strict),
+            &bench.last(),
+        );
+        assert_eq!(
+            recovered.unwrap().stamps(),
+            (1..=bench.clock).collect::<Vec<_>>()
+        );
+    }
+}

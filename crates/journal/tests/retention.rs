@@ -1,0 +1,219 @@
+//! Which segments stay, which are reused, and what their old bytes may not do.
+
+mod common;
+
+use common::*;
+use std::sync::Arc;
+use velella_base::Stamp;
+use velella_journal::Rule;
+use velella_vfs::mem::CrashMode;
+use velella_vfs::{MemFs, Vfs};
+
+/// a segment goes by its stamps, never by its age.
+#[test]
+fn x3_segment_truncation() {
+    let fs = MemFs::new();
+    let mut bench = Bench::start(config(Arc::new(fs.clone()), 1, 2)).unwrap();
+    bench.write(0, b"oldest, and in no table").unwrap();
+    for _ in 0..2000 {
+        bench.write(1, &[1; 1000]).unwrap();
+    }
+    bench.round().unwrap();
+    // The keyspace of stamp 1 is not flushed; all others are.
+    bench.journal.release(Stamp(1)).unwrap();
+    bench.round().unwrap();
+    bench.journal.prepare().unwrap();
+    let segments = files(&fs, "seg").len();
+    assert!(segments > 8, "{segments}");
+    let recovered = recover(&fs.image(1, CrashMode::Strict), &bench.last()).unwrap();
+    assert_eq!(recovered.stamps(), (1..=2001).collect::<Vec<_>>());
+    let stats = bench.journal.stats();
+    assert_eq!(stats.unflushed_bytes, (segments as u64 - 2) * (256 << 10));
+
+    // Now it is flushed as well, but lane 0 still stands in the oldest segment.
+    bench.journal.release(Stamp(2002)).unwrap();
+    let idle = &mut bench.lanes[0];
+    bench.journal.close_idle(idle).unwrap();
+    let before = files(&fs, "seg").len();
+    bench.journal.release(Stamp(2002)).unwrap();
+    assert_eq!(
+        files(&fs, "seg").len(),
+        before,
+        "no round has excluded them yet"
+    );
+    bench.round().unwrap();
+    bench.journal.prepare().unwrap();
+    let after = files(&fs, "seg").len();
+    assert!(after <= 5, "{after} of {before} segments are left");
+    assert_eq!(bench.journal.stats().unflushed_bytes, 0);
+    let recovered = recover(&fs.image(1, CrashMode::Strict), &bench.last()).unwrap();
+    assert!(
+        recovered.stamps().len() < 400,
+        "what is in tables is not read again"
+    );
+    assert!(
+        recovered
+            .report
+            .notes
+            .iter()
+            .all(|note| note.contains("power loss"))
+    );
+}
+
+#[test]
+fn a_busy_lane_leaves_an_old_segment_at_its_next_record() {
+    let fs = MemFs::new();
+    let mut bench = Bench::start(config(Arc::new(fs.clone()), 1, 2)).unwrap();
+    bench.write(0, b"x").unwrap();
+    for _ in 0..2000 {
+        bench.write(1, &[1; 1000]).unwrap();
+    }
+    bench.round().unwrap();
+    bench.journal.release(Stamp(bench.clock + 1)).unwrap();
+    let old = bench.journal.stats().oldest_pinned.unwrap();
+    bench.write(0, b"y").unwrap();
+    bench.round().unwrap();
+    bench.journal.prepare().unwrap();
+    assert!(bench.journal.stats().oldest_pinned.unwrap() > old);
+    let recovered = recover(&fs.image(1, CrashMode::Strict), &bench.last()).unwrap();
+    assert_eq!(recovered.stamps().last(), Some(&2002));
+}
+
+#[test]
+fn stale_bytes_of_recycled_segments_never_validate() {
+    let fs = MemFs::new();
+    let mut bench = Bench::start(config(Arc::new(fs.clone()), 1, 2)).unwrap();
+    // Every record has the same size, so that stale records stand exactly where new ones would.
+    for cycle in 0..30 {
+        for turn in 0..300 {
+            bench.write(turn % 2, &[cycle; 1000]).unwrap();
+        }
+        bench.round().unwrap();
+        bench.journal.release(Stamp(bench.clock + 1)).unwrap();
+        bench.write(0, &[cycle; 1000]).unwrap();
+        bench.round().unwrap();
+        bench.journal.prepare().unwrap();
+        bench.write(1, &[cycle; 1000]).unwrap();
+        let image = fs.image(u64::from(cycle), CrashMode::KeepAll);
+        let recovered = recover(&image, &bench.last()).unwrap();
+        assert_eq!(
+            recovered.report.rule,
+            Rule::PageCache,
+            "{:?}",
+            recovered.report
+        );
+        let stamps = recovered.stamps();
+        let expected = (stamps[0]..=bench.clock).collect::<Vec<_>>();
+        assert_eq!(stamps[stamps.len() - 2..], expected[expected.len() - 2..]);
+        assert!(
+            recovered
+                .records
+                .iter()
+                .all(|(_, payload)| *payload == [cycle; 1000])
+        );
+    }
+    let segments = files(&fs, "seg").len();
+    assert!(
+        segments < 8,
+        "{segments} segments for a journal that is always flushed"
+    );
+}
+
+/// CL-14: what the first crash discarded does not come back after the second, even if a careless
+/// caller reused the stamps.
+#[test]
+fn cl14_double_crash() {
+    let mut discarded = 0;
+    for seed in 0..100 {
+        let fs = MemFs::new();
+        let mut bench = Bench::start(config(Arc::new(fs.clone()), 1, 2)).unwrap();
+        bench.write(0, b"kept").unwrap();
+        bench.round().unwrap();
+        bench.write(0, b"lost").unwrap();
+        bench.write(1, b"lost").unwrap();
+        let first = bench.last();
+        let fs = fs.image(seed, CrashMode::Random);
+        let recovered = recover(&fs, &first).unwrap();
+        assert_eq!(recovered.stamps(), [1]);
+        discarded += recovered.report.discarded_records;
+
+        // The new incarnation runs on the old files' segments, with the same stamps.
+        let mut bench = Bench::start_at(config(Arc::new(fs.clone()), 2, 2), Stamp(1)).unwrap();
+        bench.journal.discard_older().unwrap();
+        bench.journal.prepare().unwrap();
+        bench.write(0, b"new").unwrap();
+        bench.round().unwrap();
+        for mode in [CrashMode::Random, CrashMode::KeepAll, CrashMode::Strict] {
+            let recovered = recover(&fs.image(seed, mode), &bench.last()).unwrap();
+            assert_eq!(
+                recovered.records,
+                [(2, b"new".to_vec())],
+                "seed {seed} {mode:?}"
+            );
+        }
+    }
+    assert!(discarded > 0, "no crash left a record above the cut");
+}
+
+#[test]
+fn files_of_older_incarnations_go_and_ours_stay() {
+    let fs = MemFs::new();
+    let mut bench = Bench::start(config(Arc::new(fs.clone()), 1, 1)).unwrap();
+    bench.write(0, &[1; 40_000]).unwrap();
+    bench.write(0, &[1; 300_000]).unwrap();
+    let foreign = dir().join("journal/notes.txt");
+    fs.write_file(&foreign, b"not ours").unwrap();
+    let bench = Bench::start(config(Arc::new(fs.clone()), 2, 1)).unwrap();
+    bench.journal.discard_older().unwrap();
+    bench.journal.prepare().unwrap();
+    assert_eq!(files(&fs, "large").len(), 0);
+    assert_eq!(files(&fs, "seal").len(), 1);
+    assert_eq!(files(&fs, "seg").len(), 2);
+    assert!(fs.exists(&foreign).unwrap());
+    recover(&fs.image(1, CrashMode::Strict), &bench.last()).unwrap();
+}
+
+#[test]
+fn large_files_go_when_no_needed_record_refers_to_them() {
+    let fs = MemFs::new();
+    let mut bench = Bench::start(config(Arc::new(fs.clone()), 1, 1)).unwrap();
+    bench.write(0, &[1; 1 << 20]).unwrap();
+    for _ in 0..600 {
+        bench.write(0, &[1; 1000]).unwrap();
+    }
+    bench.round().unwrap();
+    assert_eq!(files(&fs, "large").len(), 1);
+    let recovered = recover(&fs.image(1, CrashMode::Strict), &bench.last()).unwrap();
+    assert_eq!(recovered.records[0].1.len(), 1 << 20);
+    bench.journal.release(Stamp(bench.clock + 1)).unwrap();
+    // At the next extent the lane leaves the large file as well.
+    for _ in 0..70 {
+        bench.write(0, &[2; 1000]).unwrap();
+    }
+    bench.round().unwrap();
+    bench.journal.prepare().unwrap();
+    assert_eq!(files(&fs, "large").len(), 0);
+    let recovered = recover(&fs.image(1, CrashMode::Strict), &bench.last()).unwrap();
+    assert_eq!(recovered.stamps().last(), Some(&bench.clock));
+}
+
+#[test]
+fn a_full_device_fails_the_reservation_and_poisons_nothing() {
+    let fs = MemFs::new();
+    let mut bench = Bench::start(config(Arc::new(fs.clone()), 1, 1)).unwrap();
+    fs.set_space_max(Some(fs.space_used() + 4096));
+    let error = loop {
+        if let Err(error) = bench.write(0, &[1; 10_000]) {
+            break error;
+        }
+    };
+    assert_eq!(error.kind(), velella_base::ErrorKind::NoSpace, "{error}");
+    let written = bench.clock;
+    bench.round().unwrap();
+    fs.set_space_max(None);
+    bench.write(0, b"there is space again").unwrap();
+    bench.round().unwrap();
+    let recovered = recover(&fs.image(1, CrashMode::Strict), &bench.last()).unwrap();
+    assert_eq!(recovered.stamps(), (1..=written + 1).collect::<Vec<_>>());
+    assert!(bench.journal.stats().segment_waits > 0);
+}
