@@ -1,0 +1,157 @@
+//! Blocks on their own: tags, and bytes that are no block. Walks and searches are tested through
+//! whole tables, in tests/model.rs.
+
+#![allow(clippy::cast_possible_truncation, reason = "sizes in tests are small")]
+
+use super::builder::BlockBuilder;
+use super::cursor::BlockCursor;
+use super::view::{Layout, common_prefix};
+use crate::filter::key_hash;
+use std::sync::Arc;
+use velella_base::{Entry, Order, Stamp, ValueKind};
+use velella_sync::rng::Rng;
+
+fn tag(key: &[u8]) -> u8 {
+    key_hash(key).to_le_bytes()[0]
+}
+
+/// A block of `keys`, each with two versions, 9 and 5.
+fn block(keys: &[Vec<u8>], value: &[u8]) -> Arc<[u8]> {
+    let mut builder = BlockBuilder::new(true);
+    let mut last: &[u8] = &[];
+    for key in keys {
+        for stamp in [9, 5] {
+            let entry = Entry {
+                key,
+                stamp: Stamp(stamp),
+                kind: ValueKind::Put,
+                value,
+            };
+            builder.add(entry, common_prefix(last, key), tag(key));
+            last = key;
+        }
+    }
+    let mut out = Vec::new();
+    let raw_bytes = builder.raw_bytes();
+    builder.finish(&mut out);
+    assert_eq!(out.len(), raw_bytes);
+    out.into()
+}
+
+fn keys(count: usize) -> Vec<Vec<u8>> {
+    (0..count)
+        .map(|n| format!("key{n:05}").into_bytes())
+        .collect()
+}
+
+#[test]
+fn a_get_compares_about_one_key() {
+    let keys = keys(200);
+    let block = block(&keys, b"value");
+    let layout = Layout::of(&block).unwrap();
+    let mut comparisons = 0;
+    for key in &keys {
+        for (at, expected) in [(4, None), (5, Some(5)), (8, Some(5)), (9, Some(9))] {
+            let hit = layout.find(&block, key, tag(key), Stamp(at), &mut comparisons);
+            assert_eq!(hit.unwrap().map(|hit| hit.stamp.0), expected);
+        }
+    }
+    // 400 tags, each of which lies once in 256, half of them in front of the key.
+    assert!(comparisons < 800 * 2, "{comparisons} for 800 gets");
+    assert!(
+        layout
+            .find(&block, b"absent", tag(b"absent"), Stamp::MAX, &mut 0)
+            .unwrap()
+            .is_none()
+    );
+}
+
+#[test]
+fn common_prefixes_are_counted_across_words() {
+    for len in 0..40 {
+        for differs in 0..=len {
+            let a = vec![1; len];
+            let mut b = a.clone();
+            b.iter_mut()
+                .skip(differs)
+                .take(1)
+                .for_each(|byte| *byte = 2);
+            assert_eq!(common_prefix(&a, &b), differs);
+            b.truncate(differs);
+            assert_eq!(common_prefix(&a, &b), differs);
+        }
+    }
+}
+
+/// Whatever the bytes: searching and walking both ways end, with entries or with an error.
+fn exercise(block: &Arc<[u8]>) {
+    if let Ok(layout) = Layout::of(block) {
+        for tag in [0, tag(b"key00003")] {
+            let _ = layout.find(block, b"key00003", tag, Stamp(6), &mut 0);
+            let _ = layout.find(block, b"", tag, Stamp(6), &mut 0);
+        }
+    }
+    let Ok(mut cursor) = BlockCursor::new(Arc::clone(block)) else {
+        return;
+    };
+    let order = Order::Bytewise;
+    for steps in 0..6 {
+        let mut moved = match steps {
+            0 => cursor.seek_first(),
+            1 => cursor.seek_last(),
+            2 => cursor.seek(&order, b"key00003", Stamp(6), &mut 0),
+            3 => cursor.seek_before(&order, b"key00020", &mut 0),
+            4 => cursor.seek(&order, b"", Stamp::MAX, &mut 0),
+            _ => cursor.seek_before(&order, b"z", &mut 0),
+        };
+        for _ in 0..200 {
+            assert_eq!(cursor.entry().is_some(), cursor.is_positioned());
+            if moved.is_err() || !cursor.is_positioned() {
+                assert!(!cursor.is_positioned());
+                break;
+            }
+            let _ = cursor.hit();
+            let _ = cursor.agrees_with_restarts();
+            moved = match steps % 2 {
+                0 => cursor.next(),
+                _ => cursor.prev(),
+            };
+        }
+    }
+}
+
+#[test]
+fn no_change_of_a_block_makes_it_panic() {
+    let sound = block(&keys(25), b"val");
+    exercise(&sound);
+    for len in 0..sound.len() {
+        exercise(&sound[..len].into());
+    }
+    for at in 0..sound.len() {
+        for byte in [0, 1, 0x7f, 0x80, 0xff, sound[at] ^ 1] {
+            let mut bytes = sound.to_vec();
+            bytes[at] = byte;
+            exercise(&bytes.into());
+        }
+    }
+    let mut rng = Rng::new(5);
+    for _ in 0..20_000 {
+        let mut bytes = sound.to_vec();
+        for _ in 0..1 + rng.below(8) {
+            let at = rng.below(bytes.len() as u64) as usize;
+            bytes[at] = rng.next_u64() as u8;
+        }
+        exercise(&bytes.into());
+    }
+}
+
+#[test]
+fn an_unknown_kind_is_refused_by_its_number() {
+    let mut bytes = block(&keys(1), b"").to_vec();
+    // Head, two tags, one restart, three lengths: then the first word, whose low byte is the kind.
+    bytes[9 + 2 + 8 + 3] = 77;
+    let mut cursor = BlockCursor::new(bytes.into()).unwrap();
+    assert_eq!(cursor.seek_first(), Err(super::Malformed::Kind(77)));
+    assert_eq!(cursor.seek_last(), Err(super::Malformed::Kind(77)));
+    assert!(cursor.entry().is_none());
+}

@@ -1,0 +1,345 @@
+//! Decoded blocks, shared by all tables of a database, bounded in bytes.
+//!
+//! Replacement is S3-FIFO (Yang, Zhang, Qiu, Yue and Vinayak, SOSP '23; no relation to the S3 of
+//! VLDB '19): a small queue that a scan passes through, a main queue with second chances, and a
+//! memory of what left the small queue lately. A table has a slot for each of its blocks, so
+//! finding a block is one step from its number: no hash table, nothing shared between threads but
+//! the slot; and the memory of the departed is a number in the slot.
+//!
+//! C1. An occupied slot of a live table has exactly one queue entry, and the reverse. Entries of
+//!     closed tables are swept.
+//! C2. `bytes` never exceeds the capacity. A block's weight is added when it enters its slot, and
+//!     subtracted by whoever takes it out: an eviction, or the end of its table.
+//! C3. A lookup never waits, and allocates nothing: a slot whose lock is held for writing counts as
+//!     empty, and the caller reads the file.
+//! C4. Lock order: queues, then slots. Slots are only tried, never waited for.
+//!
+//! Threads: any. Tests: below; many threads on a small cache in tests/model.rs.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Weak};
+use velella_sync::CachePadded;
+use velella_sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use velella_sync::counter::Counter;
+use velella_sync::lock::{Mutex, RwLock};
+
+/// What a cached block costs besides its bytes: queue entry, counts, allocator.
+const OVERHEAD_BYTES: u64 = 64;
+/// Below this a shard would not hold the largest blocks.
+const SHARD_BYTES_MIN: u64 = 8 << 20;
+const SHARDS_MAX: u64 = 16;
+/// The small queue's share of the capacity: one in this many.
+const SMALL_SHARE: u64 = 10;
+/// Uses that a slot remembers at most.
+const USES_MAX: u32 = 3;
+/// Queue entries before the first sweep.
+const SWEEP_MIN: usize = 1024;
+
+/// Decoded blocks, shared by all tables of a database, bounded in bytes.
+pub struct BlockCache {
+    shards: Box<[CachePadded<Shard>]>,
+    hits: Counter,
+    misses: Counter,
+}
+
+struct Shard {
+    capacity: u64,
+    /// Weight of the blocks in slots of this shard (C2).
+    bytes: AtomicU64,
+    queues: Mutex<Queues>,
+}
+
+#[derive(Default)]
+struct Queues {
+    small: VecDeque<Queued>,
+    small_bytes: u64,
+    main: VecDeque<Queued>,
+    /// Evictions from the small queue so far, the clock of `Slot::departed`.
+    departures: u32,
+    sweep_at: usize,
+}
+
+struct Queued {
+    table: Weak<TableBlocks>,
+    number: u32,
+    weight: u32,
+}
+
+/// The cached blocks of one table.
+pub(crate) struct TableBlocks {
+    cache: Arc<BlockCache>,
+    file: u64,
+    slots: Box<[Slot]>,
+}
+
+#[derive(Default)]
+struct Slot {
+    block: RwLock<Option<Arc<[u8]>>>,
+    /// Uses since the block entered its queue, up to `USES_MAX`: a hint for replacement.
+    uses: AtomicU32,
+    /// When the block last left the small queue; 0: never. Touched under the queues' lock.
+    departed: AtomicU32,
+}
+
+impl BlockCache {
+    /// A cache of at most `bytes`.
+    #[must_use]
+    pub fn new(bytes: u64) -> Arc<Self> {
+        let shards = (bytes / SHARD_BYTES_MIN).clamp(1, SHARDS_MAX);
+        let shard = |_| {
+            CachePadded::new(Shard {
+                capacity: bytes / shards,
+                bytes: AtomicU64::new(0),
+                queues: Mutex::new(Queues {
+                    sweep_at: SWEEP_MIN,
+                    ..Queues::default()
+                }),
+            })
+        };
+        Arc::new(BlockCache {
+            shards: (0..shards).map(shard).collect(),
+            hits: Counter::new(),
+            misses: Counter::new(),
+        })
+    }
+
+    /// Bytes held now.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        self.shards.iter().map(|shard| shard.bytes()).sum()
+    }
+
+    /// Lookups that found their block.
+    #[must_use]
+    pub fn hits(&self) -> u64 {
+        self.hits.sum()
+    }
+
+    /// Lookups that did not.
+    #[must_use]
+    pub fn misses(&self) -> u64 {
+        self.misses.sum()
+    }
+
+    fn shard(&self, file: u64, number: usize) -> &Shard {
+        // Fibonacci hashing: consecutive blocks go to different shards.
+        let mixed = (file << 32 ^ number as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
+        let shards = self.shards.len() as u64;
+        &self.shards[usize::try_from(mixed % shards).unwrap_or(0)]
+    }
+}
+
+impl std::fmt::Debug for BlockCache {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "BlockCache({} bytes)", self.bytes())
+    }
+}
+
+impl TableBlocks {
+    /// Empty slots for the `blocks` blocks of table `file`.
+    pub(crate) fn new(cache: Arc<BlockCache>, file: u64, blocks: usize) -> Arc<Self> {
+        Arc::new(TableBlocks {
+            cache,
+            file,
+            slots: (0..blocks).map(|_| Slot::default()).collect(),
+        })
+    }
+
+    /// Bytes of memory the slots take.
+    pub(crate) fn bytes(&self) -> u64 {
+        (self.slots.len() * size_of::<Slot>()) as u64
+    }
+
+    /// Runs `use_block` on block `number` if it is cached (C3).
+    #[inline]
+    pub(crate) fn with<R>(
+        &self,
+        number: usize,
+        use_block: impl FnOnce(&Arc<[u8]>) -> R,
+    ) -> Option<R> {
+        let slot = &self.slots[number];
+        let held = slot.block.try_read();
+        let Some(block) = held.as_deref().and_then(Option::as_ref) else {
+            self.cache.misses.increment();
+            return None;
+        };
+        // Relaxed, here and wherever `uses` is touched: a hint that publishes nothing; two lookups
+        // at once may count as one.
+        let uses = slot.uses.load(Ordering::Relaxed);
+        if uses < USES_MAX {
+            slot.uses.store(uses + 1, Ordering::Relaxed);
+        }
+        let result = use_block(block);
+        drop(held);
+        self.cache.hits.increment();
+        Some(result)
+    }
+
+    /// Puts block `number` into its slot, unless it is there or there is no room.
+    pub(crate) fn insert(self: &Arc<Self>, number: usize, block: &Arc<[u8]>) {
+        let shard = self.cache.shard(self.file, number);
+        let weight = weight(block);
+        let (Ok(index), Ok(queued_weight)) = (u32::try_from(number), u32::try_from(weight)) else {
+            return;
+        };
+        // What is evicted is freed after the queues are unlocked.
+        let mut evicted = Vec::new();
+        let mut queues = shard.queues.lock();
+        if !shard.make_room(&mut queues, weight, &mut evicted) {
+            return;
+        }
+        let slot = &self.slots[number];
+        let Some(mut held) = slot.block.try_write() else {
+            return;
+        };
+        if held.is_some() {
+            return;
+        }
+        *held = Some(Arc::clone(block));
+        // Relaxed: see `Shard::bytes`.
+        shard.bytes.fetch_add(weight, Ordering::Relaxed);
+        slot.uses.store(0, Ordering::Relaxed);
+        let entry = Queued {
+            table: Arc::downgrade(self),
+            number: index,
+            weight: queued_weight,
+        };
+        // Relaxed: the queues' lock orders every access.
+        queues.push(entry, slot.departed.load(Ordering::Relaxed));
+        drop(held);
+        drop(queues);
+    }
+}
+
+impl Drop for TableBlocks {
+    fn drop(&mut self) {
+        for number in 0..self.slots.len() {
+            if let Some(block) = self.slots[number].block.get_mut().take() {
+                let shard = self.cache.shard(self.file, number);
+                // Relaxed: see `Shard::bytes`.
+                shard.bytes.fetch_sub(weight(&block), Ordering::Relaxed);
+            }
+        }
+    }
+}
+
+impl std::fmt::Debug for TableBlocks {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "TableBlocks({} of file {})", self.slots.len(), self.file)
+    }
+}
+
+impl Shard {
+    fn bytes(&self) -> u64 {
+        // Relaxed: a tally that publishes nothing. It grows only under the queues' lock, so
+        // whoever holds that lock sees at most too much, never too little (C2).
+        self.bytes.load(Ordering::Relaxed)
+    }
+
+    /// Evicts until `weight` fits; false if it cannot.
+    fn make_room(
+        &self,
+        queues: &mut Queues,
+        weight: u64,
+        evicted: &mut Vec<(Arc<TableBlocks>, Arc<[u8]>)>,
+    ) -> bool {
+        if weight > self.capacity {
+            return false;
+        }
+        // Each entry has at most USES_MAX more chances, and moves to the main queue once.
+        let entries = queues.small.len() + queues.main.len();
+        for _ in 0..=entries * (USES_MAX as usize + 2) {
+            if self.bytes() + weight <= self.capacity {
+                return true;
+            }
+            let from_small = queues.small_bytes > self.capacity / SMALL_SHARE;
+            let evict = match from_small || queues.main.is_empty() {
+                true => queues.evict_small(),
+                false => queues.evict_main(),
+            };
+            if let Some((table, block)) = evict {
+                // Relaxed: see `Shard::bytes`.
+                self.bytes
+                    .fetch_sub(self::weight(&block), Ordering::Relaxed);
+                evicted.push((table, block));
+            }
+        }
+        false
+    }
+}
+
+type Evicted = Option<(Arc<TableBlocks>, Arc<[u8]>)>;
+
+impl Slot {
+    /// Takes the block out; `None` if somebody is using the slot (C4).
+    fn empty(&self) -> Option<Arc<[u8]>> {
+        self.block.try_write()?.take()
+    }
+}
+
+impl Queues {
+    /// Appends an entry whose block left the small queue at `departed`: not long ago, then it has
+    /// proved its worth.
+    fn push(&mut self, entry: Queued, departed: u32) {
+        let ago = self.departures.wrapping_sub(departed) as usize;
+        if departed != 0 && ago <= self.main.len() {
+            self.main.push_back(entry);
+        } else {
+            self.small_bytes += u64::from(entry.weight);
+            self.small.push_back(entry);
+        }
+        if self.small.len() + self.main.len() >= self.sweep_at {
+            self.sweep();
+        }
+    }
+
+    /// Takes the oldest of the small queue: out of the cache, or, if it was used, into the main
+    /// queue.
+    fn evict_small(&mut self) -> Evicted {
+        let entry = self.small.pop_front()?;
+        self.small_bytes -= u64::from(entry.weight);
+        let table = entry.table.upgrade()?;
+        let slot = &table.slots[entry.number as usize];
+        let unused = slot.uses.swap(0, Ordering::Relaxed) == 0;
+        if unused && let Some(block) = slot.empty() {
+            self.departures = self.departures.wrapping_add(1).max(1);
+            // Relaxed: the queues' lock orders every access.
+            slot.departed.store(self.departures, Ordering::Relaxed);
+            return Some((table, block));
+        }
+        self.main.push_back(entry);
+        None
+    }
+
+    /// Takes the oldest of the main queue: out of the cache, or to the queue's end if it was used.
+    fn evict_main(&mut self) -> Evicted {
+        let entry = self.main.pop_front()?;
+        let table = entry.table.upgrade()?;
+        let slot = &table.slots[entry.number as usize];
+        let uses = slot.uses.load(Ordering::Relaxed);
+        if uses == 0
+            && let Some(block) = slot.empty()
+        {
+            return Some((table, block));
+        }
+        slot.uses.store(uses.saturating_sub(1), Ordering::Relaxed);
+        self.main.push_back(entry);
+        None
+    }
+
+    /// Forgets the entries of closed tables (C1); next when there are twice as many as now.
+    fn sweep(&mut self) {
+        let is_open = |entry: &Queued| entry.table.strong_count() > 0;
+        self.small.retain(is_open);
+        self.main.retain(is_open);
+        self.small_bytes = self.small.iter().map(|entry| u64::from(entry.weight)).sum();
+        self.sweep_at = (2 * (self.small.len() + self.main.len())).max(SWEEP_MIN);
+    }
+}
+
+fn weight(block: &Arc<[u8]>) -> u64 {
+    block.len() as u64 + OVERHEAD_BYTES
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,242 @@
+//! Walks a table both ways.
+//!
+//! U1-U4 of [`velella_base::Cursor`], over the blocks of one table.
+//!
+//! Y1. One block is held at a time; moving within it does not touch the cache.
+//! Y2. A cursor that does not fill the cache does not ask it either: it reads ahead, twice as far
+//!     each time it goes on where the last read ended, so that a compaction makes few system calls.
+//!
+//! Threads: one; may be sent. Tests: tests/model.rs.
+
+use crate::block::Malformed;
+use crate::block::cursor::BlockCursor;
+use crate::table::Table;
+use std::sync::Arc;
+use velella_base::{Cursor, Entry, Result, Stamp};
+
+const AHEAD_BYTES_MIN: u64 = 16 << 10;
+const AHEAD_BYTES_MAX: u64 = 256 << 10;
+
+/// A cursor over one table.
+#[derive(Debug)]
+pub struct TableCursor {
+    table: Arc<Table>,
+    /// `None`: blocks go through the cache.
+    ahead: Option<Ahead>,
+    /// The block in `block`, if there is one.
+    number: usize,
+    block: Option<BlockCursor>,
+}
+
+/// Bytes of the file read in advance (Y2).
+#[derive(Debug, Default)]
+struct Ahead {
+    bytes: Vec<u8>,
+    start: u64,
+    size: u64,
+}
+
+/// Where a cursor is going, and so what to read in advance.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Towards {
+    End,
+    Start,
+}
+
+impl Table {
+    /// A cursor over all versions. `fill_cache`: whether the blocks it reads enter the cache
+    /// (compactions say no).
+    #[must_use]
+    pub fn cursor(self: &Arc<Self>, fill_cache: bool) -> TableCursor {
+        TableCursor {
+            table: Arc::clone(self),
+            ahead: (!fill_cache).then(Ahead::default),
+            number: 0,
+            block: None,
+        }
+    }
+}
+
+impl TableCursor {
+    fn is_positioned(&self) -> bool {
+        self.block.as_ref().is_some_and(BlockCursor::is_positioned)
+    }
+
+    /// Runs a movement; after an error there is no position (U4).
+    fn moving(&mut self, movement: impl FnOnce(&mut Self) -> Result<()>) -> Result<()> {
+        let moved = movement(self);
+        if moved.is_err() {
+            self.block = None;
+        }
+        moved
+    }
+
+    /// Holds block `number` and runs `step` on it.
+    fn on_block(
+        &mut self,
+        number: usize,
+        towards: Towards,
+        step: impl FnOnce(&mut BlockCursor) -> Result<(), Malformed>,
+    ) -> Result<()> {
+        let table = Arc::clone(&self.table);
+        let malformed = |malformed| table.malformed(number, malformed);
+        if self.number != number || self.block.is_none() {
+            let bytes = match &mut self.ahead {
+                None => table.cached_block(number)?,
+                Some(ahead) => ahead.block(&table, number, towards)?,
+            };
+            match &mut self.block {
+                Some(block) => block.reset(bytes).map_err(malformed)?,
+                none => *none = Some(BlockCursor::new(bytes).map_err(malformed)?),
+            }
+            self.number = number;
+        }
+        self.block.as_mut().map_or(Ok(()), step).map_err(malformed)
+    }
+
+    fn unposition(&mut self) {
+        if let Some(block) = &mut self.block {
+            block.unposition();
+        }
+    }
+
+    fn first_of(&mut self, number: usize) -> Result<()> {
+        if number < self.table.index.len() {
+            return self.on_block(number, Towards::End, BlockCursor::seek_first);
+        }
+        self.unposition();
+        Ok(())
+    }
+
+    /// Stands on the last entry in front of block `number`.
+    fn last_before(&mut self, number: usize) -> Result<()> {
+        if let Some(before) = number.checked_sub(1) {
+            return self.on_block(before, Towards::Start, BlockCursor::seek_last);
+        }
+        self.unposition();
+        Ok(())
+    }
+}
+
+impl Cursor for TableCursor {
+    fn seek_first(&mut self) -> Result<()> {
+        self.moving(|cursor| cursor.first_of(0))
+    }
+
+    fn seek_last(&mut self) -> Result<()> {
+        self.moving(|cursor| cursor.last_before(cursor.table.index.len()))
+    }
+
+    fn seek(&mut self, key: &[u8], stamp: Stamp) -> Result<()> {
+        let table = Arc::clone(&self.table);
+        let mut comparisons = 0;
+        let moved = self.moving(|cursor| {
+            let number = table.index.find(key, stamp, &mut comparisons);
+            if number == table.index.len() {
+                cursor.unposition();
+                return Ok(());
+            }
+            cursor.on_block(number, Towards::End, |block| {
+                block.seek(&table.order, key, stamp, &mut comparisons)
+            })?;
+            if !cursor.is_positioned() {
+                cursor.first_of(number + 1)?;
+            }
+            Ok(())
+        });
+        table.source.counters.comparisons.add(comparisons);
+        moved
+    }
+
+    fn seek_before(&mut self, key: &[u8]) -> Result<()> {
+        let table = Arc::clone(&self.table);
+        let mut comparisons = 0;
+        let moved = self.moving(|cursor| {
+            let number = table.index.find(key, Stamp::MAX, &mut comparisons);
+            if number == table.index.len() {
+                return cursor.last_before(number);
+            }
+            cursor.on_block(number, Towards::Start, |block| {
+                block.seek_before(&table.order, key, &mut comparisons)
+            })?;
+            if !cursor.is_positioned() {
+                cursor.last_before(number)?;
+            }
+            Ok(())
+        });
+        table.source.counters.comparisons.add(comparisons);
+        moved
+    }
+
+    #[inline]
+    fn next(&mut self) -> Result<()> {
+        debug_assert!(self.is_positioned(), "U3: next without a position");
+        let number = self.number;
+        match &mut self.block {
+            Some(block) if block.is_positioned() => match block.next() {
+                Ok(()) if block.is_positioned() => Ok(()),
+                Ok(()) => self.moving(|cursor| cursor.first_of(number + 1)),
+                Err(malformed) => self.moving(|c| Err(c.table.malformed(number, malformed))),
+            },
+            _ => Ok(()),
+        }
+    }
+
+    #[inline]
+    fn prev(&mut self) -> Result<()> {
+        debug_assert!(self.is_positioned(), "U3: prev without a position");
+        let number = self.number;
+        match &mut self.block {
+            Some(block) if block.is_positioned() => match block.prev() {
+                Ok(()) if block.is_positioned() => Ok(()),
+                Ok(()) => self.moving(|cursor| cursor.last_before(number)),
+                Err(malformed) => self.moving(|c| Err(c.table.malformed(number, malformed))),
+            },
+            _ => Ok(()),
+        }
+    }
+
+    #[inline]
+    fn entry(&self) -> Option<Entry<'_>> {
+        self.block.as_ref()?.entry()
+    }
+}
+
+impl Ahead {
+    /// Block `number`, from what was read in advance or by reading further in advance.
+    fn block(&mut self, table: &Table, number: usize, towards: Towards) -> Result<Arc<[u8]>> {
+        let handle = table.index.handle(number);
+        let held = self.start..self.start + self.bytes.len() as u64;
+        if handle.offset < held.start || handle.end() > held.end {
+            // Going on where the last read ended, which may be within a block?
+            let goes_on = match towards {
+                Towards::End => held.contains(&handle.offset) || held.end == handle.offset,
+                Towards::Start => held.contains(&handle.end()) || held.start == handle.end(),
+            };
+            self.size = match goes_on && self.size > 0 {
+                true => (self.size * 2).min(AHEAD_BYTES_MAX),
+                false => AHEAD_BYTES_MIN,
+            };
+            self.fill(table, handle.offset, handle.end(), towards)?;
+        }
+        let start = usize::try_from(handle.offset - self.start).unwrap_or(usize::MAX);
+        let len = usize::try_from(handle.len).unwrap_or(usize::MAX);
+        let bytes = self.bytes.get(start..).and_then(|rest| rest.get(..len));
+        let (block, _) = table.source.decode(handle, bytes.unwrap_or_default())?;
+        Ok(block)
+    }
+
+    fn fill(&mut self, table: &Table, start: u64, end: u64, towards: Towards) -> Result<()> {
+        let first = table.index.handle(0).offset;
+        let (start, end) = match towards {
+            Towards::End => (
+                start,
+                end.max(start + self.size).min(table.index.data_end()),
+            ),
+            Towards::Start => (start.min(end.saturating_sub(self.size)).max(first), end),
+        };
+        self.bytes.clear();
+        self.start = start;
+        table.source.read_range(start, end, &mut self.bytes)
+    }
+}
