@@ -1,0 +1,180 @@
+//! The tree itself: the contract of a layout, kept.
+//!
+//! Readers pin and load one immutable version; flushes and jobs publish a new one under a lock.
+//! Dead files are closed and deleted by upkeep, never by a reader's last step.
+//!
+//! Threads: reads from any; publishing under one lock. Tests: `tests/`, `velella_tree::contract`.
+
+use crate::compaction::Compaction;
+use crate::flush;
+use crate::picker::{Shape, pick, pick_full};
+use crate::pressure;
+use crate::tree::{Change, Shared};
+use crate::version::Version;
+use std::collections::HashSet;
+use std::sync::Arc;
+use velella_base::file_name::FileName;
+use velella_base::{Cursor, Error, Result, Stamp};
+use velella_mvcc::Retention;
+use velella_sst::{Found, TableMeta};
+use velella_tree::{
+    Built, ConcatCursor, Env, Graveyard, Job, KeyspaceState, Level, MergeCursor, Pressure,
+    TableFile, Tree, TreeOptions,
+};
+
+/// Opens the tables of a keyspace.
+///
+/// # Errors
+/// `Corruption`, `Io`: a table named by the manifest cannot be opened; `InvalidInput`: the
+/// keyspace has another order.
+pub fn open(env: Env, options: TreeOptions, state: &KeyspaceState) -> Result<Arc<dyn Tree>> {
+    let order = &options.table.order;
+    if state.record.order != order.name() {
+        let found = format!("its order is {}, not {}", state.record.order, order.name());
+        let attempt = format!("open keyspace \"{}\"", state.record.name);
+        return Err(Error::invalid(attempt, found).remedy("give the order it was created with"));
+    }
+    let graveyard = Graveyard::new(Arc::clone(&env.vfs));
+    let open = |meta: &TableMeta| TableFile::open(&env, &graveyard, order, meta.clone());
+    let levels = state
+        .levels
+        .iter()
+        .map(|tables| tables.iter().map(open).collect::<Result<Vec<_>>>())
+        .collect::<Result<Vec<_>>>()?;
+    let version = Version::new(levels, order);
+    check_order(&env, &version)?;
+    let shared = Shared::new(env, options, graveyard, version);
+    Ok(Arc::new(Lsm {
+        shared: Arc::new(shared),
+    }))
+}
+
+fn check_order(env: &Env, version: &Version) -> Result<()> {
+    let Some((level, low, high)) = version.overlap() else {
+        return Ok(());
+    };
+    let (low, high) = (low.meta().file, high.meta().file);
+    let path = FileName::Manifest(env.manifest.file()).path(&env.dir);
+    let found = format!("tables {low:06} and {high:06} of level {level} overlap");
+    Err(Error::corruption("open the tables of", &path, 0, found)
+        .remedy("restore the database from a backup"))
+}
+
+/// A leveled tree.
+#[derive(Debug)]
+struct Lsm {
+    shared: Arc<Shared>,
+}
+
+impl Tree for Lsm {
+    #[inline]
+    fn get(&self, key: &[u8], hash: u64, at: Stamp) -> Result<Option<Found>> {
+        self.shared
+            .with_version(|version| version.get(key, hash, at))
+    }
+
+    fn cursor(&self, fill_cache: bool) -> Box<dyn Cursor> {
+        let version = self.shared.version();
+        let order = &self.shared.options.table.order;
+        let run =
+            |files: Arc<[Arc<TableFile>]>| ConcatCursor::new(files, order.clone(), fill_cache);
+        let mut sources = Vec::new();
+        for (level, tables) in version.levels().iter().enumerate() {
+            if level == 0 {
+                let singles = tables.files().iter();
+                sources.extend(singles.map(|file| run(vec![Arc::clone(file)].into())));
+            } else if !tables.files().is_empty() {
+                sources.push(run(Arc::clone(tables.files())));
+            }
+        }
+        Box::new(MergeCursor::new(sources, order.clone()))
+    }
+
+    fn generation(&self) -> u64 {
+        self.shared.generation()
+    }
+
+    fn build(&self, run: &mut dyn Cursor, retention: &Retention) -> Result<Built> {
+        flush::build(&self.shared, run, retention)
+    }
+
+    fn apply(&self, built: Built) {
+        let joining = built.files().to_vec();
+        if !joining.is_empty() {
+            self.shared.install(Change {
+                level: 0,
+                joining,
+                leaving: HashSet::new(),
+            });
+        }
+        self.shared.env.externals.discard(&built.dropped_externals);
+    }
+
+    fn next_job(&self, everything: bool) -> Option<Box<dyn Job>> {
+        self.shared.clean();
+        let mut upkeep = self.shared.upkeep();
+        let version = self.shared.version();
+        let shape: Vec<Vec<&TableMeta>> = version
+            .levels()
+            .iter()
+            .map(|tables| tables.files().iter().map(|file| file.meta()).collect())
+            .collect();
+        let choice = if everything {
+            let all = || version.all().map(|file| file.meta().file).collect();
+            let pending = upkeep.pending.take().unwrap_or_else(all);
+            let choice = self.pick_full(&shape, &upkeep.busy, &pending);
+            let finished = pending.is_empty() || shape.is_empty();
+            upkeep.pending = (!finished).then_some(pending);
+            choice
+        } else {
+            pick(
+                &shape,
+                &upkeep.busy,
+                &self.shared.options,
+                self.shared.wall_ms(),
+            )
+        }?;
+        upkeep.busy.files.extend(choice.files());
+        upkeep.busy.outputs.push(choice.output.clone());
+        drop(upkeep);
+        let job = Compaction::new(Arc::clone(&self.shared), version, choice);
+        Some(Box::new(job))
+    }
+
+    fn pressure(&self) -> Pressure {
+        let options = &self.shared.options;
+        self.shared
+            .with_version(|version| pressure::of(version.sizes(), options))
+    }
+
+    fn verify(&self, progress: &mut dyn FnMut(u64)) -> Result<()> {
+        let version = self.shared.version();
+        check_order(&self.shared.env, &version)?;
+        let mut bytes = 0;
+        for file in version.all() {
+            file.table().verify()?;
+            bytes += file.meta().bytes;
+            progress(bytes);
+        }
+        Ok(())
+    }
+
+    fn levels(&self) -> Vec<Level> {
+        self.shared.with_version(|version| version.sizes().to_vec())
+    }
+
+    fn drop_files(&self) {
+        self.shared.drop_files();
+    }
+}
+
+impl Lsm {
+    fn pick_full(
+        &self,
+        shape: &Shape<'_>,
+        busy: &crate::picker::Busy,
+        pending: &HashSet<u64>,
+    ) -> Option<crate::picker::Choice> {
+        pick_full(shape, busy, pending, &self.shared.options)
+    }
+}

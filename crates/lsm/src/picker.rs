@@ -1,0 +1,317 @@
+//! Which compaction to do next: a pure function of the tables' metadata.
+//!
+//! Source: scores and levels as in LevelDB; the table with the least overlap in the next level per
+//! byte goes first, RocksDB's `kMinOverlappingRatio`.
+//!
+//! P1. A choice from level 0 holds every level 0 table that overlaps another of the choice: an
+//!     older version never stays above a newer one.
+//! P2. A choice holds every table of the output level that overlaps its key range, so the level
+//!     stays disjoint; two running jobs never share an input, nor overlap in an output level.
+//! P3. When level 0 waits for tables of level 1, no other job takes tables of level 1: otherwise
+//!     it could wait for ever.
+//!
+//! Tests: `picker/tests.rs`.
+
+use crate::pressure::target;
+use std::collections::HashSet;
+use velella_base::{Order, ValueKind};
+use velella_sst::TableMeta;
+use velella_tree::TreeOptions;
+
+/// The tables of a tree by level: level 0 newest first, deeper ones ascending.
+pub(crate) type Shape<'a> = [Vec<&'a TableMeta>];
+
+/// A range of keys in a level, both ends included.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Span {
+    pub(crate) level: usize,
+    pub(crate) smallest: Vec<u8>,
+    pub(crate) largest: Vec<u8>,
+}
+
+/// What running jobs have taken.
+#[derive(Debug, Default)]
+pub(crate) struct Busy {
+    /// Their inputs, by file number.
+    pub(crate) files: HashSet<u64>,
+    /// Where they write.
+    pub(crate) outputs: Vec<Span>,
+}
+
+/// What a compaction is to do.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Choice {
+    /// The level whose tables go down.
+    pub(crate) level: usize,
+    /// File numbers of the inputs at `level`.
+    pub(crate) upper: Vec<u64>,
+    /// File numbers of the inputs at the output level; empty when that is `level`.
+    pub(crate) lower: Vec<u64>,
+    /// Where the result goes.
+    pub(crate) output: Span,
+    /// The one input only changes its level: nothing is read or written.
+    pub(crate) is_move: bool,
+}
+
+impl Choice {
+    /// Every input.
+    pub(crate) fn files(&self) -> impl Iterator<Item = u64> {
+        self.upper.iter().chain(&self.lower).copied()
+    }
+}
+
+struct Picker<'a> {
+    shape: &'a Shape<'a>,
+    busy: &'a Busy,
+    options: &'a TreeOptions,
+}
+
+/// The most useful compaction that can start now; `wall_ms` is when it is.
+pub(crate) fn pick(
+    shape: &Shape<'_>,
+    busy: &Busy,
+    options: &TreeOptions,
+    wall_ms: u64,
+) -> Option<Choice> {
+    let picker = Picker {
+        shape,
+        busy,
+        options,
+    };
+    let mut due: Vec<(f64, usize)> = (0..shape.len())
+        .map(|level| (picker.score(level), level))
+        .filter(|(score, _)| *score >= 1.0)
+        .collect();
+    due.sort_by(|a, b| b.0.total_cmp(&a.0));
+    let level0_due = due.iter().any(|(_, level)| *level == 0);
+    let from_level0 = level0_due.then(|| picker.level0_choice(|_| true)).flatten();
+    for (_, level) in due {
+        let choice = match level {
+            0 => from_level0.clone(),
+            // P3: level 0 is due but cannot start.
+            1 if level0_due && from_level0.is_none() => None,
+            _ => picker.level_choice(level, |_| true),
+        };
+        if choice.is_some() {
+            return choice;
+        }
+    }
+    picker.tombstones().or_else(|| picker.expired(wall_ms))
+}
+
+/// The next step of a full compaction of the tables in `pending`: the uppermost level that holds
+/// some goes down, and at the last level each is rewritten once.
+pub(crate) fn pick_full(
+    shape: &Shape<'_>,
+    busy: &Busy,
+    pending: &HashSet<u64>,
+    options: &TreeOptions,
+) -> Option<Choice> {
+    let picker = Picker {
+        shape,
+        busy,
+        options,
+    };
+    let last = shape.len().saturating_sub(1).max(1);
+    let is_pending = |table: &TableMeta| pending.contains(&table.file);
+    let level = shape
+        .iter()
+        .position(|tables| tables.iter().any(|table| is_pending(table)))?;
+    match level {
+        0 => picker.level0_choice(is_pending),
+        level if level < last => picker.level_choice(level, is_pending),
+        level => picker.rewrite(level, is_pending),
+    }
+}
+
+impl Picker<'_> {
+    fn order(&self) -> &Order {
+        &self.options.table.order
+    }
+
+    fn tables(&self, level: usize) -> &[&TableMeta] {
+        self.shape.get(level).map_or(&[], |tables| tables)
+    }
+
+    fn is_busy(&self, table: &TableMeta) -> bool {
+        self.busy.files.contains(&table.file)
+    }
+
+    /// How much `level` needs a compaction: from 1 on it is due.
+    #[expect(
+        clippy::cast_precision_loss,
+        reason = "scores are compared, not summed"
+    )]
+    fn score(&self, level: usize) -> f64 {
+        let free = self
+            .tables(level)
+            .iter()
+            .filter(|table| !self.is_busy(table));
+        if level == 0 {
+            return free.count() as f64 / self.options.level0_start.max(1) as f64;
+        }
+        let bytes: u64 = free.map(|table| table.bytes).sum();
+        bytes as f64 / target(level, self.options).max(1) as f64
+    }
+
+    fn overlaps(&self, table: &TableMeta, span: &Span) -> bool {
+        let order = self.order();
+        order.compare(&table.smallest, &span.largest).is_le()
+            && order.compare(&span.smallest, &table.largest).is_le()
+    }
+
+    fn widen(&self, span: &mut Span, table: &TableMeta) {
+        let order = self.order();
+        if order.compare(&table.smallest, &span.smallest).is_lt() {
+            span.smallest.clone_from(&table.smallest);
+        }
+        if order.compare(&table.largest, &span.largest).is_gt() {
+            span.largest.clone_from(&table.largest);
+        }
+    }
+
+    /// A choice that starts with a wanted table of level 0, oldest first (P1).
+    fn level0_choice(&self, wanted: impl Fn(&TableMeta) -> bool) -> Option<Choice> {
+        let tables = self.tables(0);
+        let seeds = tables.iter().rev().filter(|table| wanted(table));
+        seeds.copied().find_map(|seed| {
+            let mut span = span_of(seed, 1);
+            let mut inputs = vec![seed];
+            loop {
+                let before = inputs.len();
+                for &table in tables {
+                    let known = inputs.iter().any(|input| input.file == table.file);
+                    if !known && self.overlaps(table, &span) {
+                        self.widen(&mut span, table);
+                        inputs.push(table);
+                    }
+                }
+                if inputs.len() == before {
+                    break;
+                }
+            }
+            self.choose(0, &inputs, span)
+        })
+    }
+
+    /// A choice of one wanted table of a deeper level, the one with the least overlap first.
+    fn level_choice(&self, level: usize, wanted: impl Fn(&TableMeta) -> bool) -> Option<Choice> {
+        let mut ranked: Vec<(u64, &TableMeta)> = self
+            .tables(level)
+            .iter()
+            .filter(|table| wanted(table) && !self.is_busy(table))
+            .map(|table| (self.overlap_ratio(level, table), *table))
+            .collect();
+        ranked.sort_by_key(|(ratio, table)| (*ratio, table.file));
+        ranked
+            .into_iter()
+            .find_map(|(_, table)| self.choose(level, &[table], span_of(table, level + 1)))
+    }
+
+    /// Bytes met in the next level per 1024 bytes of the table.
+    fn overlap_ratio(&self, level: usize, table: &TableMeta) -> u64 {
+        let span = span_of(table, level + 1);
+        let met: u64 = self
+            .overlapping(&span)
+            .iter()
+            .map(|table| table.bytes)
+            .sum();
+        met.saturating_mul(1024) / table.bytes.max(1)
+    }
+
+    /// The tables of a deeper level that overlap the span.
+    fn overlapping(&self, span: &Span) -> &[&TableMeta] {
+        let order = self.order();
+        let tables = self.tables(span.level);
+        let from =
+            tables.partition_point(|table| order.compare(&table.largest, &span.smallest).is_lt());
+        let to =
+            tables.partition_point(|table| order.compare(&table.smallest, &span.largest).is_le());
+        tables.get(from..to).unwrap_or(&[])
+    }
+
+    /// Completes a choice with the tables of the output level (P2), unless something is busy.
+    fn choose(&self, level: usize, upper: &[&TableMeta], mut span: Span) -> Option<Choice> {
+        let lower = self.overlapping(&span).to_vec();
+        if upper.iter().chain(&lower).any(|table| self.is_busy(table)) {
+            return None;
+        }
+        for table in &lower {
+            self.widen(&mut span, table);
+        }
+        if self.is_written(&span) {
+            return None;
+        }
+        let recompresses =
+            level == 1 && self.options.upper_compression != self.options.table.compression;
+        Some(Choice {
+            level,
+            upper: upper.iter().map(|table| table.file).collect(),
+            lower: lower.iter().map(|table| table.file).collect(),
+            is_move: upper.len() == 1 && lower.is_empty() && !recompresses,
+            output: span,
+        })
+    }
+
+    /// Whether a running job writes into the span.
+    fn is_written(&self, span: &Span) -> bool {
+        let order = self.order();
+        self.busy.outputs.iter().any(|other| {
+            other.level == span.level
+                && order.compare(&other.smallest, &span.largest).is_le()
+                && order.compare(&span.smallest, &other.largest).is_le()
+        })
+    }
+
+    /// Rewrites a wanted table of the last level in its place, to drop what nobody reads.
+    fn rewrite(&self, level: usize, wanted: impl Fn(&TableMeta) -> bool) -> Option<Choice> {
+        let free = |table: &&&TableMeta| {
+            wanted(table) && !self.is_busy(table) && !self.is_written(&span_of(table, level))
+        };
+        let table = self.tables(level).iter().find(free)?;
+        Some(Choice {
+            level,
+            upper: vec![table.file],
+            lower: Vec::new(),
+            output: span_of(table, level),
+            is_move: false,
+        })
+    }
+
+    /// With nothing due: a table that is mostly tombstones goes down, to take what it deletes
+    /// along.
+    fn tombstones(&self) -> Option<Choice> {
+        let last = self.shape.len().saturating_sub(1);
+        (1..last).find_map(|level| {
+            self.level_choice(level, |table| {
+                table.kinds[ValueKind::Delete as usize] * 2 > table.entries()
+            })
+        })
+    }
+
+    /// With nothing due either: a table of which most has expired goes down, or is rewritten where
+    /// it is the last.
+    fn expired(&self, wall_ms: u64) -> Option<Choice> {
+        let is_expired = |table: &TableMeta| {
+            let expiring = table.kinds[ValueKind::PutExpiring as usize]
+                + table.kinds[ValueKind::External as usize];
+            table.max_expiry_ms.is_some_and(|latest| latest < wall_ms)
+                && expiring * 2 > table.entries()
+        };
+        let last = self.shape.len().saturating_sub(1);
+        (1..last)
+            .find_map(|level| self.level_choice(level, is_expired))
+            .or_else(|| (last > 0).then(|| self.rewrite(last, is_expired)).flatten())
+    }
+}
+
+fn span_of(table: &TableMeta, level: usize) -> Span {
+    Span {
+        level,
+        smallest: table.smallest.clone(),
+        largest: table.largest.clone(),
+    }
+}
+
+#[cfg(test)]
+mod tests;

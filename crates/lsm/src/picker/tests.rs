@@ -1,0 +1,263 @@
+//! Choices over tables that exist only as metadata.
+
+#![allow(clippy::cast_possible_truncation, reason = "small numbers of a test")]
+
+use super::*;
+use velella_sst::TableOptions;
+use velella_sync::rng::Rng;
+
+fn options() -> TreeOptions {
+    TreeOptions {
+        level_bytes: 1000,
+        ..TreeOptions::new(1, TableOptions::default())
+    }
+}
+
+fn table(file: u64, smallest: u8, largest: u8, bytes: u64) -> TableMeta {
+    TableMeta {
+        file,
+        bytes,
+        kinds: [0, 10, 0, 0, 0, 0, 0],
+        smallest: vec![smallest],
+        largest: vec![largest],
+        ..TableMeta::default()
+    }
+}
+
+fn shape(levels: &[Vec<TableMeta>]) -> Vec<Vec<&TableMeta>> {
+    levels.iter().map(|level| level.iter().collect()).collect()
+}
+
+fn busy(choice: &Choice) -> Busy {
+    Busy {
+        files: choice.files().collect(),
+        outputs: vec![choice.output.clone()],
+    }
+}
+
+#[test]
+fn level_0_takes_all_that_overlap_and_what_they_meet() {
+    // Newest first; 4 and 1 do not overlap, but 2 joins them.
+    let levels = [
+        vec![
+            table(4, 30, 40, 9),
+            table(3, 90, 99, 9),
+            table(2, 20, 35, 9),
+            table(1, 10, 25, 9),
+        ],
+        vec![
+            table(10, 5, 12, 9),
+            table(11, 41, 50, 9),
+            table(12, 95, 96, 9),
+        ],
+    ];
+    let choice = pick(&shape(&levels), &Busy::default(), &options(), 0).unwrap();
+    assert_eq!(choice.upper, [1, 2, 4]);
+    assert_eq!(choice.lower, [10]);
+    assert_eq!(
+        (&*choice.output.smallest, &*choice.output.largest),
+        (&[5][..], &[40][..])
+    );
+    assert!(!choice.is_move);
+}
+
+#[test]
+fn nothing_due_is_nothing_to_do() {
+    let levels = [vec![table(1, 1, 9, 9); 3], vec![table(10, 1, 9, 1000 - 1)]];
+    assert_eq!(pick(&shape(&levels), &Busy::default(), &options(), 0), None);
+    assert_eq!(pick(&[], &Busy::default(), &options(), 0), None);
+}
+
+#[test]
+fn the_table_with_the_least_overlap_goes_first() {
+    let levels = [
+        Vec::new(),
+        vec![table(1, 1, 10, 600), table(2, 20, 30, 600)],
+        vec![
+            table(10, 2, 5, 900),
+            table(11, 6, 9, 900),
+            table(12, 25, 26, 900),
+        ],
+    ];
+    let choice = pick(&shape(&levels), &Busy::default(), &options(), 0).unwrap();
+    assert_eq!(
+        (choice.level, &*choice.upper, &*choice.lower),
+        (1, &[2][..], &[12][..])
+    );
+}
+
+#[test]
+fn a_table_that_meets_nothing_moves_unless_it_has_to_be_recompressed() {
+    let mut options = options();
+    options.upper_compression = options.table.compression;
+    let levels = [
+        Vec::new(),
+        vec![table(1, 1, 10, 2000)],
+        vec![table(10, 20, 30, 9)],
+    ];
+    assert!(
+        pick(&shape(&levels), &Busy::default(), &options, 0)
+            .unwrap()
+            .is_move
+    );
+    options.upper_compression = velella_sst::Compression::None;
+    assert!(
+        !pick(&shape(&levels), &Busy::default(), &options, 0)
+            .unwrap()
+            .is_move
+    );
+}
+
+#[test]
+fn while_level_0_waits_for_level_1_nothing_else_takes_level_1() {
+    let levels = [
+        vec![
+            table(1, 1, 99, 9),
+            table(2, 1, 99, 9),
+            table(3, 1, 99, 9),
+            table(4, 1, 99, 9),
+        ],
+        vec![table(10, 1, 9, 2000), table(11, 20, 30, 2000)],
+        Vec::new(),
+    ];
+    let running = Busy {
+        files: HashSet::from([10]),
+        outputs: vec![span_of(&levels[1][0], 2)],
+    };
+    assert_eq!(pick(&shape(&levels), &running, &options(), 0), None, "P3");
+    let calm = [vec![levels[0][0].clone()], levels[1].clone(), Vec::new()];
+    assert_eq!(
+        pick(&shape(&calm), &running, &options(), 0).unwrap().upper,
+        [11]
+    );
+}
+
+#[test]
+fn a_job_never_writes_where_another_does() {
+    // The gap of level 1 between 10 and 20 was filled after the running job chose.
+    let levels = [Vec::new(), vec![table(1, 12, 15, 5000)], Vec::new()];
+    let running = Busy {
+        files: HashSet::new(),
+        outputs: vec![Span {
+            level: 2,
+            smallest: vec![10],
+            largest: vec![20],
+        }],
+    };
+    assert_eq!(pick(&shape(&levels), &running, &options(), 0), None);
+}
+
+#[test]
+fn tombstones_go_down_when_nothing_is_due() {
+    let mut heavy = table(1, 1, 9, 10);
+    heavy.kinds[ValueKind::Delete as usize] = 11;
+    let levels = [Vec::new(), vec![heavy], vec![table(10, 1, 9, 10)]];
+    let choice = pick(&shape(&levels), &Busy::default(), &options(), 0).unwrap();
+    assert_eq!((choice.upper[0], choice.lower[0]), (1, 10));
+    // At the last level they have nowhere to go.
+    let last = [Vec::new(), levels[1].clone()];
+    assert_eq!(pick(&shape(&last), &Busy::default(), &options(), 0), None);
+}
+
+#[test]
+fn expired_tables_go_down_or_are_rewritten_in_the_last_level() {
+    let mut old = table(1, 1, 9, 10);
+    old.kinds[ValueKind::PutExpiring as usize] = 11;
+    old.max_expiry_ms = Some(1_000);
+    let at = |levels: &[Vec<TableMeta>], wall_ms| {
+        pick(&shape(levels), &Busy::default(), &options(), wall_ms)
+    };
+    let last = [Vec::new(), vec![old.clone()]];
+    assert_eq!(at(&last, 1_000), None);
+    assert_eq!(at(&last, 1_001).unwrap().output.level, 1);
+    let middle = [Vec::new(), vec![old], vec![table(10, 1, 9, 10)]];
+    assert_eq!(at(&middle, 1_001).unwrap().output.level, 2);
+}
+
+#[test]
+fn a_full_compaction_goes_level_by_level_and_ends_with_the_last() {
+    let levels = [
+        vec![table(2, 1, 99, 9), table(1, 1, 99, 9)],
+        vec![table(10, 1, 9, 9)],
+        vec![table(20, 1, 9, 9), table(21, 50, 60, 9)],
+    ];
+    let shape = shape(&levels);
+    let step = |pending: &[u64]| {
+        let pending = pending.iter().copied().collect();
+        pick_full(&shape, &Busy::default(), &pending, &options())
+    };
+    assert_eq!(step(&[1, 2, 10, 20, 21]).unwrap().upper, [1, 2]);
+    assert_eq!(step(&[10, 20, 21]).unwrap().lower, [20]);
+    let last = step(&[21]).unwrap();
+    assert_eq!((last.level, last.output.level), (2, 2));
+    assert_eq!(step(&[]), None);
+}
+
+/// Random trees, with jobs taken until none is offered: the invariants of every choice.
+#[test]
+fn running_choices_share_nothing_and_miss_nothing() {
+    let mut rng = Rng::new(11);
+    for _ in 0..500 {
+        let mut file = 0;
+        let mut next = |smallest: u8, largest: u8, bytes: u64| {
+            file += 1;
+            table(file, smallest, largest, bytes)
+        };
+        let mut levels = vec![Vec::new(); 4];
+        for _ in 0..rng.below(8) {
+            let low = rng.below(200) as u8;
+            levels[0].push(next(low, low + rng.below(50) as u8, 100));
+        }
+        for level in &mut levels[1..] {
+            let mut low = rng.below(30) as u8;
+            while low < 200 {
+                let high = low + rng.below(20) as u8;
+                level.push(next(low, high, 10 + rng.below(3000)));
+                low = high + 1 + rng.below(30) as u8;
+            }
+        }
+        let shape = shape(&levels);
+        let mut taken = Busy::default();
+        while let Some(choice) = pick(&shape, &taken, &options(), 0) {
+            check_choice(&levels, &taken, &choice);
+            let new = busy(&choice);
+            taken.files.extend(new.files);
+            taken.outputs.extend(new.outputs);
+        }
+    }
+}
+
+fn check_choice(levels: &[Vec<TableMeta>], taken: &Busy, choice: &Choice) {
+    let files: HashSet<u64> = choice.files().collect();
+    assert!(files.is_disjoint(&taken.files), "P2");
+    let meets = |table: &TableMeta, span: &Span| {
+        table.smallest <= span.largest && span.smallest <= table.largest
+    };
+    let inputs: Vec<&TableMeta> = levels
+        .iter()
+        .flatten()
+        .filter(|table| files.contains(&table.file))
+        .collect();
+    assert_eq!(inputs.len(), files.len());
+    for table in &levels[choice.output.level] {
+        let inside = files.contains(&table.file);
+        assert_eq!(inside, meets(table, &choice.output), "P2: {choice:?}");
+    }
+    for table in levels[0].iter().filter(|_| choice.level == 0) {
+        let of_choice = |other: &&TableMeta| choice.upper.contains(&other.file);
+        let touches = inputs
+            .iter()
+            .filter(|other| of_choice(other))
+            .any(|other| table.smallest <= other.largest && other.smallest <= table.largest);
+        assert!(!touches || files.contains(&table.file), "P1: {choice:?}");
+    }
+    for other in taken
+        .outputs
+        .iter()
+        .filter(|span| span.level == choice.output.level)
+    {
+        let apart =
+            other.largest < choice.output.smallest || choice.output.largest < other.smallest;
+        assert!(apart, "P2: two jobs write the same keys");
+    }
+}

@@ -1,0 +1,140 @@
+//! How much work waits, and how hard writers are braked for it.
+//!
+//! The brake rises smoothly, so that writers settle where compaction keeps up, instead of running
+//! free and then standing still.
+//!
+//! Pure. Tests: below.
+
+use velella_tree::manifest::LEVELS_MAX;
+use velella_tree::{Level, Pressure, TreeOptions};
+
+/// Each level is this many times larger than the one above.
+pub(crate) const FANOUT: u64 = 10;
+/// Debt in sizes of level 1 at which braking starts, and at which writers wait.
+const DEBT_SLOW: u64 = 16;
+const DEBT_STOP: u64 = 64;
+
+/// Bytes that `level` (1 or deeper) should hold at most.
+pub(crate) fn target(level: usize, options: &TreeOptions) -> u64 {
+    let steps = u32::try_from(level.saturating_sub(1)).unwrap_or(u32::MAX);
+    options
+        .level_bytes
+        .saturating_mul(FANOUT.saturating_pow(steps))
+}
+
+/// The pressure of a tree whose levels have these sizes.
+pub(crate) fn of(levels: &[Level], options: &TreeOptions) -> Pressure {
+    let level0 = levels.first().copied().unwrap_or_default();
+    let debt_bytes = debt(levels, options);
+    let by_tables = fraction(
+        level0.tables as u64,
+        options.level0_slow as u64,
+        options.level0_stop as u64,
+    );
+    let by_debt = fraction(
+        debt_bytes,
+        options.level_bytes.saturating_mul(DEBT_SLOW),
+        options.level_bytes.saturating_mul(DEBT_STOP),
+    );
+    Pressure {
+        level0_tables: level0.tables,
+        debt_bytes,
+        brake: by_tables.max(by_debt),
+    }
+}
+
+/// How far `value` has come from `slow` (0) to `stop` (1).
+#[expect(clippy::cast_precision_loss, reason = "a brake needs no 53 bits")]
+fn fraction(value: u64, slow: u64, stop: u64) -> f64 {
+    if value >= stop.max(1) {
+        return 1.0;
+    }
+    let range = stop.saturating_sub(slow).max(1);
+    value.saturating_sub(slow) as f64 / range as f64
+}
+
+/// What level 0 and the surplus of each deeper level will cost to move down, with what they meet
+/// there in proportion to sizes.
+fn debt(levels: &[Level], options: &TreeOptions) -> u64 {
+    let mut debt = 0u64;
+    let mut arriving = 0u64;
+    for level in 0..LEVELS_MAX as usize {
+        let size = levels.get(level).copied().unwrap_or_default();
+        let below = levels.get(level + 1).map_or(0, |next| next.bytes);
+        let bytes = size.bytes.saturating_add(arriving);
+        let surplus = if level == 0 {
+            let waiting = size.tables >= options.level0_start.max(1);
+            if waiting { bytes } else { 0 }
+        } else {
+            bytes.saturating_sub(target(level, options))
+        };
+        if surplus > 0 {
+            // Level 0 meets all of level 1; a deeper surplus, its share of the next level.
+            let met = if level == 0 {
+                below
+            } else {
+                let share = u128::from(below) * u128::from(surplus) / u128::from(bytes.max(1));
+                u64::try_from(share).unwrap_or(u64::MAX)
+            };
+            debt = debt.saturating_add(surplus).saturating_add(met);
+        }
+        arriving = surplus;
+    }
+    debt
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use velella_base::Order;
+    use velella_sst::{Compression, TableOptions};
+
+    fn options() -> TreeOptions {
+        let table = TableOptions {
+            block_bytes: 4096,
+            compression: Compression::None,
+            bloom_bits: 10,
+            order: Order::Bytewise,
+        };
+        TreeOptions::new(1, table)
+    }
+
+    fn level(tables: usize, bytes: u64) -> Level {
+        Level {
+            tables,
+            bytes,
+            entries: 0,
+        }
+    }
+
+    #[test]
+    fn an_empty_tree_does_not_brake() {
+        assert_eq!(of(&[], &options()), Pressure::default());
+    }
+
+    #[test]
+    fn the_brake_rises_with_level_0_from_slow_to_stop() {
+        let options = options();
+        let brake = |tables| of(&[level(tables, 0)], &options).brake;
+        assert_eq!(brake(options.level0_slow), 0.0);
+        let steps: Vec<f64> = (options.level0_slow..=options.level0_stop)
+            .map(brake)
+            .collect();
+        assert!(steps.windows(2).all(|pair| pair[0] < pair[1]), "{steps:?}");
+        assert_eq!(brake(options.level0_stop), 1.0);
+        assert_eq!(brake(options.level0_stop + 9), 1.0);
+    }
+
+    #[test]
+    fn debt_counts_what_has_to_be_rewritten() {
+        let options = options();
+        let l1 = options.level_bytes;
+        let calm = of(&[level(1, 10), level(4, l1), level(40, 10 * l1)], &options);
+        assert_eq!(calm.debt_bytes, 0);
+        let waiting = of(&[level(4, 100), level(4, l1)], &options);
+        assert_eq!(waiting.debt_bytes, 100 + l1 + 100);
+        let heavy = of(&[level(0, 0), level(90, 100 * l1)], &options);
+        assert_eq!(heavy.debt_bytes, 99 * l1 + 89 * l1);
+        assert_eq!(heavy.brake, 1.0);
+    }
+}

@@ -1,0 +1,238 @@
+//! The state of a leveled tree: the version in force, what jobs have taken, how a version follows
+//! another.
+//!
+//! S1. A version is replaced under the upkeep lock, by one pointer; readers pin an epoch.
+//! S2. Tables that left are marked obsolete after the version without them is in force.
+//!
+//! Threads: any. Tests: `tests/model.rs`.
+
+use crate::picker::{Busy, Choice};
+use crate::version::Version;
+use std::collections::HashSet;
+use std::sync::Arc;
+use velella_mvcc::Retention;
+use velella_sst::TableMeta;
+use velella_sync::atomic::{AtomicU64, Ordering};
+use velella_sync::lock::{Mutex, MutexGuard};
+use velella_sync::{Swap, epoch};
+use velella_tree::{Env, Graveyard, TableFile, TreeOptions};
+
+/// What readers, flushes and jobs of one tree share.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    pub(crate) env: Env,
+    pub(crate) options: TreeOptions,
+    pub(crate) graveyard: Arc<Graveyard>,
+    version: Swap<Version>,
+    generation: AtomicU64,
+    /// The wall clock of the last retention seen: what a job can treat as expired.
+    wall_ms: AtomicU64,
+    upkeep: Mutex<Upkeep>,
+}
+
+/// What jobs have taken, and how far a full compaction has come.
+#[derive(Debug, Default)]
+pub(crate) struct Upkeep {
+    pub(crate) busy: Busy,
+    /// Tables a full compaction still has to bring to the last level and rewrite there.
+    pub(crate) pending: Option<HashSet<u64>>,
+    /// The keyspace was dropped.
+    pub(crate) dropped: bool,
+}
+
+/// Tables that join one level and tables that leave any.
+#[derive(Debug)]
+pub(crate) struct Change {
+    pub(crate) level: usize,
+    pub(crate) joining: Vec<Arc<TableFile>>,
+    pub(crate) leaving: HashSet<u64>,
+}
+
+impl Shared {
+    pub(crate) fn new(
+        env: Env,
+        options: TreeOptions,
+        graveyard: Arc<Graveyard>,
+        version: Version,
+    ) -> Self {
+        Shared {
+            env,
+            options,
+            graveyard,
+            version: Swap::new(Arc::new(version)),
+            generation: AtomicU64::new(1),
+            wall_ms: AtomicU64::new(0),
+            upkeep: Mutex::default(),
+        }
+    }
+
+    /// The version in force, without a count.
+    #[inline]
+    pub(crate) fn with_version<R>(&self, read: impl FnOnce(&Version) -> R) -> R {
+        let guard = epoch::pin();
+        read(self.version.load(&guard))
+    }
+
+    /// The version in force, kept alive.
+    pub(crate) fn version(&self) -> Arc<Version> {
+        self.version.load_full(&epoch::pin())
+    }
+
+    /// Rises with every change.
+    pub(crate) fn generation(&self) -> u64 {
+        // Acquire, partner: the Release in `install`: who sees a generation sees its version.
+        self.generation.load(Ordering::Acquire)
+    }
+
+    /// Notes the wall clock a collector was given. The latest, not the highest: then a table that
+    /// a job has gone over holds nothing that seems expired, and is not chosen again.
+    pub(crate) fn note_wall(&self, retention: &Retention) {
+        // Relaxed: a hint for the picker.
+        self.wall_ms.store(retention.now_ms(), Ordering::Relaxed);
+    }
+
+    /// See `note_wall`.
+    pub(crate) fn wall_ms(&self) -> u64 {
+        // Relaxed: see `note_wall`.
+        self.wall_ms.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn upkeep(&self) -> MutexGuard<'_, Upkeep> {
+        self.upkeep.lock()
+    }
+
+    /// Puts a change in force, which the manifest has made durable.
+    pub(crate) fn install(&self, change: Change) {
+        let mut upkeep = self.upkeep.lock();
+        let old = self.version();
+        let mut leaving = change.leaving;
+        let mut levels: Vec<Vec<Arc<TableFile>>> = old
+            .levels()
+            .iter()
+            .map(|tables| {
+                let stays = |file: &&Arc<TableFile>| !leaving.contains(&file.meta().file);
+                tables.files().iter().filter(stays).cloned().collect()
+            })
+            .collect();
+        if levels.len() <= change.level {
+            levels.resize_with(change.level + 1, Vec::new);
+        }
+        for file in &change.joining {
+            // A table that only changes its level is not obsolete.
+            leaving.remove(&file.meta().file);
+        }
+        self.note_progress(
+            &mut upkeep,
+            &change.joining,
+            &leaving,
+            change.level,
+            levels.len(),
+        );
+        if upkeep.dropped {
+            for file in &change.joining {
+                file.mark_obsolete();
+            }
+        } else {
+            levels[change.level].extend(change.joining);
+        }
+        self.replace(Version::new(levels, &self.options.table.order));
+        drop(upkeep);
+        for file in old.all() {
+            if leaving.contains(&file.meta().file) {
+                file.mark_obsolete();
+            }
+        }
+        drop(old);
+        self.clean();
+    }
+
+    /// A full compaction goes on with what became of its tables, unless they reached the end.
+    fn note_progress(
+        &self,
+        upkeep: &mut Upkeep,
+        joining: &[Arc<TableFile>],
+        leaving: &HashSet<u64>,
+        level: usize,
+        levels: usize,
+    ) {
+        let Some(pending) = &mut upkeep.pending else {
+            return;
+        };
+        let before = pending.len();
+        pending.retain(|file| !leaving.contains(file));
+        if pending.len() != before && level + 1 < levels {
+            pending.extend(joining.iter().map(|file| file.meta().file));
+        }
+    }
+
+    /// Puts an empty version in force and gives all files up: the keyspace was dropped.
+    pub(crate) fn drop_files(&self) {
+        let mut upkeep = self.upkeep.lock();
+        upkeep.dropped = true;
+        upkeep.pending = None;
+        let old = self.version();
+        self.replace(Version::new(Vec::new(), &self.options.table.order));
+        drop(upkeep);
+        for file in old.all() {
+            file.mark_obsolete();
+        }
+        let externals: Vec<u64> = old
+            .all()
+            .flat_map(|file| file.meta().externals.iter().copied())
+            .collect();
+        drop(old);
+        self.env.externals.discard(&externals);
+        self.clean();
+    }
+
+    /// S1: only with the upkeep lock held.
+    fn replace(&self, version: Version) {
+        let guard = epoch::pin();
+        self.version.store(Arc::new(version), &guard);
+        // Release, partner: `generation`.
+        self.generation.fetch_add(1, Ordering::Release);
+    }
+
+    /// Removes files nobody can reach any more.
+    pub(crate) fn clean(&self) {
+        epoch::flush();
+        self.graveyard.bury();
+        self.env.externals.reap();
+    }
+
+    /// The tables of a choice, from the version in force.
+    pub(crate) fn inputs(&self, version: &Version, choice: &Choice) -> Inputs {
+        let of = |level: usize, wanted: &[u64]| -> Vec<Arc<TableFile>> {
+            let is_wanted = |file: &&Arc<TableFile>| wanted.contains(&file.meta().file);
+            version
+                .files(level)
+                .iter()
+                .filter(is_wanted)
+                .cloned()
+                .collect()
+        };
+        Inputs {
+            upper: of(choice.level, &choice.upper),
+            lower: of(choice.output.level, &choice.lower),
+        }
+    }
+}
+
+/// The tables a job reads, in their levels' order.
+#[derive(Debug)]
+pub(crate) struct Inputs {
+    pub(crate) upper: Vec<Arc<TableFile>>,
+    pub(crate) lower: Vec<Arc<TableFile>>,
+}
+
+impl Inputs {
+    /// All of them, newest first.
+    pub(crate) fn all(&self) -> impl Iterator<Item = &Arc<TableFile>> {
+        self.upper.iter().chain(&self.lower)
+    }
+
+    /// What is known of them.
+    pub(crate) fn metas(&self) -> impl Iterator<Item = &TableMeta> {
+        self.all().map(|file| file.meta())
+    }
+}

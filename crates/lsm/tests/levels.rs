@@ -1,0 +1,171 @@
+//! What happens between levels: tombstones above a level that holds the key, trivial moves, picks
+//! that run side by side.
+
+#![allow(clippy::unwrap_used, reason = "a test")]
+#![allow(clippy::cast_possible_truncation, reason = "small numbers of a test")]
+
+use std::sync::Arc;
+use velella_base::{Order, Stamp, ValueKind};
+use velella_mvcc::Retention;
+use velella_tree::Edit;
+use velella_tree::contract::{Bench, Run};
+use velella_vfs::MemFs;
+
+fn at(frontier: u64) -> Retention {
+    Retention::new(Stamp(frontier), Stamp(frontier), Vec::new())
+}
+
+fn bench() -> Bench {
+    let vfs = Arc::new(MemFs::new());
+    Bench::create(vfs, Order::Bytewise, velella_lsm::open).unwrap()
+}
+
+fn put(key: &str, stamp: u64) -> (Vec<u8>, u64, ValueKind, Vec<u8>) {
+    (key.into(), stamp, ValueKind::Put, vec![b'v'; 30])
+}
+
+/// Brings `run` straight to `level`, as compactions would have in time.
+fn install_at(bench: Bench, level: u32, run: Run) -> Bench {
+    let built = bench.build(run, &at(0)).unwrap();
+    let tables = built.tables.clone();
+    bench
+        .env
+        .manifest
+        .commit(&[Edit::AddTables {
+            keyspace: 1,
+            level,
+            tables,
+        }])
+        .unwrap();
+    drop(built);
+    bench.restart().unwrap()
+}
+
+/// Four runs over one key are due for level 1, while `key` has an older value at level 2.
+fn over_level_2(newest: (Vec<u8>, u64, ValueKind, Vec<u8>), rule: &Retention) -> Bench {
+    let bench = install_at(bench(), 2, vec![put("k", 1), put("z", 1)]);
+    bench.flush(vec![newest], rule).unwrap();
+    for stamp in 3..6 {
+        bench
+            .flush(vec![put("k0", stamp), put("a", stamp)], rule)
+            .unwrap();
+    }
+    bench
+}
+
+#[test]
+fn a_tombstone_stays_while_a_deeper_level_holds_the_key() {
+    let delete = (b"k".to_vec(), 2, ValueKind::Delete, Vec::new());
+    let bench = over_level_2(delete, &at(9));
+    assert!(bench.work(false, &at(9)).unwrap());
+    assert_eq!(bench.tree.levels()[0].tables, 0);
+    let found = bench.get(b"k", 99).unwrap().unwrap();
+    assert_eq!((found.0, found.1), (2, ValueKind::Delete));
+    bench.work_all(true, &at(9)).unwrap();
+    assert_eq!(bench.get(b"k", 99).unwrap(), None);
+    assert_eq!(
+        bench.tree.levels().len(),
+        3,
+        "and the last level is still the last"
+    );
+}
+
+#[test]
+fn a6_an_expired_value_above_an_older_one_becomes_a_tombstone() {
+    let mut payload = 1_000u64.to_le_bytes().to_vec();
+    payload.extend_from_slice(b"new");
+    let expiring = (b"k".to_vec(), 2, ValueKind::PutExpiring, payload);
+    let rule = at(9).at_wall(5_000);
+    let bench = over_level_2(expiring, &at(9));
+    assert_eq!(
+        bench.get(b"k", 99).unwrap().unwrap().1,
+        ValueKind::PutExpiring
+    );
+    assert!(bench.work(false, &rule).unwrap());
+    let found = bench.get(b"k", 99).unwrap().unwrap();
+    assert_eq!((found.0, found.1), (2, ValueKind::Delete));
+    bench.work_all(true, &rule).unwrap();
+    assert_eq!(bench.get(b"k", 99).unwrap(), None);
+}
+
+#[test]
+fn a_run_that_meets_nothing_moves_without_being_rewritten() {
+    let bench = bench();
+    for (stamp, key) in (1..).zip(["a", "b", "c", "d"]) {
+        bench.flush(vec![put(key, stamp)], &at(stamp)).unwrap();
+    }
+    let before = bench.files().unwrap();
+    let job = bench.tree.next_job(false).unwrap();
+    assert!(
+        job.describe().starts_with("move table"),
+        "{}",
+        job.describe()
+    );
+    let report = job.run(&|| at(9), &|| false).unwrap();
+    assert_eq!(report.bytes_written, 0);
+    assert_eq!(bench.files().unwrap(), before);
+    assert_eq!(bench.tree.levels()[1].tables, 1);
+    let bench = bench.restart().unwrap();
+    assert_eq!(bench.all().unwrap().len(), 4);
+}
+
+#[test]
+fn disjoint_jobs_run_side_by_side_and_overlapping_ones_wait() {
+    let bench = bench();
+    for (stamp, key) in (1..).zip(["a", "b", "a", "b", "c", "c"]) {
+        bench
+            .flush(
+                vec![put(key, stamp), put(&format!("{key}9"), stamp)],
+                &at(stamp),
+            )
+            .unwrap();
+    }
+    let first = bench.tree.next_job(false).unwrap();
+    let second = bench.tree.next_job(false).unwrap();
+    assert!(
+        bench.tree.next_job(false).is_none(),
+        "two tables of level 0 are not due"
+    );
+    // A newer run over the first job's keys must not overtake it.
+    for stamp in 10..14 {
+        bench.flush(vec![put("a", stamp)], &at(stamp)).unwrap();
+    }
+    let third = bench.tree.next_job(false).map(|job| job.describe());
+    assert_eq!(
+        third.as_deref(),
+        Some("compact 2 tables of level 0 with 0 of level 1 (0 MiB)")
+    );
+    second.run(&|| at(20), &|| false).unwrap();
+    first.run(&|| at(20), &|| false).unwrap();
+    bench.work_all(false, &at(20)).unwrap();
+    let newest = bench.get(b"a", 99).unwrap().unwrap();
+    assert_eq!(newest.0, 13);
+    bench.tree.verify(&mut |_| ()).unwrap();
+}
+
+#[test]
+fn expired_values_leave_by_themselves() {
+    let bench = bench();
+    let expiring = |key: &str, stamp: u64| {
+        let mut payload = 1_000u64.to_le_bytes().to_vec();
+        payload.extend_from_slice(b"session");
+        (key.into(), stamp, ValueKind::PutExpiring, payload)
+    };
+    for stamp in 1..5 {
+        bench
+            .flush(vec![expiring("a", stamp), expiring("b", stamp)], &at(stamp))
+            .unwrap();
+    }
+    bench.work_all(false, &at(9)).unwrap();
+    assert_eq!(bench.all().unwrap().len(), 2);
+    let later = at(9).at_wall(5_000);
+    bench.flush(vec![put("z", 9)], &later).unwrap();
+    bench.work_all(false, &later).unwrap();
+    let keys: Vec<_> = bench
+        .all()
+        .unwrap()
+        .into_iter()
+        .map(|version| version.0)
+        .collect();
+    assert_eq!(keys, [b"z"]);
+}

@@ -1,0 +1,235 @@
+//! Many sorted streams as one: a tournament over cursors, in both directions.
+//!
+//! Source: Knuth, TAOCP 3, 5.4.1 (tree of selection): after a step only the path from the moved
+//! stream to the root is played again, ceil(log2 k) comparisons.
+//!
+//! M1. Entries come by (key ascending, stamp descending, source ascending): a total order, so that
+//!     a change of direction is exact even where two sources hold the same (key, stamp). Such
+//!     doubles are yielded each; put newer sources first.
+//! M2. Going forward, every other source stands at its first entry after the current one, or is
+//!     past its end; going backward, at its last entry before it, or is past its beginning.
+//! M3. Sources may grow while they are walked (memtables do), as long as each keeps U1.
+//!
+//! Threads: one. Tests: `merge/tests.rs`, against a sorted vector, random walks.
+
+use std::cmp::Ordering;
+use velella_base::{Cursor, Entry, Order, Result, Stamp};
+
+/// Which way the sources are poised (M2).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Direction {
+    Forward,
+    Backward,
+}
+
+/// A cursor over the union of its sources.
+pub struct MergeCursor<C = Box<dyn Cursor>> {
+    sources: Vec<C>,
+    order: Order,
+    direction: Direction,
+    /// Whether the winner is the current entry; false before the first positioning and after an
+    /// error (U2, U4).
+    positioned: bool,
+    /// Winners of the tournament: node `i` holds the better of nodes `2i` and `2i + 1`; nodes from
+    /// `sources.len()` on are the sources themselves and are not stored. Node 1 is the root.
+    winners: Vec<usize>,
+}
+
+impl<C: Cursor> MergeCursor<C> {
+    /// A cursor over `sources`, newest first (M1), all in `order`.
+    #[must_use]
+    pub fn new(sources: Vec<C>, order: Order) -> Self {
+        let winners = vec![0; sources.len()];
+        MergeCursor {
+            sources,
+            order,
+            direction: Direction::Forward,
+            positioned: false,
+            winners,
+        }
+    }
+
+    /// The source that holds the current entry, by its place in the list given to `new`.
+    #[must_use]
+    pub fn source(&self) -> Option<usize> {
+        self.entry().map(|_| self.winner())
+    }
+
+    fn winner(&self) -> usize {
+        match self.sources.len() {
+            0 | 1 => 0,
+            _ => self.winners[1],
+        }
+    }
+
+    /// The winner at tournament node `node`.
+    #[inline]
+    fn at(&self, node: usize) -> usize {
+        node.checked_sub(self.sources.len())
+            .unwrap_or_else(|| self.winners[node])
+    }
+
+    /// The better of two sources in the current direction; one without an entry loses.
+    #[inline]
+    fn better(&self, a: usize, b: usize) -> usize {
+        let (Some(left), Some(right)) = (self.sources[a].entry(), self.sources[b].entry()) else {
+            return if self.sources[a].entry().is_some() {
+                a
+            } else {
+                b
+            };
+        };
+        let ordering = compare(&self.order, &left, &right).then(a.cmp(&b));
+        let forward = self.direction == Direction::Forward;
+        if (ordering == Ordering::Less) == forward {
+            a
+        } else {
+            b
+        }
+    }
+
+    /// Plays the whole tournament.
+    fn rebuild(&mut self) {
+        for node in (1..self.sources.len()).rev() {
+            self.winners[node] = self.better(self.at(2 * node), self.at(2 * node + 1));
+        }
+    }
+
+    /// Plays the path of `source` again after it moved.
+    #[inline]
+    fn replay(&mut self, source: usize) {
+        let mut node = (self.sources.len() + source) / 2;
+        while node >= 1 {
+            self.winners[node] = self.better(self.at(2 * node), self.at(2 * node + 1));
+            node /= 2;
+        }
+    }
+
+    fn position(
+        &mut self,
+        direction: Direction,
+        mut seek: impl FnMut(&mut C) -> Result<()>,
+    ) -> Result<()> {
+        self.positioned = false;
+        self.direction = direction;
+        for source in &mut self.sources {
+            seek(source)?;
+        }
+        self.rebuild();
+        self.positioned = true;
+        Ok(())
+    }
+
+    /// Poises every source but the winner for the other direction (M2).
+    fn turn(&mut self, to: Direction) -> Result<()> {
+        let current = self.winner();
+        for index in 0..self.sources.len() {
+            if index == current {
+                continue;
+            }
+            let poised = self.sources[index].entry().is_some();
+            match (to, poised) {
+                (Direction::Forward, true) => self.sources[index].next()?,
+                (Direction::Forward, false) => self.sources[index].seek_first()?,
+                (Direction::Backward, true) => self.sources[index].prev()?,
+                (Direction::Backward, false) => self.sources[index].seek_last()?,
+            }
+            // Entries that arrived meanwhile (M3) may still lie on the wrong side.
+            let wrong = match to {
+                Direction::Forward => Ordering::Less,
+                Direction::Backward => Ordering::Greater,
+            };
+            while let Some(standing) = self.sources[index].entry()
+                && let Some(here) = self.sources[current].entry()
+                && compare(&self.order, &standing, &here).then(index.cmp(&current)) == wrong
+            {
+                match to {
+                    Direction::Forward => self.sources[index].next()?,
+                    Direction::Backward => self.sources[index].prev()?,
+                }
+            }
+        }
+        self.direction = to;
+        Ok(())
+    }
+
+    fn step(&mut self, to: Direction) -> Result<()> {
+        debug_assert!(self.entry().is_some(), "U3: a step needs a position");
+        if self.entry().is_none() {
+            return Ok(());
+        }
+        self.positioned = false;
+        let current = self.winner();
+        let turned = self.direction != to;
+        if turned {
+            self.turn(to)?;
+        }
+        match to {
+            Direction::Forward => self.sources[current].next()?,
+            Direction::Backward => self.sources[current].prev()?,
+        }
+        if turned {
+            self.rebuild();
+        } else {
+            self.replay(current);
+        }
+        self.positioned = true;
+        Ok(())
+    }
+}
+
+#[inline]
+fn compare(order: &Order, a: &Entry<'_>, b: &Entry<'_>) -> Ordering {
+    order
+        .compare(a.key, b.key)
+        .then_with(|| b.stamp.cmp(&a.stamp))
+}
+
+impl<C: Cursor> Cursor for MergeCursor<C> {
+    fn seek_first(&mut self) -> Result<()> {
+        self.position(Direction::Forward, C::seek_first)
+    }
+
+    fn seek_last(&mut self) -> Result<()> {
+        self.position(Direction::Backward, C::seek_last)
+    }
+
+    fn seek(&mut self, key: &[u8], stamp: Stamp) -> Result<()> {
+        self.position(Direction::Forward, |source| source.seek(key, stamp))
+    }
+
+    fn seek_before(&mut self, key: &[u8]) -> Result<()> {
+        self.position(Direction::Backward, |source| source.seek_before(key))
+    }
+
+    #[inline]
+    fn next(&mut self) -> Result<()> {
+        self.step(Direction::Forward)
+    }
+
+    #[inline]
+    fn prev(&mut self) -> Result<()> {
+        self.step(Direction::Backward)
+    }
+
+    #[inline]
+    fn entry(&self) -> Option<Entry<'_>> {
+        if !self.positioned {
+            return None;
+        }
+        self.sources.get(self.winner())?.entry()
+    }
+}
+
+impl<C> std::fmt::Debug for MergeCursor<C> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("MergeCursor")
+            .field("sources", &self.sources.len())
+            .field("direction", &self.direction)
+            .field("positioned", &self.positioned)
+            .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,232 @@
+//! The merge against a sorted vector.
+
+#![allow(clippy::cast_possible_truncation, reason = "small numbers of a test")]
+
+use super::*;
+use velella_base::ValueKind;
+use velella_sync::rng::Rng;
+
+type Item = (Vec<u8>, Stamp, usize);
+
+/// A sorted vector as a cursor; `fail` makes every move fail.
+struct VecCursor {
+    items: Vec<Item>,
+    at: Option<usize>,
+    fail: bool,
+}
+
+impl VecCursor {
+    fn stand(&mut self, at: Option<usize>) -> Result<()> {
+        self.at = None;
+        if self.fail {
+            return Err(velella_base::Error::invalid("move", "injected"));
+        }
+        self.at = at.filter(|at| *at < self.items.len());
+        Ok(())
+    }
+}
+
+impl Cursor for VecCursor {
+    fn seek_first(&mut self) -> Result<()> {
+        self.stand(Some(0))
+    }
+    fn seek_last(&mut self) -> Result<()> {
+        self.stand(self.items.len().checked_sub(1))
+    }
+    fn seek(&mut self, key: &[u8], stamp: Stamp) -> Result<()> {
+        let target = (key, std::cmp::Reverse(stamp));
+        let before = |item: &Item| (&*item.0, std::cmp::Reverse(item.1)) < target;
+        self.stand(Some(self.items.partition_point(before)))
+    }
+    fn seek_before(&mut self, key: &[u8]) -> Result<()> {
+        let below = self.items.partition_point(|item| &*item.0 < key);
+        self.stand(below.checked_sub(1))
+    }
+    fn next(&mut self) -> Result<()> {
+        let at = self.at.expect("positioned");
+        self.stand(Some(at + 1))
+    }
+    fn prev(&mut self) -> Result<()> {
+        let at = self.at.expect("positioned");
+        self.stand(at.checked_sub(1))
+    }
+    fn entry(&self) -> Option<Entry<'_>> {
+        let (key, stamp, _) = self.items.get(self.at?)?;
+        Some(Entry {
+            key,
+            stamp: *stamp,
+            kind: ValueKind::Put,
+            value: &[],
+        })
+    }
+}
+
+/// Random sources, and their union in the merge's order (M1).
+fn random(rng: &mut Rng, sources: usize) -> (MergeCursor<VecCursor>, Vec<Item>) {
+    let mut all = Vec::new();
+    let mut cursors = Vec::new();
+    for source in 0..sources {
+        let count = rng.below(12);
+        let mut items: Vec<Item> = (0..count)
+            .map(|_| {
+                (
+                    vec![b'a' + rng.below(6) as u8],
+                    Stamp(1 + rng.below(5)),
+                    source,
+                )
+            })
+            .collect();
+        items.sort_by(|a, b| (&a.0, b.1).cmp(&(&b.0, a.1)));
+        items.dedup();
+        all.extend(items.iter().cloned());
+        cursors.push(VecCursor {
+            items,
+            at: None,
+            fail: false,
+        });
+    }
+    all.sort_by(|a, b| (&a.0, b.1, a.2).cmp(&(&b.0, a.1, b.2)));
+    (MergeCursor::new(cursors, Order::Bytewise), all)
+}
+
+fn standing(cursor: &MergeCursor<VecCursor>) -> Option<Item> {
+    let entry = cursor.entry()?;
+    Some((entry.key.to_vec(), entry.stamp, cursor.source()?))
+}
+
+#[test]
+fn random_walks_in_both_directions_match_a_sorted_vector() {
+    let mut rng = Rng::new(1);
+    for round in 0..2000 {
+        let (mut cursor, all) = random(&mut rng, round % 8);
+        assert_eq!(standing(&cursor), None, "U2");
+        let mut at: Option<usize> = None;
+        for _ in 0..40 {
+            let key = [b'a' + rng.below(7) as u8];
+            let stamp = Stamp(rng.below(7));
+            match rng.below(if at.is_some() { 12 } else { 4 }) {
+                0 => {
+                    cursor.seek_first().unwrap();
+                    at = Some(0);
+                }
+                1 => {
+                    cursor.seek_last().unwrap();
+                    at = all.len().checked_sub(1);
+                }
+                2 => {
+                    cursor.seek(&key, stamp).unwrap();
+                    let target = (&key[..], std::cmp::Reverse(stamp));
+                    let first = |item: &Item| (&*item.0, std::cmp::Reverse(item.1)) < target;
+                    at = Some(all.partition_point(first));
+                }
+                3 => {
+                    cursor.seek_before(&key).unwrap();
+                    at = all
+                        .partition_point(|item| item.0[..] < key[..])
+                        .checked_sub(1);
+                }
+                4..8 => {
+                    cursor.next().unwrap();
+                    at = at.map(|at| at + 1);
+                }
+                _ => {
+                    cursor.prev().unwrap();
+                    at = at.and_then(|at| at.checked_sub(1));
+                }
+            }
+            at = at.filter(|at| *at < all.len());
+            assert_eq!(
+                standing(&cursor),
+                at.map(|at| all[at].clone()),
+                "round {round}"
+            );
+        }
+    }
+}
+
+#[test]
+fn a_failed_move_leaves_the_cursor_unpositioned() {
+    let mut rng = Rng::new(5);
+    let (mut cursor, _) = random(&mut rng, 5);
+    cursor.seek_first().unwrap();
+    cursor.sources[2].fail = true;
+    assert!(cursor.seek(b"b", Stamp::MAX).is_err());
+    assert_eq!(standing(&cursor), None, "U4");
+    cursor.sources[2].fail = false;
+    cursor.seek_first().unwrap();
+    assert!(standing(&cursor).is_some());
+}
+
+/// A source that gains entries behind and before the current one between steps (M3).
+#[test]
+fn entries_that_arrive_meanwhile_do_not_break_the_order() {
+    let mut rng = Rng::new(9);
+    for _ in 0..500 {
+        let (mut cursor, _) = random(&mut rng, 4);
+        cursor.seek_first().unwrap();
+        while let Some(here) = standing(&cursor) {
+            let source = &mut cursor.sources[rng.below(4) as usize];
+            let item = (
+                vec![b'a' + rng.below(6) as u8],
+                Stamp(10 + rng.below(90)),
+                0,
+            );
+            let order = |item: &Item| (item.0.clone(), std::cmp::Reverse(item.1));
+            let place = source
+                .items
+                .partition_point(|other| order(other) < order(&item));
+            if source
+                .items
+                .get(place)
+                .is_none_or(|other| order(other) != order(&item))
+            {
+                // Like a memtable's node, the entry stood on keeps its identity.
+                source.at = source.at.map(|at| at + usize::from(place <= at));
+                source.items.insert(place, item);
+            }
+            let back = rng.below(3) == 0;
+            if back {
+                cursor.prev().unwrap();
+            } else {
+                cursor.next().unwrap();
+            }
+            if let Some(there) = standing(&cursor) {
+                let ordering = (&here.0, std::cmp::Reverse(here.1), here.2).cmp(&(
+                    &there.0,
+                    std::cmp::Reverse(there.1),
+                    there.2,
+                ));
+                assert_eq!(ordering.is_gt(), back, "{here:?} {there:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_step_costs_at_most_the_height_of_the_tournament() {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicU64, Ordering as Memory};
+    let count = Arc::new(AtomicU64::new(0));
+    let counting = Arc::clone(&count);
+    let order = Order::custom("counting", move |a, b| {
+        counting.fetch_add(1, Memory::Relaxed);
+        a.cmp(b)
+    });
+    let sources = (0..8u32).map(|source| VecCursor {
+        items: (0..1000u32)
+            .map(|n| ((n * 8 + source).to_be_bytes().to_vec(), Stamp(1), 0))
+            .collect(),
+        at: None,
+        fail: false,
+    });
+    let mut cursor = MergeCursor::new(sources.collect(), order);
+    cursor.seek_first().unwrap();
+    count.store(0, Memory::Relaxed);
+    let mut steps = 0;
+    while cursor.entry().is_some() {
+        cursor.next().unwrap();
+        steps += 1;
+    }
+    assert_eq!(steps, 8000);
+    assert!(count.load(Memory::Relaxed) <= 3 * steps, "{count:?}");
+}

@@ -1,0 +1,9 @@
+//! Cursors over several tables: merged (levels, level 0) and end to end (within a level).
+//!
+//! Both obey U1-U4 of `velella_base::Cursor`. Tests: beside each.
+
+mod merge;
+mod concat;
+
+pub use concat::ConcatCursor;
+pub use merge::MergeCursor;

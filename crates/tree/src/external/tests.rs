@@ -1,0 +1,118 @@
+//! Values in files of their own: written, read, damaged, discarded.
+
+#![allow(clippy::cast_possible_truncation, reason = "small numbers of a test")]
+
+use super::*;
+use std::path::Path;
+use velella_base::ErrorKind;
+use velella_vfs::MemFs;
+
+fn db() -> &'static Path {
+    Path::new("/db")
+}
+
+fn store(fs: &MemFs) -> ExternalStore {
+    let vfs: Arc<dyn Vfs> = Arc::new(fs.clone());
+    let (manifest, _) = Manifest::create(Arc::clone(&vfs), db()).unwrap();
+    let database = manifest.database();
+    ExternalStore::new(vfs, db().to_path_buf(), database, Arc::new(manifest))
+}
+
+#[test]
+fn a_value_is_read_back_and_any_flipped_bit_is_found() {
+    let fs = MemFs::new();
+    let store = store(&fs);
+    let value: Vec<u8> = (0..300u32).map(|n| n as u8).collect();
+    let (reference, file) = store.write(&value, 7).unwrap();
+    assert_eq!(reference.expires_at_ms, 7);
+    assert_eq!(store.read(&reference).unwrap(), value);
+    let path = file.path().to_path_buf();
+    for offset in 0..364 {
+        fs.flip_byte(&path, offset, 4).unwrap();
+        let error = store.read(&reference).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Corruption, "{offset}: {error}");
+        assert_eq!(error.file(), Some(&*path));
+        fs.flip_byte(&path, offset, 4).unwrap();
+    }
+    file.set_len(363).unwrap();
+    assert_eq!(
+        store.read(&reference).unwrap_err().kind(),
+        ErrorKind::Corruption
+    );
+    let huge = ExternalRef {
+        length: u64::MAX,
+        ..reference
+    };
+    assert_eq!(store.read(&huge).unwrap_err().kind(), ErrorKind::Corruption);
+}
+
+#[test]
+fn files_exchanged_with_each_other_or_another_database_are_found() {
+    let (fs, other_fs) = (MemFs::new(), MemFs::new());
+    let (ours, theirs) = (store(&fs), store(&other_fs));
+    let (one, first) = ours.write(b"same", 0).unwrap();
+    let (two, second) = ours.write(b"same", 0).unwrap();
+    let (_, foreign) = theirs.write(b"same", 0).unwrap();
+    let foreign = other_fs.read_file(foreign.path()).unwrap();
+    fs.write_file(first.path(), &foreign).unwrap();
+    assert_eq!(ours.read(&one).unwrap_err().kind(), ErrorKind::Corruption);
+    let bytes = fs.read_file(second.path()).unwrap();
+    fs.write_file(first.path(), &bytes).unwrap();
+    assert_eq!(ours.read(&one).unwrap_err().kind(), ErrorKind::Corruption);
+    assert_eq!(ours.read(&two).unwrap(), b"same");
+}
+
+#[test]
+fn a_discarded_file_goes_when_its_last_hold_has_dropped() {
+    let fs = MemFs::new();
+    let store = store(&fs);
+    let (reference, file) = store.write(&[1; 100], 0).unwrap();
+    let path = file.path().to_path_buf();
+    let holds = [store.hold(reference.file), store.hold(reference.file)];
+    store.discard(&[reference.file]);
+    let [first, second] = holds;
+    drop(first);
+    store.reap();
+    assert!(fs.exists(&path).unwrap());
+    drop(second);
+    assert!(
+        fs.exists(&path).unwrap(),
+        "dropping a hold does no input or output"
+    );
+    assert_eq!(store.bytes(), 100);
+    store.reap();
+    assert!(!fs.exists(&path).unwrap());
+    assert_eq!(store.bytes(), 0);
+}
+
+#[test]
+fn a_held_file_that_is_not_discarded_stays_and_its_size_is_known_after_a_restart() {
+    let fs = MemFs::new();
+    let first = store(&fs);
+    let (reference, _file) = first.write(&[1; 100], 0).unwrap();
+    drop(first.hold(reference.file));
+    first.reap();
+    assert_eq!(first.read(&reference).unwrap(), [1; 100]);
+    let again = ExternalStore::new(
+        Arc::new(fs.clone()),
+        db().to_path_buf(),
+        first.database,
+        Arc::clone(&first.manifest),
+    );
+    let _hold = again.hold(reference.file);
+    assert_eq!(again.bytes(), 100);
+}
+
+#[test]
+fn a_value_that_cannot_be_written_leaves_no_file() {
+    let fs = MemFs::new();
+    let store = store(&fs);
+    fs.set_space_max(Some(fs.space_used() + 8192));
+    let error = store.write(&[1; 100_000], 0).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::NoSpace);
+    assert!(
+        fs.files().iter().all(|path| path.extension().is_none()),
+        "{:?}",
+        fs.files()
+    );
+}

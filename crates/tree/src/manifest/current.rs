@@ -1,0 +1,72 @@
+//! `CURRENT`: one line that names the manifest in force, with a checksum.
+//!
+//! ```text
+//! MANIFEST-000001 89abcdef\n          the name, then its CRC-32C in hexadecimal
+//! ```
+//! The checksum keeps a flipped digit from naming an older manifest that is still there.
+
+use std::path::Path;
+use velella_base::checksum::crc32c;
+use velella_base::file_name::FileName;
+use velella_base::{Error, ErrorKind, Result};
+use velella_vfs::Vfs;
+
+/// More than any `CURRENT` has.
+const LENGTH_MAX: u64 = 64;
+
+fn line(file: u64) -> String {
+    let name = format!("MANIFEST-{file:06}");
+    let crc = crc32c(name.as_bytes());
+    format!("{name} {crc:08x}\n")
+}
+
+/// Puts manifest `file` in force, durably: its own name must be durable already.
+pub(super) fn write(vfs: &dyn Vfs, dir: &Path, file: u64) -> Result<()> {
+    let new = dir.join("CURRENT.tmp");
+    if vfs.exists(&new)? {
+        vfs.remove(&new)?;
+    }
+    let target = vfs.create(&new)?;
+    target.write_at(0, line(file).as_bytes())?;
+    target.sync_all()?;
+    drop(target);
+    vfs.rename(&new, &FileName::Current.path(dir))?;
+    vfs.sync_dir(dir)
+}
+
+/// The number of the manifest in force, which exists.
+pub(super) fn read(vfs: &dyn Vfs, dir: &Path) -> Result<u64> {
+    let path = FileName::Current.path(dir);
+    if !vfs.exists(&path)? {
+        return Err(Error::new(
+            ErrorKind::NotFound,
+            "open the database",
+            "there is no file CURRENT",
+        )
+        .on(dir)
+        .remedy("check the path, or create the database there"));
+    }
+    let damaged = |found: String| {
+        Error::corruption("read", &path, 0, found)
+            .remedy("restore it: one line, the name of the newest MANIFEST file and its CRC-32C")
+    };
+    let source = vfs.open_read(&path)?;
+    if source.len() > LENGTH_MAX {
+        return Err(damaged(format!("it has {} bytes", source.len())));
+    }
+    let mut bytes = vec![0; usize::try_from(source.len()).unwrap_or(0)];
+    source.read_exact_at(&mut bytes, 0)?;
+    let text = std::str::from_utf8(&bytes).unwrap_or("");
+    let name = text.split(' ').next().unwrap_or("");
+    let Some(FileName::Manifest(file)) = FileName::parse(name) else {
+        return Err(damaged("it does not name a manifest".into()));
+    };
+    if line(file) != text {
+        return Err(damaged("its checksum is wrong".into()));
+    }
+    let target = FileName::Manifest(file).path(dir);
+    if !vfs.exists(&target)? {
+        return Err(damaged(format!("it names {name}, which does not exist")));
+    }
+    Ok(file)
+}

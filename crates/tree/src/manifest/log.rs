@@ -1,0 +1,284 @@
+//! The log of edits in one manifest file: framing, replay, and what counts as torn.
+//!
+//! ```text
+//! file    := header record*                       header: see crates/tree/src/header.rs
+//! record  := length:u32 frame_crc:u32 payload_crc:u32 mark:u32 payload padding
+//! payload := edit*                                stored masked, padded to eight bytes
+//! ```
+//! Both checksums also cover database, file and offset; `frame_crc` covers `length`, so the extent
+//! of a record is known even where its payload is damaged. Payload and padding are stored XOR 0xC0,
+//! and records start at multiples of eight, so that no word of a whole record is zero (but for keys
+//! of eight 0xC0 in a row).
+//!
+//! F1. A record is synced before the next is written, so only the last can be torn.
+//! F2. A bad record is torn, and cut, only if it is last and looks like an append whose words did
+//!     not all arrive: the file ends early, or an aligned eight-byte word is zero. Anything else is
+//!     damage to acknowledged edits: `Corruption`, never skipped.
+//!
+//! Tests: `manifest/tests.rs`.
+
+use super::edit::{Edit, Fault};
+use super::state::State;
+use crate::header::{HEADER_BYTES, Header, Purpose};
+use std::path::Path;
+use velella_base::codec::Reader;
+use velella_base::file_name::FileName;
+use velella_base::{DatabaseId, Error, ErrorKind, Result, checksum};
+use velella_vfs::{Vfs, WriteFile};
+
+/// What a manifest begins with.
+pub(crate) const MAGIC: &[u8; 8] = b"VELELLAM";
+const FRAME_BYTES: usize = 16;
+/// The last word of a frame: keeps it from being zero.
+const MARK: u32 = 0xC0C0_C0C0;
+/// What payloads are stored with, by XOR.
+const MASK: u8 = 0xC0;
+/// What devices do not tear.
+const WORD: usize = 8;
+
+/// A record of the log: where it stands and what it says.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Record {
+    /// Byte offset in the manifest.
+    pub offset: u64,
+    /// Bytes, frame included.
+    pub bytes: u64,
+    /// Its edits, which hold together or not at all.
+    pub edits: Vec<Edit>,
+}
+
+/// A manifest file, read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Replay {
+    /// The database.
+    pub database: DatabaseId,
+    /// The manifest's file number.
+    pub file: u64,
+    /// All whole records.
+    pub records: Vec<Record>,
+    /// Where a torn tail was cut, and how many bytes it has.
+    pub torn: Option<(u64, u64)>,
+    /// What the records add up to.
+    pub state: State,
+}
+
+/// Reads the manifest `file` of the database directory `dir`.
+pub(crate) fn replay(vfs: &dyn Vfs, dir: &Path, file: u64, purpose: Purpose) -> Result<Replay> {
+    let path = FileName::Manifest(file).path(dir);
+    let bytes = whole(vfs, &path)?;
+    decode(&bytes, &path, file, purpose)
+}
+
+/// Reads the manifest at `path` as far as it is whole; the second is the damage that ended it.
+pub(crate) fn salvage(vfs: &dyn Vfs, path: &Path, file: u64) -> Result<(Replay, Option<Error>)> {
+    let bytes = whole(vfs, path)?;
+    let damage = match decode(&bytes, path, file, Purpose::Read) {
+        Ok(replay) => return Ok((replay, None)),
+        Err(error) => error,
+    };
+    // Everything before the damaged record is whole: the same bytes without it.
+    let place = damage
+        .offset()
+        .and_then(|offset| usize::try_from(offset).ok());
+    let whole = place
+        .and_then(|place| bytes.get(..place))
+        .unwrap_or_default();
+    match decode(whole, path, file, Purpose::Read) {
+        Ok(replay) => Ok((replay, Some(damage))),
+        Err(_) => Err(damage),
+    }
+}
+
+fn whole(vfs: &dyn Vfs, path: &Path) -> Result<Vec<u8>> {
+    let source = vfs.open_read(path)?;
+    let length = usize::try_from(source.len())
+        .map_err(|_| Error::corruption("read", path, 0, "it is longer than memory"))?;
+    let mut bytes = vec![0; length];
+    source.read_exact_at(&mut bytes, 0)?;
+    Ok(bytes)
+}
+
+fn decode(bytes: &[u8], path: &Path, file: u64, purpose: Purpose) -> Result<Replay> {
+    let header = Header::decode(bytes, MAGIC, file, path, purpose)?;
+    let seed = header.seed();
+    let mut replay = Replay {
+        database: header.database,
+        file,
+        records: Vec::new(),
+        torn: None,
+        state: State::default(),
+    };
+    let mut offset = HEADER_BYTES;
+    while offset < bytes.len() {
+        let Some(stored) = frame(bytes, offset, seed) else {
+            judge_tail(bytes, offset, seed, path)?;
+            replay.torn = Some((offset as u64, (bytes.len() - offset) as u64));
+            break;
+        };
+        let payload: Vec<u8> = stored.iter().map(|byte| byte ^ MASK).collect();
+        let edits = decode_payload(&payload, path, offset)?;
+        for edit in &edits {
+            replay
+                .state
+                .apply(edit)
+                .map_err(|found| damaged(path, offset, found))?;
+        }
+        replay.records.push(Record {
+            offset: offset as u64,
+            bytes: extent(stored.len()) as u64,
+            edits,
+        });
+        offset += extent(stored.len());
+    }
+    if replay.records.is_empty() {
+        return Err(damaged(
+            path,
+            HEADER_BYTES,
+            "its first record is missing".into(),
+        ));
+    }
+    Ok(replay)
+}
+
+fn damaged(path: &Path, offset: usize, found: String) -> Error {
+    Error::corruption("replay", path, offset as u64, found)
+        .remedy("restore the database from a backup")
+}
+
+/// Bytes of a record with a payload of `length`.
+fn extent(length: usize) -> usize {
+    FRAME_BYTES.saturating_add(length.div_ceil(WORD).saturating_mul(WORD))
+}
+
+/// The length a whole frame at `offset` declares.
+fn frame_length(bytes: &[u8], offset: usize, seed: u32) -> Option<usize> {
+    let mut frame = Reader::new(bytes.get(offset..)?);
+    let length = frame.u32()?;
+    let crc = frame.u32()?;
+    let expected = checksum::at(seed, offset as u64, &length.to_le_bytes());
+    (crc == expected).then_some(usize::try_from(length).ok()?)
+}
+
+/// The stored payload of the whole record at `offset`, or `None`.
+fn frame(bytes: &[u8], offset: usize, seed: u32) -> Option<&[u8]> {
+    let length = frame_length(bytes, offset, seed)?;
+    let mut frame = Reader::new(&bytes[offset..]);
+    frame.bytes(8)?;
+    let crc = frame.u32()?;
+    let mark = frame.u32()?;
+    let padded = frame.bytes(extent(length) - FRAME_BYTES)?;
+    let place = (offset + FRAME_BYTES) as u64;
+    let is_whole = mark == MARK
+        && checksum::at(seed, place, padded) == crc
+        && padded[length..].iter().all(|byte| *byte == MASK);
+    is_whole.then_some(&padded[..length])
+}
+
+/// Decides whether the bad bytes from `offset` on are a torn append (F2); an error if not.
+fn judge_tail(bytes: &[u8], offset: usize, seed: u32, path: &Path) -> Result<()> {
+    let mut later = (offset + WORD..bytes.len()).step_by(WORD);
+    if let Some(next) = later.find(|&at| frame(bytes, at, seed).is_some()) {
+        let found = format!("a record is damaged, and an intact one follows at {next}");
+        return Err(damaged(path, offset, found));
+    }
+    let tail = &bytes[offset..];
+    let length = frame_length(bytes, offset, seed).map(extent);
+    if length.is_some_and(|length| length < tail.len()) {
+        let found = "a record is damaged, and more follows it".into();
+        return Err(damaged(path, offset, found));
+    }
+    let ends_early = length.is_some_and(|length| length > tail.len()) || tail.len() < FRAME_BYTES;
+    let lacks_word = tail
+        .chunks(WORD)
+        .any(|word| word.iter().all(|byte| *byte == 0));
+    if ends_early || lacks_word {
+        return Ok(());
+    }
+    let found = "the last record is complete, but its checksum is wrong".into();
+    Err(damaged(path, offset, found))
+}
+
+fn decode_payload(payload: &[u8], path: &Path, offset: usize) -> Result<Vec<Edit>> {
+    let mut reader = Reader::new(payload);
+    let mut edits = Vec::new();
+    while !reader.is_empty() {
+        edits.push(Edit::decode(&mut reader).map_err(|fault| {
+            match fault {
+                Fault::Damaged(found) => damaged(path, offset, found),
+                Fault::Unknown(found) => Error::new(ErrorKind::Unsupported, "replay", found)
+                    .on(path)
+                    .at(offset as u64)
+                    .remedy("use the version of Velella that wrote it, or a newer one"),
+            }
+        })?);
+    }
+    Ok(edits)
+}
+
+/// A manifest being written.
+#[derive(Debug)]
+pub(crate) struct Log {
+    file: Box<dyn WriteFile>,
+    seed: u32,
+    length: u64,
+    buffer: Vec<u8>,
+}
+
+impl Log {
+    /// Writes a new manifest that holds `state`, and syncs it (its name is the caller's to sync).
+    pub(crate) fn create(
+        vfs: &dyn Vfs,
+        dir: &Path,
+        database: DatabaseId,
+        file: u64,
+        state: &State,
+    ) -> Result<Log> {
+        let path = FileName::Manifest(file).path(dir);
+        let header = Header::new(database, file);
+        let mut log = Log {
+            file: vfs.create(&path)?,
+            seed: header.seed(),
+            length: 0,
+            buffer: Vec::new(),
+        };
+        let bytes = header.encode(MAGIC);
+        log.file.write_at(0, &bytes)?;
+        log.length = bytes.len() as u64;
+        log.append(&state.edits())?;
+        Ok(log)
+    }
+
+    /// Appends one record and syncs it (F1).
+    pub(crate) fn append(&mut self, edits: &[Edit]) -> Result<()> {
+        let buffer = &mut self.buffer;
+        buffer.clear();
+        buffer.resize(FRAME_BYTES, 0);
+        for edit in edits {
+            edit.encode(buffer);
+        }
+        let length = u32::try_from(buffer.len() - FRAME_BYTES).map_err(|_| {
+            Error::invalid("write a record of the manifest", "its edits exceed 4 GiB")
+        })?;
+        buffer.resize(buffer.len().next_multiple_of(WORD), 0);
+        buffer[FRAME_BYTES..]
+            .iter_mut()
+            .for_each(|byte| *byte ^= MASK);
+        let length = length.to_le_bytes();
+        let frame_crc = checksum::at(self.seed, self.length, &length);
+        let place = self.length + FRAME_BYTES as u64;
+        let payload_crc = checksum::at(self.seed, place, &buffer[FRAME_BYTES..]);
+        buffer[..4].copy_from_slice(&length);
+        buffer[4..8].copy_from_slice(&frame_crc.to_le_bytes());
+        buffer[8..12].copy_from_slice(&payload_crc.to_le_bytes());
+        buffer[12..FRAME_BYTES].copy_from_slice(&MARK.to_le_bytes());
+        self.file.write_at(self.length, buffer)?;
+        self.file.sync_data()?;
+        self.length += buffer.len() as u64;
+        Ok(())
+    }
+
+    /// Bytes of the manifest.
+    pub(crate) fn length(&self) -> u64 {
+        self.length
+    }
+}

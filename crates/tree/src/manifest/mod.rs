@@ -1,0 +1,400 @@
+//! The manifest: an append-only log of edits, and `CURRENT`, which names the file in force.
+//!
+//! Format: docs/format/manifest.md.
+//!
+//! N1. A commit is one record, written and synced before it returns; after a failed write or sync
+//!     nothing is known, so the manifest is poisoned and every later commit says why.
+//! N2. Opening always writes a new manifest and swaps `CURRENT`: what a dead process left in the
+//!     page cache, its sync perhaps failed, is never built upon. The new file, its name, and only
+//!     then `CURRENT` are synced.
+//! N3. File numbers are leased in blocks before they are given out, and a manifest takes a number
+//!     above every file present: no number comes back.
+//! N4. A directory that is neither empty nor a database is left alone.
+//!
+//! Threads: any; commits are serial. Tests: `manifest/tests.rs`, `tests/manifest.rs` (golden file,
+//! power cuts, every byte flipped).
+
+mod edit;
+mod state;
+mod log;
+mod current;
+mod directory;
+
+pub use directory::{create_directory, unreferenced};
+pub use edit::{Edit, KeyspaceRecord, LEVELS_MAX};
+pub use log::{Record, Replay};
+pub use state::{KeyspaceState, State};
+
+use crate::header::Purpose;
+use crate::manifest::log::Log;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use velella_base::file_name::FileName;
+use velella_base::{DatabaseId, Error, ErrorKind, Result};
+use velella_sync::atomic::{AtomicU64, Ordering};
+use velella_sync::lock::Mutex;
+use velella_vfs::Vfs;
+
+/// File numbers leased at once.
+const FILE_LEASE: u64 = 256;
+/// A manifest is rewritten when it exceeds this and four times its size after the last rewriting.
+const ROLL_BYTES: u64 = 1 << 20;
+
+/// The append-only log of edits, and `CURRENT`, which names it.
+#[derive(Debug)]
+pub struct Manifest {
+    vfs: Arc<dyn Vfs>,
+    dir: PathBuf,
+    database: DatabaseId,
+    origins: Vec<(u64, DatabaseId)>,
+    /// Number of the file in force.
+    file: AtomicU64,
+    writer: Mutex<Writer>,
+    /// Taken after `writer` where both are.
+    numbers: Mutex<Numbers>,
+}
+
+#[derive(Debug)]
+struct Writer {
+    /// `None`: opened for reading.
+    log: Option<Log>,
+    state: State,
+    roll_above: u64,
+    poison: Option<Error>,
+}
+
+/// The next file number, and the first that is not leased yet.
+#[derive(Debug)]
+struct Numbers {
+    next: u64,
+    leased: u64,
+}
+
+impl Manifest {
+    /// Creates a database: a directory, a manifest with a new random id, `CURRENT`, all synced.
+    ///
+    /// # Errors
+    /// `AlreadyExists`: a database, or something else, is there; or what the file system refused.
+    pub fn create(vfs: Arc<dyn Vfs>, dir: &Path) -> Result<(Manifest, State)> {
+        let state = State {
+            next_keyspace: 1,
+            ..State::default()
+        };
+        Self::create_with(vfs, dir, directory::random_id(), state)
+    }
+
+    /// Writes the manifest of a checkpoint into `dir`, which holds the tables of `state` (and
+    /// nothing else): a new database id, no incarnation; the files keep `origin`'s checksums.
+    ///
+    /// # Errors
+    /// As [`Manifest::create`].
+    pub fn checkpoint(
+        vfs: Arc<dyn Vfs>,
+        dir: &Path,
+        state: &State,
+        origin: DatabaseId,
+    ) -> Result<DatabaseId> {
+        let mut state = state.clone();
+        state.incarnation = 0;
+        state.seal_file = 0;
+        state.token = velella_vfs::Identity::default();
+        state.origins.push((state.next_file, origin));
+        let database = directory::random_id();
+        vfs.create_dir_all(dir)?;
+        let manifest = Self::start(vfs, dir, database, state)?;
+        Ok(manifest.database())
+    }
+
+    /// As [`Manifest::create`], under a given id (golden files, tests).
+    ///
+    /// # Errors
+    /// As [`Manifest::create`].
+    #[doc(hidden)]
+    pub fn create_with(
+        vfs: Arc<dyn Vfs>,
+        dir: &Path,
+        database: DatabaseId,
+        state: State,
+    ) -> Result<(Manifest, State)> {
+        directory::prepare(&*vfs, dir)?;
+        let manifest = Self::start(vfs, dir, database, state)?;
+        let state = manifest.state();
+        Ok((manifest, state))
+    }
+
+    /// Opens the manifest `CURRENT` names, replays it and writes it anew (N2). A torn tail (of an
+    /// edit that was never acknowledged) is cut; damage before it is an error. Take the database's
+    /// lock first.
+    ///
+    /// # Errors
+    /// `NotFound`: no database there; `Corruption`; `Unsupported`: a newer format.
+    pub fn open(vfs: Arc<dyn Vfs>, dir: &Path) -> Result<(Manifest, State)> {
+        let file = current::read(&*vfs, dir)?;
+        let replay = log::replay(&*vfs, dir, file, Purpose::Write)?;
+        let manifest = Self::start(vfs, dir, replay.database, replay.state)?;
+        directory::remove_stale(&*manifest.vfs, dir, manifest.file());
+        let state = manifest.state();
+        Ok((manifest, state))
+    }
+
+    /// Opens for reading only: nothing is written, every commit is refused.
+    ///
+    /// # Errors
+    /// As [`Manifest::open`].
+    pub fn open_read_only(vfs: Arc<dyn Vfs>, dir: &Path) -> Result<(Manifest, State)> {
+        let replay = Self::replay(&*vfs, dir)?;
+        let state = replay.state.clone();
+        let manifest = Manifest {
+            vfs,
+            dir: dir.to_path_buf(),
+            database: replay.database,
+            origins: state.origins.clone(),
+            file: AtomicU64::new(replay.file),
+            numbers: Mutex::new(Numbers {
+                next: state.next_file,
+                leased: state.next_file,
+            }),
+            writer: Mutex::new(Writer {
+                log: None,
+                state: replay.state,
+                roll_above: u64::MAX,
+                poison: None,
+            }),
+        };
+        Ok((manifest, state))
+    }
+
+    /// Replays without writing anything.
+    ///
+    /// # Errors
+    /// As [`Manifest::open`].
+    pub fn read(vfs: &dyn Vfs, dir: &Path) -> Result<(DatabaseId, State)> {
+        let replay = Self::replay(vfs, dir)?;
+        Ok((replay.database, replay.state))
+    }
+
+    /// Replays without writing anything, and tells every record (see [`crate::inspect`]).
+    ///
+    /// # Errors
+    /// As [`Manifest::open`].
+    pub fn replay(vfs: &dyn Vfs, dir: &Path) -> Result<Replay> {
+        let file = current::read(vfs, dir)?;
+        log::replay(vfs, dir, file, Purpose::Read)
+    }
+
+    /// Replays the one manifest file at `path`, in force or not, as far as it is whole; the second
+    /// is the damage that ended it. Writes nothing.
+    ///
+    /// # Errors
+    /// `Corruption`, `Unsupported`: its header cannot be read; what the file system refused.
+    pub fn salvage(vfs: &dyn Vfs, path: &Path, file: u64) -> Result<(Replay, Option<Error>)> {
+        log::salvage(vfs, path, file)
+    }
+
+    /// Whether `CURRENT` stands in `dir`: a database, perhaps a damaged one.
+    ///
+    /// # Errors
+    /// What the file system refused.
+    pub fn exists(vfs: &dyn Vfs, dir: &Path) -> Result<bool> {
+        vfs.exists(&FileName::Current.path(dir))
+    }
+
+    /// Writes `state` to a new manifest in `dir` and puts it in force.
+    fn start(
+        vfs: Arc<dyn Vfs>,
+        dir: &Path,
+        database: DatabaseId,
+        mut state: State,
+    ) -> Result<Manifest> {
+        let file = directory::number_above(&*vfs, dir, state.next_file)?;
+        let mut numbers = Numbers {
+            next: file + 1,
+            leased: file + 1,
+        };
+        state.next_file = numbers.extend();
+        let log = Log::create(&*vfs, dir, database, file, &state)?;
+        vfs.sync_dir(dir)?;
+        current::write(&*vfs, dir, file)?;
+        Ok(Manifest {
+            vfs,
+            dir: dir.to_path_buf(),
+            database,
+            origins: state.origins.clone(),
+            file: AtomicU64::new(file),
+            writer: Mutex::new(Writer {
+                roll_above: roll_above(&log),
+                log: Some(log),
+                state,
+                poison: None,
+            }),
+            numbers: Mutex::new(numbers),
+        })
+    }
+
+    /// The database.
+    #[must_use]
+    pub fn database(&self) -> DatabaseId {
+        self.database
+    }
+
+    /// The database under whose id `file` was written (see [`State::origin`]).
+    #[must_use]
+    pub fn origin(&self, file: u64) -> DatabaseId {
+        self.origins
+            .iter()
+            .find(|(below, _)| file < *below)
+            .map_or(self.database, |(_, database)| *database)
+    }
+
+    /// The structure as of the last commit.
+    #[must_use]
+    pub fn state(&self) -> State {
+        self.writer.lock().state.clone()
+    }
+
+    /// Appends the edits as one atomic record and syncs it.
+    ///
+    /// # Errors
+    /// What the file system refused; the manifest is poisoned then, and so says every later call.
+    pub fn commit(&self, edits: &[Edit]) -> Result<()> {
+        let mut writer = self.writer.lock();
+        self.commit_locked(&mut writer, edits)
+    }
+
+    fn path(&self) -> PathBuf {
+        FileName::Manifest(self.file()).path(&self.dir)
+    }
+
+    fn commit_locked(&self, writer: &mut Writer, edits: &[Edit]) -> Result<()> {
+        if writer.log.is_none() {
+            let found = "it was opened for reading only";
+            return Err(Error::new(ErrorKind::ReadOnly, "change", found).on(&self.path()));
+        }
+        if let Some(cause) = &writer.poison {
+            let found = format!("an earlier failure left it in doubt: {cause}");
+            return Err(Error::new(ErrorKind::ReadOnly, "change", found)
+                .on(&self.path())
+                .remedy("open the database again"));
+        }
+        if let Some(id) = writer.state.missing_keyspace(edits) {
+            // Nothing was written: a job that outlived its keyspace is no harm.
+            let found = format!("keyspace {id} does not exist (any more)");
+            return Err(Error::new(ErrorKind::NotFound, "change", found).on(&self.path()));
+        }
+        // A lease about to run out is extended in the same record, for nothing.
+        let mut all = edits.to_vec();
+        let leased = self.numbers.lock().wanted();
+        if let Some(until) = leased {
+            all.push(Edit::FileLease { until });
+        }
+        let done = writer.write(&all, &self.path());
+        if let Err(error) = done {
+            writer.poison = Some(error.clone());
+            return Err(error);
+        }
+        if let Some(until) = leased {
+            self.numbers.lock().leased = until;
+        }
+        if writer.length() > writer.roll_above {
+            self.roll(writer);
+        }
+        Ok(())
+    }
+
+    /// Rewrites a long manifest. The commit before it is durable whatever happens here: a failure
+    /// before `CURRENT` changes leaves the old file in force, one after it poisons.
+    fn roll(&self, writer: &mut Writer) {
+        let file = {
+            let mut numbers = self.numbers.lock();
+            let file = numbers.next;
+            numbers.next += 1;
+            writer.state.next_file = numbers.extend();
+            file
+        };
+        let state = &writer.state;
+        let log = Log::create(&*self.vfs, &self.dir, self.database, file, state)
+            .and_then(|log| self.vfs.sync_dir(&self.dir).map(|()| log));
+        let Ok(log) = log else {
+            // Try again when it has doubled; the unnamed file is removed at the next opening.
+            writer.roll_above = writer.length().saturating_mul(2);
+            return;
+        };
+        if let Err(error) = current::write(&*self.vfs, &self.dir, file) {
+            writer.poison = Some(error);
+            return;
+        }
+        let old = self.file();
+        writer.roll_above = roll_above(&log);
+        writer.log = Some(log);
+        // Relaxed: a number for listings, publishes nothing.
+        self.file.store(file, Ordering::Relaxed);
+        // Best effort: a manifest that CURRENT does not name is removed at the next opening.
+        drop(self.vfs.remove(&FileName::Manifest(old).path(&self.dir)));
+    }
+
+    /// A number for a new file; durable leases keep numbers from ever coming back (N3).
+    ///
+    /// # Errors
+    /// As [`Manifest::commit`], when a lease has to be extended.
+    pub fn next_file(&self) -> Result<u64> {
+        loop {
+            if let Some(number) = self.numbers.lock().take() {
+                return Ok(number);
+            }
+            self.commit(&[])?;
+        }
+    }
+
+    /// The number of the manifest file itself.
+    #[must_use]
+    pub fn file(&self) -> u64 {
+        // Relaxed: see `roll`.
+        self.file.load(Ordering::Relaxed)
+    }
+}
+
+impl Writer {
+    fn length(&self) -> u64 {
+        self.log.as_ref().map_or(0, Log::length)
+    }
+
+    fn write(&mut self, edits: &[Edit], path: &Path) -> Result<()> {
+        for edit in edits {
+            self.state.apply(edit).map_err(|found| {
+                Error::invalid(format!("commit edit {}", edit.name()), found).on(path)
+            })?;
+        }
+        self.log.as_mut().map_or(Ok(()), |log| log.append(edits))
+    }
+}
+
+impl Numbers {
+    fn take(&mut self) -> Option<u64> {
+        let number = self.next;
+        (number < self.leased).then(|| {
+            self.next += 1;
+            number
+        })
+    }
+
+    /// The lease to ask for, once more than half of the present one is used.
+    fn wanted(&self) -> Option<u64> {
+        let left = self.leased.saturating_sub(self.next);
+        (left < FILE_LEASE / 2).then_some(self.leased + FILE_LEASE)
+    }
+
+    /// Extends the lease if need be; what it returns must be durable before numbers are taken.
+    fn extend(&mut self) -> u64 {
+        if let Some(until) = self.wanted() {
+            self.leased = until;
+        }
+        self.leased
+    }
+}
+
+fn roll_above(log: &Log) -> u64 {
+    log.length().saturating_mul(4).max(ROLL_BYTES)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,212 @@
+//! Edits and states: round trips, refusals, listings.
+
+use super::edit::Fault;
+use super::*;
+use velella_base::Stamp;
+use velella_base::codec::Reader;
+use velella_sst::TableMeta;
+use velella_vfs::Identity;
+
+pub(crate) fn table(file: u64) -> TableMeta {
+    TableMeta {
+        file,
+        bytes: 4096 + file,
+        kinds: [0, 7, 1, 2, 0, 0, 3],
+        smallest: format!("key{file}").into_bytes(),
+        largest: vec![0xff; 9],
+        min_stamp: Stamp(file),
+        max_stamp: Stamp(1 << 50),
+        min_expiry_ms: None,
+        max_expiry_ms: Some(0),
+        raw_bytes: 9999,
+        externals: vec![1, 5, 300],
+    }
+}
+
+fn record(id: u32, name: &str) -> KeyspaceRecord {
+    KeyspaceRecord {
+        id,
+        name: name.into(),
+        layout: "leveled".into(),
+        order: "velella.bytewise".into(),
+        merge_operator: String::new(),
+        prefix_extractor: "fixed:4".into(),
+        created: Stamp(3),
+    }
+}
+
+/// One edit of every kind, which apply in this order.
+fn every_edit() -> Vec<Edit> {
+    vec![
+        Edit::CreateKeyspace(record(1, "default")),
+        Edit::CreateKeyspace(record(2, "other")),
+        Edit::AddTables {
+            keyspace: 1,
+            level: 6,
+            tables: vec![table(7), table(8)],
+        },
+        Edit::AddTables {
+            keyspace: 2,
+            level: 0,
+            tables: vec![table(9)],
+        },
+        Edit::RemoveTables {
+            keyspace: 1,
+            files: vec![8],
+        },
+        Edit::Flushed {
+            keyspace: 1,
+            below: Stamp(99),
+        },
+        Edit::DropKeyspace {
+            id: 2,
+            stamp: Stamp(100),
+        },
+        Edit::Incarnation {
+            number: 4,
+            seal_file: 12,
+            token: Identity {
+                boot: [9; 16],
+                device: 1,
+                file_system: 2,
+                inode: 3,
+                born_ns: u64::MAX,
+                mount_namespace: 5,
+                mount: 6,
+            },
+        },
+        Edit::ClockLease { until: Stamp::MAX },
+        Edit::WallClock {
+            ms: 1_700_000_000_000,
+        },
+        Edit::FileLease { until: 1 << 40 },
+        Edit::Origin {
+            below: 6,
+            database: u128::MAX - 5,
+        },
+        Edit::KeyspaceIds {
+            next: 12,
+            dropped: vec![3, 4],
+        },
+    ]
+}
+
+fn applied(edits: &[Edit]) -> State {
+    let mut state = State::default();
+    for edit in edits {
+        state.apply(edit).unwrap();
+    }
+    state
+}
+
+#[test]
+fn every_edit_round_trips_and_no_part_of_one_does() {
+    for edit in every_edit() {
+        let mut bytes = Vec::new();
+        edit.encode(&mut bytes);
+        let mut reader = Reader::new(&bytes);
+        assert_eq!(Edit::decode(&mut reader).unwrap(), edit);
+        assert!(reader.is_empty());
+        for cut in 0..bytes.len() {
+            assert!(
+                Edit::decode(&mut Reader::new(&bytes[..cut])).is_err(),
+                "{edit:?}"
+            );
+        }
+        // A body with a byte too many.
+        let mut long = vec![bytes[0]];
+        velella_base::codec::put_slice(&mut long, &[&bytes[2..], b"\0"].concat());
+        if bytes[1] < 0x7f {
+            let fault = Edit::decode(&mut Reader::new(&long)).unwrap_err();
+            assert!(matches!(fault, Fault::Damaged(_)), "{edit:?}: {fault:?}");
+        }
+    }
+}
+
+#[test]
+fn an_unknown_edit_is_refused_by_its_number() {
+    let fault = Edit::decode(&mut Reader::new(&[77, 0])).unwrap_err();
+    assert_eq!(
+        fault,
+        Fault::Unknown("edit kind 77 is unknown to this build".into())
+    );
+}
+
+#[test]
+fn counts_beyond_what_is_left_are_refused_without_allocating() {
+    for kind in [3u8, 4, 11] {
+        let mut body = vec![1, 0];
+        velella_base::codec::put_varint(&mut body, u64::MAX >> 1);
+        let mut bytes = vec![kind];
+        velella_base::codec::put_slice(&mut bytes, &body);
+        assert!(Edit::decode(&mut Reader::new(&bytes)).is_err());
+    }
+}
+
+#[test]
+fn a_state_is_its_edits() {
+    let state = applied(&every_edit());
+    assert_eq!(applied(&state.edits()), state);
+    assert_eq!(state.dropped, [2, 3, 4]);
+    assert_eq!(state.next_keyspace, 12);
+    assert_eq!(
+        state.tables().map(|table| table.file).collect::<Vec<_>>(),
+        [7]
+    );
+    assert_eq!(state.origin(5, 1), u128::MAX - 5);
+    assert_eq!(state.origin(6, 1), 1);
+}
+
+#[test]
+fn edits_that_do_not_fit_are_errors() {
+    let state = applied(&every_edit());
+    let add = |file| Edit::AddTables {
+        keyspace: 1,
+        level: 0,
+        tables: vec![table(file)],
+    };
+    for edit in [
+        Edit::CreateKeyspace(record(1, "again")),
+        Edit::CreateKeyspace(record(2, "a dropped id")),
+        Edit::CreateKeyspace(record(20, "default")),
+        Edit::DropKeyspace {
+            id: 9,
+            stamp: Stamp(1),
+        },
+        add(7),
+        Edit::RemoveTables {
+            keyspace: 1,
+            files: vec![7, 8],
+        },
+        Edit::Flushed {
+            keyspace: 2,
+            below: Stamp(1),
+        },
+        Edit::Incarnation {
+            number: 3,
+            seal_file: 1,
+            token: Identity::default(),
+        },
+        Edit::Origin {
+            below: 6,
+            database: 1,
+        },
+    ] {
+        assert!(state.clone().apply(&edit).is_err(), "{edit:?}");
+    }
+    assert!(state.clone().apply(&add(8)).is_ok());
+}
+
+#[test]
+fn every_edit_has_a_line() {
+    for edit in every_edit() {
+        let line = crate::inspect::describe(&edit);
+        assert!(line.starts_with(edit.name()), "{line}");
+    }
+    let line = crate::inspect::describe_table(&table(7));
+    assert!(line.starts_with("000007 4103 bytes, stamps 7..="), "{line}");
+    assert!(
+        line.ends_with("7 put, 1 delete, 2 put-expiring, 3 external"),
+        "{line}"
+    );
+}

@@ -1,0 +1,187 @@
+//! A table file with a life: opened once, shared, deleted when obsolete and no longer reachable.
+//!
+//! Y1. The file is deleted only after it was marked obsolete and its last owner let go: a version
+//!     of the tree, a cursor, a job (L2).
+//! Y2. The last owner may be whichever thread runs an epoch's deferred work, perhaps in the middle
+//!     of a write: so dropping only lays the table in the graveyard, and background work buries it.
+//!
+//! Threads: any. Tests: the contract (`an old cursor keeps its files`), crash tests of layouts.
+
+use crate::external::{ExternalHold, ExternalStore};
+use crate::manifest::Manifest;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use velella_base::checksum::Context;
+use velella_base::file_name::FileName;
+use velella_base::{DatabaseId, Error, Order, Result};
+use velella_sst::{BlockCache, Counters, Table, TableMeta};
+use velella_sync::atomic::{AtomicBool, Ordering};
+use velella_sync::lock::Mutex;
+use velella_vfs::Vfs;
+
+/// What every layout is given at opening.
+#[derive(Clone, Debug)]
+pub struct Env {
+    /// The file system.
+    pub vfs: Arc<dyn Vfs>,
+    /// The database directory.
+    pub dir: PathBuf,
+    /// The database.
+    pub database: DatabaseId,
+    /// Decoded blocks of all tables.
+    pub cache: Arc<BlockCache>,
+    /// What tables count.
+    pub counters: Arc<Counters>,
+    /// The log of edits.
+    pub manifest: Arc<Manifest>,
+    /// External values.
+    pub externals: Arc<ExternalStore>,
+}
+
+/// Tables waiting to be closed and deleted (Y2).
+#[derive(Debug)]
+pub struct Graveyard {
+    vfs: Arc<dyn Vfs>,
+    dead: Mutex<Vec<(Arc<Table>, PathBuf)>>,
+}
+
+impl Graveyard {
+    /// An empty graveyard.
+    #[must_use]
+    pub fn new(vfs: Arc<dyn Vfs>) -> Arc<Self> {
+        Arc::new(Graveyard {
+            vfs,
+            dead: Mutex::new(Vec::new()),
+        })
+    }
+
+    /// Closes and deletes what lies here; says how many. Best effort: what cannot be deleted is
+    /// unreferenced and found again at the next opening.
+    pub fn bury(&self) -> usize {
+        let dead = std::mem::take(&mut *self.dead.lock());
+        for (table, path) in &dead {
+            let _ = table;
+            drop(self.vfs.remove(path));
+        }
+        dead.len()
+    }
+}
+
+impl Drop for Graveyard {
+    fn drop(&mut self) {
+        self.bury();
+    }
+}
+
+/// An open table of a tree.
+#[derive(Debug)]
+pub struct TableFile {
+    meta: TableMeta,
+    table: Arc<Table>,
+    path: PathBuf,
+    obsolete: AtomicBool,
+    graveyard: Arc<Graveyard>,
+    /// The external values it names live as long as it.
+    _externals: Vec<ExternalHold>,
+}
+
+impl TableFile {
+    /// Opens the table that `meta` describes and checks that it is that table.
+    ///
+    /// # Errors
+    /// `Corruption`: the file is not what the manifest says; `Unsupported`; `Io`.
+    pub fn open(
+        env: &Env,
+        graveyard: &Arc<Graveyard>,
+        order: &Order,
+        meta: TableMeta,
+    ) -> Result<Arc<TableFile>> {
+        let path = FileName::Table(meta.file).path(&env.dir);
+        let file = env.vfs.open_read(&path)?;
+        if file.len() != meta.bytes {
+            let found = format!(
+                "it has {} bytes, the manifest says {}",
+                file.len(),
+                meta.bytes
+            );
+            return Err(mismatch(&path, file.len().min(meta.bytes), found));
+        }
+        let context = Context {
+            database: env.manifest.origin(meta.file),
+            file: meta.file,
+        };
+        let table = Table::open(
+            file,
+            context,
+            order.clone(),
+            Arc::clone(&env.cache),
+            Arc::clone(&env.counters),
+        )?;
+        if *table.meta() != meta {
+            let found = "its properties are not those in the manifest".to_owned();
+            return Err(mismatch(&path, 0, found));
+        }
+        let externals = meta
+            .externals
+            .iter()
+            .map(|file| env.externals.hold(*file))
+            .collect();
+        Ok(Arc::new(TableFile {
+            meta,
+            table,
+            path,
+            obsolete: AtomicBool::new(false),
+            graveyard: Arc::clone(graveyard),
+            _externals: externals,
+        }))
+    }
+
+    /// What is known of it.
+    #[must_use]
+    #[inline]
+    pub fn meta(&self) -> &TableMeta {
+        &self.meta
+    }
+
+    /// The open table.
+    #[must_use]
+    #[inline]
+    pub fn table(&self) -> &Arc<Table> {
+        &self.table
+    }
+
+    /// Where it is.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Whether the keys of this table and `[smallest, largest]` meet.
+    #[must_use]
+    pub fn overlaps(&self, order: &Order, smallest: &[u8], largest: &[u8]) -> bool {
+        order.compare(&self.meta.smallest, largest).is_le()
+            && order.compare(smallest, &self.meta.largest).is_le()
+    }
+
+    /// Nothing durable names the file any more: it goes when its last owner does (Y1).
+    pub fn mark_obsolete(&self) {
+        // Release, partner: the Acquire in `drop`, which the last owner runs.
+        self.obsolete.store(true, Ordering::Release);
+    }
+}
+
+impl Drop for TableFile {
+    fn drop(&mut self) {
+        // Acquire, partner: `mark_obsolete`.
+        if self.obsolete.load(Ordering::Acquire) {
+            let table = Arc::clone(&self.table);
+            let path = std::mem::take(&mut self.path);
+            self.graveyard.dead.lock().push((table, path));
+        }
+    }
+}
+
+fn mismatch(path: &Path, offset: u64, found: String) -> Error {
+    Error::corruption("open the table", path, offset, found)
+        .remedy("restore this file from a backup")
+}

@@ -1,0 +1,161 @@
+//! The trait every layout implements, and what it is asked with.
+//!
+//! Its promises are L1-L4 of the crate; `contract::run` tests them on every layout.
+
+use crate::job::Job;
+use crate::manifest::Edit;
+use crate::table_file::TableFile;
+use std::sync::Arc;
+use velella_base::{Cursor, KeyspaceId, Result, Stamp};
+use velella_mvcc::Retention;
+use velella_sst::{Compression, Found, TableMeta, TableOptions};
+
+/// How a keyspace is laid out; fixed at creation except for compression and filter bits.
+#[derive(Debug, Clone)]
+pub struct TreeOptions {
+    /// The keyspace.
+    pub keyspace: KeyspaceId,
+    /// How its tables are written.
+    pub table: TableOptions,
+    /// Compression of level 0 and level 1 tables (others use `table.compression`).
+    pub upper_compression: Compression,
+    /// Target bytes of a table (default 64 MiB).
+    pub table_bytes: u64,
+    /// Bytes of level 1 (default 256 MiB); each further level is ten times larger.
+    pub level_bytes: u64,
+    /// Level 0 tables that start a compaction (default 4), slow writes (12) and stop them (24).
+    pub level0_start: usize,
+    /// See `level0_start`.
+    pub level0_slow: usize,
+    /// See `level0_start`.
+    pub level0_stop: usize,
+}
+
+impl TreeOptions {
+    /// The defaults, for a keyspace whose tables are written by `table`.
+    #[must_use]
+    pub fn new(keyspace: KeyspaceId, table: TableOptions) -> Self {
+        TreeOptions {
+            keyspace,
+            table,
+            upper_compression: Compression::None,
+            table_bytes: 64 << 20,
+            level_bytes: 256 << 20,
+            level0_start: 4,
+            level0_slow: 12,
+            level0_stop: 24,
+        }
+    }
+}
+
+/// An on-disk layout of one keyspace.
+pub trait Tree: Send + Sync + std::fmt::Debug {
+    /// The newest version of `key` at or below `at`; `hash` is `velella_sst::key_hash(key)`.
+    ///
+    /// # Errors
+    /// `Corruption`, `Io`.
+    fn get(&self, key: &[u8], hash: u64, at: Stamp) -> Result<Option<Found>>;
+
+    /// A cursor over all versions of the tree as it stands now; it keeps its files alive.
+    /// `fill_cache`: whether the blocks it reads enter the cache.
+    fn cursor(&self, fill_cache: bool) -> Box<dyn Cursor>;
+
+    /// Rises whenever the set of tables changes: an older cursor holds older files.
+    fn generation(&self) -> u64;
+
+    /// Writes `run` (all versions, newest first within a key), less what `retention` drops, to new
+    /// tables, synced, their directory too. Nothing refers to them yet. Positions the cursor.
+    ///
+    /// # Errors
+    /// `NoSpace`, `Io`; files begun are removed.
+    fn build(&self, run: &mut dyn Cursor, retention: &Retention) -> Result<Built>;
+
+    /// Makes a built run visible: call it once `Manifest::commit` has made `built.edits()`
+    /// durable.
+    fn apply(&self, built: Built);
+
+    /// The most useful job that can start now, if any; `everything` asks for a full compaction
+    /// step by step. Marks its inputs busy until `run` or the job's drop.
+    fn next_job(&self, everything: bool) -> Option<Box<dyn Job>>;
+
+    /// Work waiting and brakes.
+    fn pressure(&self) -> Pressure;
+
+    /// Reads everything: every checksum and invariant of every file of this tree. `progress` is
+    /// told the bytes read so far after each table.
+    ///
+    /// # Errors
+    /// `Corruption`: file and offset of the first damage.
+    fn verify(&self, progress: &mut dyn FnMut(u64)) -> Result<()>;
+
+    /// Sizes per level.
+    fn levels(&self) -> Vec<Level>;
+
+    /// Marks every file for deletion once the last reader leaves: the keyspace was dropped.
+    fn drop_files(&self);
+}
+
+/// Tables written by `Tree::build`, not yet visible.
+#[derive(Debug, Default)]
+pub struct Built {
+    /// The tables, ascending and disjoint; none if nothing of the run was kept.
+    pub tables: Vec<TableMeta>,
+    /// External values whose only reference was dropped: deleted once applied.
+    pub dropped_externals: Vec<u64>,
+    /// The tables, open, so that making them visible cannot fail.
+    files: Vec<Arc<TableFile>>,
+}
+
+impl Built {
+    /// A run of open tables.
+    #[must_use]
+    pub fn new(files: Vec<Arc<TableFile>>, dropped_externals: Vec<u64>) -> Self {
+        Built {
+            tables: files.iter().map(|file| file.meta().clone()).collect(),
+            dropped_externals,
+            files,
+        }
+    }
+
+    /// The edits that make the run part of `keyspace`: to be committed, with the `Flushed` edit of
+    /// the same flush, before `Tree::apply`.
+    #[must_use]
+    pub fn edits(&self, keyspace: KeyspaceId) -> Vec<Edit> {
+        if self.tables.is_empty() {
+            return Vec::new();
+        }
+        vec![Edit::AddTables {
+            keyspace,
+            level: 0,
+            tables: self.tables.clone(),
+        }]
+    }
+
+    /// The open tables.
+    #[must_use]
+    pub fn files(&self) -> &[Arc<TableFile>] {
+        &self.files
+    }
+}
+
+/// Work waiting, and how hard to brake writers.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct Pressure {
+    /// Tables of level 0.
+    pub level0_tables: usize,
+    /// Bytes that must be rewritten until every level is within its target.
+    pub debt_bytes: u64,
+    /// 0: none; 1: writers must wait; between: slow them in proportion.
+    pub brake: f64,
+}
+
+/// One level's size.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Level {
+    /// Number of tables.
+    pub tables: usize,
+    /// Their bytes.
+    pub bytes: u64,
+    /// Their entries.
+    pub entries: u64,
+}
