@@ -1,0 +1,98 @@
+//! Holding writers back before memory or compaction run away.
+//!
+//! A1. A writer waits before or after its write, when it holds nothing: no pair, pin or intent.
+//! A2. Writers are slowed in proportion to the debt, by short sleeps spread over their bytes, long
+//!     before they are stopped; every wait is counted under its cause.
+//!
+//! Tests: `memory_stays_within_its_budget`, `a_stalled_flush_stops_writers_and_says_so`.
+
+use crate::core::Engine;
+use crate::keyspace_core::Core;
+use crate::stalls::Cause;
+use std::sync::Arc;
+use std::time::Duration;
+use velella_base::Result;
+use velella_sync::atomic::Ordering;
+use velella_sync::{epoch, thread};
+
+/// A paced writer sleeps once it owes this much: shorter sleeps cost more than they wait.
+const PACE_QUANTUM: Duration = Duration::from_millis(1);
+
+/// What a write costs beside its bytes, for pacing.
+const WRITE_OVERHEAD_BYTES: u64 = 64;
+
+impl Engine {
+    /// Before step 0 of a write of `bytes`: lets it pass, slows it down, or makes it wait (A1).
+    #[inline]
+    pub(crate) fn admit(&self, bytes: usize) -> Result<()> {
+        self.check()?;
+        // Relaxed: a hint, see `Pace::set`.
+        if self.pace.nanos_per_kib.load(Ordering::Relaxed) != 0 {
+            self.owe(bytes as u64 + WRITE_OVERHEAD_BYTES);
+            if self.pace.must_stop() {
+                self.wait(Cause::Compaction, || !self.pace.must_stop());
+                self.check()?;
+            }
+        }
+        Ok(())
+    }
+
+    /// After a write that found its memtable full: makes it immutable, once there is room for one
+    /// more immutable memtable. Every writer that comes by waits for that room.
+    #[cold]
+    pub(crate) fn make_room(&self, core: &Arc<Core>) -> Result<()> {
+        let limit = self.immutable_limit();
+        let crowded = || core.view.load(&epoch::pin()).immutables() >= limit;
+        if crowded() {
+            self.work.wake_all();
+            self.wait(Cause::Flush, || !crowded() || !self.is_full(core));
+        }
+        self.check()?;
+        self.switch_if_full(core);
+        Ok(())
+    }
+
+    /// Whether the memtable that takes the writes of `core` should be switched.
+    pub(crate) fn is_full(&self, core: &Core) -> bool {
+        let guard = epoch::pin();
+        core.view.load(&guard).cur.table.bytes() as u64 >= self.options.write_buffer
+    }
+
+    /// How many immutable memtables a keyspace may have: what fits a third of the memory.
+    fn immutable_limit(&self) -> usize {
+        let fit = self.options.memory / 3 / self.options.write_buffer;
+        usize::try_from(fit).unwrap_or(usize::MAX).clamp(1, 8)
+    }
+
+    fn wait(&self, cause: Cause, mut over: impl FnMut() -> bool) {
+        let started = thread::now();
+        self.relief
+            .wait_until(None, || over() || self.check().is_err());
+        self.stalls.note(cause, started.elapsed());
+    }
+
+    /// Adds to what writers owe, and sleeps it off once it is worth a sleep (A2).
+    fn owe(&self, bytes: u64) {
+        // Relaxed: sums of hints.
+        let nanos = self.pace.nanos_per_kib.load(Ordering::Relaxed) * bytes / 1024;
+        let owed = self.pace.owed_nanos.fetch_add(nanos, Ordering::Relaxed) + nanos;
+        if Duration::from_nanos(owed) < PACE_QUANTUM {
+            return;
+        }
+        let mine = Duration::from_nanos(self.pace.owed_nanos.swap(0, Ordering::Relaxed));
+        let started = thread::now();
+        thread::sleep(mine.min(Duration::from_millis(20)));
+        self.stalls.note(Cause::Compaction, started.elapsed());
+    }
+
+    /// Judges the brake anew from the pressure of all trees.
+    pub(crate) fn judge_pace(&self) {
+        let brake = self
+            .cores()
+            .iter()
+            .map(|core| core.tree.pressure().brake)
+            .fold(0.0, f64::max);
+        self.pace.set(brake);
+        self.relief.wake_all();
+    }
+}

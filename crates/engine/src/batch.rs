@@ -1,0 +1,275 @@
+//! Atomic batches over any keys of any keyspaces, and their conditional form.
+//!
+//! Source: neither cLSM (its batches stop every writer, and gets see half of one: CL-6, CL-7) nor
+//! JellyFish (which drops members: JF-2). Here all versions of a batch share one commit cell.
+//!
+//! B1. Keys are installed in one global order (keyspace, then key), each once: two batches cannot
+//!     wait for each other, a batch cannot wait for itself.
+//! B2. One stamp, one journal record, one store to the cell: every reader sees all or nothing.
+//! B3. A batch that waits is not announced: it holds back writers of its keys, nobody else.
+//! B4. Conditional: an intent freezes its key, so the newest committed version below it decides;
+//!     first committer wins (snapshot isolation).
+//!
+//! Tests: `cl6_torn_batch`, `batches_in_opposite_order`, `batch_overtaken_by_put`.
+
+use crate::change::Change;
+use crate::commit::{Window, complete, dropped};
+use crate::core::{Engine, Pair};
+use crate::keyspace_core::Core;
+use crate::options::WriteOptions;
+use crate::read::Reader;
+use crate::view::View;
+use std::sync::Arc;
+use velella_base::limits::{BATCH_BYTES_MAX, BATCH_OPERATIONS_MAX};
+use velella_base::{Error, ErrorKind, Result, Stamp};
+use velella_memtable::{BatchCell, Install, Owner, Pending};
+use velella_sync::PoolGuard;
+use velella_sync::epoch::{self, Guard};
+
+/// One operation of a batch, as the user gave it.
+#[derive(Debug, Clone)]
+pub(crate) struct Operation {
+    pub(crate) core: Arc<Core>,
+    pub(crate) key: Vec<u8>,
+    /// `None`: delete.
+    pub(crate) value: Option<Vec<u8>>,
+    pub(crate) expires_at_ms: Option<u64>,
+}
+
+/// Changes in the order in which they are installed (B1).
+struct Plan<'a> {
+    changes: Vec<(&'a Arc<Core>, Change<'a>)>,
+}
+
+/// What became of one try.
+enum Try {
+    Committed(Stamp),
+    /// A condition failed; nothing was written.
+    Refused,
+    Again,
+}
+
+impl Engine {
+    /// Applies `operations` as one. With `unchanged_since`, only if none of their keys was written
+    /// after that stamp; `None` if one was.
+    pub(crate) fn write_batch(
+        &self,
+        operations: &[Operation],
+        unchanged_since: Option<Stamp>,
+        options: WriteOptions,
+    ) -> Result<Option<Stamp>> {
+        self.check()?;
+        if operations.is_empty() {
+            return Ok(Some(self.clock.observe()));
+        }
+        let plan = self.plan(operations)?;
+        let committed = self.commit_plan(&plan, unchanged_since);
+        match &committed {
+            Ok(Some(_)) => {}
+            Ok(None) => abandon_all(self, &plan.changes),
+            Err(error) => {
+                let changes = plan.changes.iter();
+                changes.for_each(|(_, change)| change.abandon_unless_unknown(self, error));
+            }
+        }
+        let Some(stamp) = committed? else {
+            return Ok(None);
+        };
+        for (core, _) in &plan.changes {
+            if self.is_full(core) {
+                // The batch has happened; what stops writers now is the next one's business.
+                let _ = self.make_room(core);
+            }
+        }
+        self.acknowledge(stamp, options)?;
+        Ok(Some(stamp))
+    }
+
+    /// Sorts, keeps the last operation on each key, and checks the limits.
+    fn plan<'a>(&self, operations: &'a [Operation]) -> Result<Plan<'a>> {
+        if operations.len() > BATCH_OPERATIONS_MAX {
+            let found = format!(
+                "{} operations, at most {BATCH_OPERATIONS_MAX}",
+                operations.len()
+            );
+            return Err(Error::invalid("write a batch", found).remedy("split it"));
+        }
+        let mut order: Vec<&Operation> = operations.iter().collect();
+        // Stable, so of several operations on a key the last given comes last.
+        order.sort_by(|a, b| {
+            a.core
+                .id
+                .cmp(&b.core.id)
+                .then_with(|| a.core.order.compare(&a.key, &b.key))
+        });
+        let mut last: Vec<&Operation> = Vec::with_capacity(order.len());
+        for operation in order {
+            match last.last_mut() {
+                Some(before)
+                    if before.core.id == operation.core.id
+                        && operation
+                            .core
+                            .order
+                            .compare(&before.key, &operation.key)
+                            .is_eq() =>
+                {
+                    *before = operation;
+                }
+                _ => last.push(operation),
+            }
+        }
+        let mut changes = Vec::with_capacity(last.len());
+        let mut bytes = 0;
+        for operation in last {
+            let change = match &operation.value {
+                None => Change::delete(&operation.key),
+                Some(value) => Change::put(self, &operation.key, value, operation.expires_at_ms),
+            };
+            let change = change.inspect_err(|_| abandon_all(self, &changes))?;
+            bytes += change.key.len() + change.payload_len();
+            changes.push((&operation.core, change));
+        }
+        if bytes > BATCH_BYTES_MAX {
+            abandon_all(self, &changes);
+            let found = format!("{bytes} bytes of keys and values, at most {BATCH_BYTES_MAX}");
+            return Err(Error::invalid("write a batch", found).remedy("split it"));
+        }
+        Ok(Plan { changes })
+    }
+
+    fn commit_plan(&self, plan: &Plan<'_>, since: Option<Stamp>) -> Result<Option<Stamp>> {
+        let bytes = plan
+            .changes
+            .iter()
+            .map(|(_, change)| change.key.len() + change.payload_len());
+        self.admit(bytes.sum())?;
+        let mut pair = self.checkout();
+        if let Some(lane) = &mut *pair {
+            let mut record = Vec::new();
+            plan.changes
+                .iter()
+                .for_each(|(core, change)| change.encode(core.id, &mut record));
+            lane.reserve(&[&record])?;
+        }
+        self.counters.batches.increment();
+        loop {
+            let guard = epoch::pin();
+            match self.try_batch(plan, since, &mut pair, &guard)? {
+                Try::Committed(stamp) => return Ok(Some(stamp)),
+                Try::Refused => return Ok(None),
+                Try::Again => {}
+            }
+        }
+    }
+
+    fn try_batch(
+        &self,
+        plan: &Plan<'_>,
+        since: Option<Stamp>,
+        pair: &mut PoolGuard<'_, Pair>,
+        guard: &Guard,
+    ) -> Result<Try> {
+        let cell = BatchCell::new(pair.index());
+        let mut pendings = Vec::with_capacity(plan.changes.len());
+        let mut views: Vec<(&Arc<Core>, &View)> = Vec::new();
+        for (core, change) in &plan.changes {
+            if views.last().is_none_or(|(last, _)| last.id != core.id) {
+                views.push((core, core.view.load(guard)));
+            }
+            let (_, view) = views.last().expect("one was just pushed");
+            pendings.push(self.install_intent(view, change, &cell, guard));
+        }
+        let refused = since.map_or(Ok(false), |since| self.conflicts(plan, since));
+        if !matches!(refused, Ok(false)) {
+            cell.abort(pendings, guard);
+            return refused.map(|_| Try::Refused);
+        }
+        self.commit_cell(plan, cell, pendings, &views, pair, guard)
+    }
+
+    /// Installs one version of the batch, waiting for an undecided one in its place.
+    fn install_intent<'g>(
+        &self,
+        view: &'g View,
+        change: &Change<'_>,
+        cell: &BatchCell,
+        guard: &'g Guard,
+    ) -> Pending<'g> {
+        loop {
+            if let Some(undecided) = self.undecided_before(view, change.key, guard) {
+                self.wait_for(&undecided);
+                continue;
+            }
+            match view
+                .cur
+                .table
+                .install(&change.intent(), Owner::Batch(cell), None, guard)
+            {
+                Install::Busy(undecided) => self.wait_for(&undecided),
+                Install::Moved => unreachable!("nothing was expected"),
+                Install::Installed(pending) => {
+                    self.hold_external(view, change);
+                    return pending;
+                }
+            }
+        }
+    }
+
+    /// Whether a key of the plan has a committed version above `since` below its intent (B4).
+    fn conflicts(&self, plan: &Plan<'_>, since: Stamp) -> Result<bool> {
+        for (core, change) in &plan.changes {
+            // The intent on top is passed over; nothing else can be undecided there.
+            if self.newest_stamp(core, change.key, Reader::NEWEST.at)? > since {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// The window of a batch (steps 7 to 12) over all its keyspaces.
+    fn commit_cell<'g>(
+        &self,
+        plan: &Plan<'_>,
+        cell: BatchCell,
+        pendings: Vec<Pending<'g>>,
+        views: &[(&Arc<Core>, &View)],
+        pair: &mut PoolGuard<'_, Pair>,
+        guard: &'g Guard,
+    ) -> Result<Try> {
+        let window = Window::open(self, pair.index());
+        let stamp = self.clock.draw();
+        let stranger = views
+            .iter()
+            .find(|(core, view)| !self.owns(core, view, stamp, guard));
+        if stranger.is_some() || stamp > self.clock.lease() {
+            let core = stranger.map_or(plan.changes[0].0, |(core, _)| *core);
+            cell.decide(None);
+            window.close();
+            cell.settle(pendings, guard);
+            self.after_abort(core, stamp)?;
+            if core.is_dropped() {
+                return Err(dropped(core));
+            }
+            return Ok(Try::Again);
+        }
+        if let Err(error) = complete(pair, stamp) {
+            cell.decide(None);
+            window.close();
+            cell.settle(pendings, guard);
+            self.halt(error.clone());
+            return Err(error.with_kind(ErrorKind::OutcomeUnknown));
+        }
+        cell.decide(Some(stamp));
+        window.close();
+        // Rewriting the versions' words is not part of the window: the cell has decided them.
+        cell.settle(pendings, guard);
+        self.counters.writes.add(plan.changes.len() as u64);
+        Ok(Try::Committed(stamp))
+    }
+}
+
+fn abandon_all(engine: &Engine, changes: &[(&Arc<Core>, Change<'_>)]) {
+    changes
+        .iter()
+        .for_each(|(_, change)| change.abandon(engine));
+}

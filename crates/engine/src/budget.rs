@@ -1,0 +1,61 @@
+//! Who gets how much of the one memory budget.
+//!
+//! ```text
+//! memtables        up to half: the writing ones and those waiting for their flush
+//! journal          mapped segments: a sixteenth, at most 64 MiB
+//! block cache      the rest, less what filters and indexes take
+//! ```
+//! B1. The parts never add up to more than the budget.
+//!
+//! Tests: below; `memory_stays_within_its_budget`.
+
+use crate::options::Options;
+
+/// Bytes that memtables may take together.
+pub(crate) fn memtable_bytes(options: &Options) -> u64 {
+    (4 * options.write_buffer).min(options.memory / 2)
+}
+
+/// Bytes for the mapped segments of the journal.
+pub(crate) fn journal_bytes(options: &Options) -> u64 {
+    (options.memory / 16).clamp(1 << 20, 64 << 20)
+}
+
+/// Bytes of decoded blocks kept.
+pub(crate) fn cache_bytes(options: &Options) -> u64 {
+    options
+        .memory
+        .saturating_sub(memtable_bytes(options) + journal_bytes(options))
+        .max(1 << 20)
+}
+
+/// Bytes of one journal segment: a few of them are mapped at a time.
+pub(crate) fn segment_bytes(options: &Options) -> u64 {
+    (journal_bytes(options) / 4)
+        .next_power_of_two()
+        .clamp(1 << 20, 16 << 20)
+}
+
+/// Bytes of one extent: a lane's share of a segment.
+pub(crate) fn extent_bytes(options: &Options) -> u64 {
+    (segment_bytes(options) / 16).clamp(64 << 10, 1 << 20)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_parts_fit_the_budget() {
+        for shift in 24..36 {
+            let options = Options {
+                memory: 1 << shift,
+                ..Options::default()
+            };
+            let options = options.validated().unwrap();
+            let sum = memtable_bytes(&options) + journal_bytes(&options) + cache_bytes(&options);
+            assert!(sum <= options.memory, "{sum} of {}", options.memory);
+            assert!(segment_bytes(&options) >= 4 * extent_bytes(&options));
+        }
+    }
+}

@@ -1,0 +1,140 @@
+//! One change to one key, made ready before anything is held: limits checked, expiry and large
+//! values put into the form in which memtable, journal and tables carry them.
+//!
+//! C1. A value over `INLINE_VALUE_BYTES_MAX` is written to a file of its own first; the change then
+//!     carries only a reference, and the file is in the hands of the next sync round before the
+//!     change can be stamped.
+
+use crate::core::Engine;
+use velella_base::external::{EXTERNAL_REF_BYTES, ExternalRef};
+use velella_base::limits::{self, INLINE_VALUE_BYTES_MAX};
+use velella_base::{Error, ErrorKind, KeyspaceId, Result, ValueKind};
+use velella_journal::batch;
+use velella_memtable::Intent;
+
+/// A change, borrowing key and value from the caller.
+#[derive(Debug)]
+pub(crate) struct Change<'a> {
+    pub(crate) key: &'a [u8],
+    pub(crate) kind: ValueKind,
+    head: [u8; EXTERNAL_REF_BYTES],
+    head_len: usize,
+    tail: &'a [u8],
+    /// File of the external value, if it has one.
+    pub(crate) external: Option<u64>,
+}
+
+impl<'a> Change<'a> {
+    /// The key becomes absent.
+    pub(crate) fn delete(key: &'a [u8]) -> Result<Self> {
+        limits::check_key(key)?;
+        Ok(Change::bare(key, ValueKind::Delete, &[]))
+    }
+
+    /// The key gets a value, until `expires_at_ms` if given.
+    pub(crate) fn put(
+        engine: &Engine,
+        key: &'a [u8],
+        value: &'a [u8],
+        expires_at_ms: Option<u64>,
+    ) -> Result<Self> {
+        limits::check_key(key)?;
+        limits::check_value(value)?;
+        if expires_at_ms == Some(0) {
+            return Err(Error::invalid("write an expiring value", "its expiry is 0")
+                .remedy("give milliseconds since 1970, or write it without expiry"));
+        }
+        if value.len() > INLINE_VALUE_BYTES_MAX {
+            return Change::external(engine, key, value, expires_at_ms.unwrap_or(0));
+        }
+        let Some(expiry) = expires_at_ms else {
+            return Ok(Change::bare(key, ValueKind::Put, value));
+        };
+        let mut change = Change::bare(key, ValueKind::PutExpiring, value);
+        change.head[..8].copy_from_slice(&expiry.to_le_bytes());
+        change.head_len = 8;
+        Ok(change)
+    }
+
+    fn bare(key: &'a [u8], kind: ValueKind, tail: &'a [u8]) -> Self {
+        Change {
+            key,
+            kind,
+            head: [0; EXTERNAL_REF_BYTES],
+            head_len: 0,
+            tail,
+            external: None,
+        }
+    }
+
+    #[cold]
+    fn external(engine: &Engine, key: &'a [u8], value: &[u8], expires_at_ms: u64) -> Result<Self> {
+        // Not into a directory that may be another process's by now.
+        engine.check()?;
+        let (reference, file) = engine.env.externals.write(value, expires_at_ms)?;
+        // The name must be as durable as the record that will point to it.
+        engine.env.vfs.sync_dir(&engine.dir)?;
+        match &engine.journal {
+            Some(journal) => journal.sync_with_next_round(file),
+            None => file.sync_all()?,
+        }
+        Ok(Change::of_reference(key, &reference))
+    }
+
+    fn of_reference(key: &'a [u8], reference: &ExternalRef) -> Self {
+        let mut change = Change::bare(key, ValueKind::External, &[]);
+        change.head = reference.encode();
+        change.head_len = EXTERNAL_REF_BYTES;
+        change.external = Some(reference.file);
+        change
+    }
+
+    /// The payload in its two parts.
+    pub(crate) fn payload(&self) -> [&[u8]; 2] {
+        [&self.head[..self.head_len], self.tail]
+    }
+
+    pub(crate) fn payload_len(&self) -> usize {
+        self.head_len + self.tail.len()
+    }
+
+    /// Appends the change to a journal record.
+    pub(crate) fn encode(&self, keyspace: KeyspaceId, record: &mut Vec<u8>) {
+        let mut buffer = [0; batch::HEADER_BYTES_MAX];
+        let (key, len) = (self.key.len(), self.payload_len());
+        record.extend_from_slice(batch::single_header(
+            &mut buffer,
+            keyspace,
+            self.kind,
+            key,
+            len,
+        ));
+        record.extend_from_slice(self.key);
+        self.payload()
+            .iter()
+            .for_each(|part| record.extend_from_slice(part));
+    }
+
+    /// The change as the memtable takes it.
+    pub(crate) fn intent(&self) -> Intent<'_> {
+        Intent {
+            key: self.key,
+            kind: self.kind,
+            payload: self.payload(),
+        }
+    }
+
+    /// As `abandon`, unless the record may survive all the same: then its value must, too.
+    pub(crate) fn abandon_unless_unknown(&self, engine: &Engine, error: &Error) {
+        if error.kind() != ErrorKind::OutcomeUnknown {
+            self.abandon(engine);
+        }
+    }
+
+    /// The write failed: the external value belongs to nothing.
+    pub(crate) fn abandon(&self, engine: &Engine) {
+        if let Some(file) = self.external {
+            engine.env.externals.discard(&[file]);
+        }
+    }
+}

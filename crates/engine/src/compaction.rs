@@ -1,0 +1,74 @@
+//! Running the trees' upkeep: in the background bit by bit, or fully when the user asks.
+//!
+//! C1. A full compaction has the trees for itself: a background job that began before, with an
+//!     older idea of what is still read, would hold tables back from it.
+//! C2. Under a brake a full compaction stops to relieve the writers first.
+//! C3. A job that outlived its keyspace fails in vain, and harms nobody.
+//!
+//! Threads: background jobs run side by side under a shared hold of `compacting`; a full compaction
+//! takes it whole.
+//! Tests: `tests/expiry.rs`, `tests/iterators.rs`, `tests/keyspaces.rs`.
+
+use crate::core::Engine;
+use crate::keyspace_core::Core;
+use std::sync::Arc;
+use velella_base::Result;
+use velella_sync::thread;
+use velella_tree::Job;
+
+impl Engine {
+    /// Runs one background job if some tree has one; whether it did.
+    pub(crate) fn compact_once(&self) -> Result<bool> {
+        let Some(_shared) = self.compacting.try_read() else {
+            return Ok(false);
+        };
+        for core in self.cores() {
+            if let Some(job) = core.tree.next_job(false) {
+                self.run_job(&core, job)?;
+                return Ok(!self.is_stopping());
+            }
+        }
+        Ok(false)
+    }
+
+    /// Flushes, then compacts `cores` until nothing is left to do.
+    pub(crate) fn compact_fully(&self, cores: &[Arc<Core>]) -> Result<()> {
+        self.flush_all(cores)?;
+        let whole = self.compacting.write();
+        for core in cores {
+            while let Some(job) = core.tree.next_job(true) {
+                self.run_job(core, job)?;
+                self.check()?;
+                self.relieve(core)?;
+            }
+        }
+        drop(whole);
+        self.judge_pace();
+        Ok(())
+    }
+
+    /// C2.
+    fn relieve(&self, core: &Arc<Core>) -> Result<()> {
+        while core.tree.pressure().brake > 0.0
+            && let Some(job) = core.tree.next_job(false)
+        {
+            self.run_job(core, job)?;
+        }
+        Ok(())
+    }
+
+    fn run_job(&self, core: &Core, job: Box<dyn Job>) -> Result<()> {
+        let started = thread::now();
+        let report = job.run(&|| self.retention(), &|| self.is_stopping());
+        if self.is_stopping() || (report.is_err() && core.is_dropped()) {
+            return Ok(());
+        }
+        let report = report?;
+        self.timers.compaction.note(started.elapsed());
+        let counters = &self.counters;
+        counters.compactions.increment();
+        counters.compaction_bytes_read.add(report.bytes_read);
+        counters.compaction_bytes_written.add(report.bytes_written);
+        Ok(())
+    }
+}

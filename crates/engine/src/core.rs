@@ -1,0 +1,344 @@
+//! The parts of an open database, and who owns them.
+//!
+//! The engine orders phases and owns lifetimes; it contains no data structure and no byte format.
+//!
+//! E1. Memtables, views, stamps and the journal belong here, the same for every layout.
+//! E2. Once `halt` was called with a cause, every later write and sync fails with it; reads go on
+//!     unless the database was closed.
+//!
+//! Threads: all. Locks, outermost first: `switching`, `keyspaces`, `Core::publishing`, the flush
+//! queue; none is taken by a get or an uncontended put.
+
+use crate::flush_queue::FlushQueue;
+use crate::keyspace_core::Core;
+use crate::options::Options;
+use crate::stalls::{Cause, Stalls, Timer};
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use velella_base::{Error, ErrorKind, Result, Stamp};
+use velella_journal::{Journal, Lane};
+use velella_mvcc::{Clock, Retention, Slots, Snapshots};
+use velella_sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use velella_sync::counter::Counter;
+use velella_sync::lock::{Mutex, RwLock};
+use velella_sync::parker::Parker;
+use velella_sync::{Pool, PoolGuard, thread};
+
+/// How many writes may be between their first and last step at once.
+pub(crate) const PAIRS: usize = 64;
+
+/// A lane, or nothing where the database keeps no journal.
+pub(crate) type Pair = Option<Lane>;
+
+/// An open database.
+#[derive(Debug)]
+pub(crate) struct Engine {
+    pub(crate) options: Options,
+    pub(crate) dir: PathBuf,
+    pub(crate) clock: Clock,
+    pub(crate) slots: Arc<Slots>,
+    pub(crate) pairs: Pool<Pair>,
+    pub(crate) journal: Option<Arc<Journal>>,
+    /// D of a database without a journal.
+    pub(crate) installed: AtomicU64,
+    pub(crate) snapshots: Arc<Snapshots>,
+    pub(crate) env: velella_tree::Env,
+    pub(crate) keyspaces: Mutex<BTreeMap<String, Arc<Core>>>,
+    pub(crate) memtable_counters: Arc<velella_memtable::Counters>,
+    /// Held during a switch of memtables.
+    pub(crate) switching: Mutex<()>,
+    pub(crate) flushes: FlushQueue,
+    pub(crate) stalls: Stalls,
+    pub(crate) timers: Timers,
+    pub(crate) counters: Counters,
+    pub(crate) wall: Wall,
+    pub(crate) recovery: velella_journal::Report,
+    pub(crate) started: Instant,
+    /// Rung when there may be background work.
+    pub(crate) work: Parker,
+    /// Rung when memtables left memory or a tree calmed down.
+    pub(crate) relief: Parker,
+    /// Rung when the coordinator should look up before its time.
+    pub(crate) sync_bell: Parker,
+    /// Background threads leave their loops.
+    pub(crate) stopping: AtomicBool,
+    halted: AtomicBool,
+    cause: Mutex<Option<Error>>,
+    pub(crate) pace: crate::pace::Pace,
+    /// Shared by background compactions, held whole by a full one and by closing.
+    pub(crate) compacting: RwLock<()>,
+    /// Held until the database is closed; released last.
+    lock: Mutex<Option<Box<dyn velella_vfs::FileLock>>>,
+}
+
+/// How long background work takes.
+#[derive(Debug)]
+pub(crate) struct Timers {
+    pub(crate) flush: Timer,
+    pub(crate) compaction: Timer,
+    pub(crate) round: Timer,
+    pub(crate) switch: Timer,
+}
+
+impl Default for Timers {
+    fn default() -> Self {
+        Timers {
+            flush: Timer::new("flush"),
+            compaction: Timer::new("compaction"),
+            round: Timer::new("sync round"),
+            switch: Timer::new("memtable switch"),
+        }
+    }
+}
+
+/// What the engine itself counts.
+#[derive(Debug, Default)]
+pub(crate) struct Counters {
+    pub(crate) writes: Counter,
+    pub(crate) reads: Counter,
+    pub(crate) batches: Counter,
+    pub(crate) rmws: Counter,
+    pub(crate) rmw_retries: Counter,
+    pub(crate) switch_aborts: Counter,
+    pub(crate) flushes: Counter,
+    pub(crate) flush_bytes: Counter,
+    pub(crate) compactions: Counter,
+    pub(crate) compaction_bytes_read: Counter,
+    pub(crate) compaction_bytes_written: Counter,
+    pub(crate) prunes: Counter,
+}
+
+/// The wall clock, kept from going back, also across restarts.
+#[derive(Debug)]
+pub(crate) struct Wall {
+    latest: AtomicU64,
+}
+
+impl Wall {
+    pub(crate) fn new(at_least: u64) -> Self {
+        Wall {
+            latest: AtomicU64::new(at_least),
+        }
+    }
+
+    /// Milliseconds since 1970; never less than what it said before.
+    pub(crate) fn now_ms(&self) -> u64 {
+        let now = thread::wall_ms();
+        // Relaxed: a maximum of readings, orders nothing.
+        self.latest.fetch_max(now, Ordering::Relaxed).max(now)
+    }
+}
+
+/// What an engine is made of at opening.
+pub(crate) struct Parts {
+    pub(crate) options: Options,
+    pub(crate) dir: PathBuf,
+    pub(crate) clock: Clock,
+    pub(crate) slots: Arc<Slots>,
+    pub(crate) lanes: Vec<Pair>,
+    pub(crate) journal: Option<Arc<Journal>>,
+    pub(crate) installed: Stamp,
+    pub(crate) snapshots: Arc<Snapshots>,
+    pub(crate) env: velella_tree::Env,
+    pub(crate) keyspaces: BTreeMap<String, Arc<Core>>,
+    pub(crate) memtable_counters: Arc<velella_memtable::Counters>,
+    pub(crate) wall_ms: u64,
+    pub(crate) recovery: velella_journal::Report,
+    pub(crate) lock: Box<dyn velella_vfs::FileLock>,
+}
+
+impl Engine {
+    pub(crate) fn new(parts: Parts) -> Arc<Self> {
+        Arc::new(Engine {
+            options: parts.options,
+            dir: parts.dir,
+            clock: parts.clock,
+            slots: parts.slots,
+            pairs: Pool::new(parts.lanes),
+            journal: parts.journal,
+            installed: AtomicU64::new(parts.installed.0),
+            snapshots: parts.snapshots,
+            env: parts.env,
+            keyspaces: Mutex::new(parts.keyspaces),
+            memtable_counters: parts.memtable_counters,
+            switching: Mutex::new(()),
+            flushes: FlushQueue::default(),
+            stalls: Stalls::default(),
+            timers: Timers::default(),
+            counters: Counters::default(),
+            wall: Wall::new(parts.wall_ms),
+            recovery: parts.recovery,
+            started: thread::now(),
+            work: Parker::new(),
+            relief: Parker::new(),
+            sync_bell: Parker::new(),
+            stopping: AtomicBool::new(false),
+            halted: AtomicBool::new(false),
+            cause: Mutex::new(None),
+            pace: crate::pace::Pace::default(),
+            compacting: RwLock::new(()),
+            lock: Mutex::new(Some(parts.lock)),
+        })
+    }
+
+    /// Makes the database read-only: every later write fails with `cause`. The first cause stays.
+    pub(crate) fn halt(&self, cause: Error) {
+        let mut slot = self.cause.lock();
+        if slot.is_none() {
+            if let Some(journal) = &self.journal {
+                journal.poison(cause.clone());
+            }
+            *slot = Some(cause);
+        }
+        drop(slot);
+        // Release, partner: `check`.
+        self.halted.store(true, Ordering::Release);
+        self.work.wake_all();
+        self.relief.wake_all();
+        self.sync_bell.wake_all();
+    }
+
+    /// Fails if the database was closed or poisoned.
+    #[inline]
+    pub(crate) fn check(&self) -> Result<()> {
+        // Acquire, partner: `halt`.
+        if self.halted.load(Ordering::Acquire) {
+            Err(self.cause_of_halt())
+        } else {
+            Ok(())
+        }
+    }
+
+    /// Fails if the database was closed; a poisoned one can still be read.
+    #[inline]
+    pub(crate) fn check_open(&self) -> Result<()> {
+        match self.check() {
+            Err(error) if error.kind() == ErrorKind::Closed => Err(error),
+            _ => Ok(()),
+        }
+    }
+
+    /// Shuts the door: every later call fails with `Closed`.
+    pub(crate) fn halt_as_closed(&self) {
+        let closed = Error::new(ErrorKind::Closed, "use the database", "it was closed")
+            .remedy("open it again");
+        *self.cause.lock() = Some(closed);
+        // Release, partner: `check`.
+        self.halted.store(true, Ordering::Release);
+        self.relief.wake_all();
+    }
+
+    /// All pairs, once every write under way has given its own back.
+    pub(crate) fn all_pairs(&self) -> Vec<PoolGuard<'_, Pair>> {
+        let wait = |index| loop {
+            match self.pairs.try_checkout(index) {
+                Some(pair) => return pair,
+                None => thread::sleep(Duration::from_micros(100)),
+            }
+        };
+        (0..self.pairs.len()).map(wait).collect()
+    }
+
+    /// The last thing before the lock goes: everything written becomes durable, and the journal
+    /// notes that it was closed.
+    pub(crate) fn finish(&self) -> Result<()> {
+        match &self.journal {
+            Some(journal) => journal.close(|| self.slots.frontier(&self.clock)),
+            None => self.drain_memtables(&self.cores()),
+        }
+    }
+
+    /// Waits for flushes and compactions of other threads, then gives up the lock.
+    pub(crate) fn unlock(&self) {
+        let compacting = self.compacting.write();
+        self.flushes.wait();
+        self.lock.lock().take();
+        drop(compacting);
+    }
+
+    #[cold]
+    fn cause_of_halt(&self) -> Error {
+        let cause = self.cause.lock().clone();
+        let unknown = || Error::new(ErrorKind::ReadOnly, "write", "the database is read-only");
+        cause.unwrap_or_else(unknown)
+    }
+
+    /// A (slot, lane) pair for one write.
+    #[inline]
+    pub(crate) fn checkout(&self) -> PoolGuard<'_, Pair> {
+        self.pairs
+            .checkout()
+            .unwrap_or_else(|| self.checkout_slowly())
+    }
+
+    #[cold]
+    fn checkout_slowly(&self) -> PoolGuard<'_, Pair> {
+        let started = thread::now();
+        for turn in 0u32.. {
+            if let Some(pair) = self.pairs.checkout() {
+                self.stalls.note(Cause::Slots, started.elapsed());
+                return pair;
+            }
+            if turn < 100 {
+                thread::yield_now()
+            } else {
+                thread::sleep(Duration::from_micros(200))
+            }
+        }
+        unreachable!("the loop ends only by returning")
+    }
+
+    /// D: every stamp at or below it survives a power loss.
+    pub(crate) fn durable(&self) -> Stamp {
+        match &self.journal {
+            Some(journal) => journal.durable(),
+            // Acquire, partner: `raise_installed`.
+            None => Stamp(self.installed.load(Ordering::Acquire)),
+        }
+    }
+
+    /// Everything below `boundary`, in every keyspace, is in tables now.
+    pub(crate) fn raise_installed(&self, boundary: Stamp) {
+        // Release, partner: `durable`.
+        self.installed
+            .fetch_max(boundary.0.saturating_sub(1), Ordering::Release);
+    }
+
+    /// What a collector must keep, now.
+    pub(crate) fn retention(&self) -> Retention {
+        let now_ms = self.wall.now_ms();
+        self.snapshots
+            .retention(&self.clock, &self.slots, || self.durable(), now_ms)
+    }
+
+    /// All living keyspaces.
+    pub(crate) fn cores(&self) -> Vec<Arc<Core>> {
+        self.keyspaces.lock().values().cloned().collect()
+    }
+
+    /// Whether `core` is still one of the keyspaces.
+    pub(crate) fn lives(&self, core: &Arc<Core>) -> bool {
+        let keyspaces = self.keyspaces.lock();
+        keyspaces
+            .get(&core.name)
+            .is_some_and(|living| Arc::ptr_eq(living, core))
+    }
+
+    /// Options for a new memtable of `core`.
+    pub(crate) fn memtable_options(&self, core: &Core) -> velella_memtable::MemtableOptions {
+        velella_memtable::MemtableOptions {
+            kind: core.memtable,
+            order: core.order.clone(),
+            slots: Arc::clone(&self.slots),
+            counters: Arc::clone(&self.memtable_counters),
+        }
+    }
+
+    /// Whether background threads should end.
+    pub(crate) fn is_stopping(&self) -> bool {
+        // Acquire, partner: the Release in `jobs::stop`.
+        self.stopping.load(Ordering::Acquire)
+    }
+}

@@ -1,0 +1,288 @@
+//! The handle on an open database: database-wide operations, delegated.
+//!
+//! H1. After `close` every call on every handle, keyspace, snapshot and iterator fails with
+//!     `Closed`; nothing panics.
+//!
+//! Tests: `tests/lifecycle.rs`.
+
+use crate::catalogue::DEFAULT_KEYSPACE;
+use crate::core::Engine;
+use crate::handle::Handle;
+use crate::keyspace::Keyspace;
+use crate::keyspace_core::Core;
+use crate::options::{Builder, KeyspaceOptions, Options, WriteOptions};
+use crate::snapshot::Snapshot;
+use crate::stats::Stats;
+use crate::verify::VerifyReport;
+use crate::write_batch::WriteBatch;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+use velella_base::{Error, ErrorKind, Result, Stamp};
+use velella_journal::Report;
+
+/// An open database. Clones are handles on the same one.
+///
+/// It dereferences to its keyspace `default`, so `db.put(…)` and `db.get(…)` work at once.
+#[derive(Debug, Clone)]
+pub struct Db {
+    default: Keyspace,
+}
+
+impl std::ops::Deref for Db {
+    type Target = Keyspace;
+
+    fn deref(&self) -> &Keyspace {
+        &self.default
+    }
+}
+
+impl Db {
+    /// Settings for opening a database.
+    #[must_use]
+    pub fn builder() -> Builder {
+        Builder::default()
+    }
+
+    pub(crate) fn open_with(builder: Builder, dir: &Path) -> Result<Db> {
+        let handle = crate::open::open(builder, dir)?;
+        let core = handle.engine.core_named(DEFAULT_KEYSPACE)?;
+        Ok(Db {
+            default: Keyspace { handle, core },
+        })
+    }
+
+    fn handle(&self) -> &Arc<Handle> {
+        &self.default.handle
+    }
+
+    fn engine(&self) -> &Engine {
+        &self.default.handle.engine
+    }
+
+    /// What recovery found and did when the database was opened.
+    #[must_use]
+    pub fn recovery(&self) -> &Report {
+        &self.engine().recovery
+    }
+
+    /// The database's directory.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.engine().dir
+    }
+
+    /// The settings in force.
+    #[must_use]
+    pub fn options(&self) -> &Options {
+        &self.engine().options
+    }
+
+    /// Creates a keyspace. Names have 1 to 255 bytes and no control characters.
+    ///
+    /// # Errors
+    /// `AlreadyExists`, `InvalidInput`, `ReadOnly`, `Io`.
+    pub fn create_keyspace(&self, name: &str, options: KeyspaceOptions) -> Result<Keyspace> {
+        let core = self.engine().create_keyspace(name, &options)?;
+        Ok(Keyspace {
+            handle: Arc::clone(self.handle()),
+            core,
+        })
+    }
+
+    /// Opens a keyspace.
+    ///
+    /// # Errors
+    /// `NotFound`, naming those that exist.
+    pub fn keyspace(&self, name: &str) -> Result<Keyspace> {
+        self.engine().check_open()?;
+        let core = self.engine().core_named(name)?;
+        Ok(Keyspace {
+            handle: Arc::clone(self.handle()),
+            core,
+        })
+    }
+
+    /// Opens a keyspace, and creates it with default settings if there is none of that name.
+    ///
+    /// # Errors
+    /// As [`Db::create_keyspace`].
+    pub fn keyspace_or_create(&self, name: &str) -> Result<Keyspace> {
+        match self.keyspace(name) {
+            Err(error) if error.kind() == ErrorKind::NotFound => {}
+            found => return found,
+        }
+        match self.create_keyspace(name, KeyspaceOptions::default()) {
+            // Somebody else was faster.
+            Err(error) if error.kind() == ErrorKind::AlreadyExists => self.keyspace(name),
+            created => created,
+        }
+    }
+
+    /// Drops a keyspace and its data for good.
+    ///
+    /// # Errors
+    /// `NotFound`; `InvalidInput`: the keyspace `default` stays; `Io`.
+    pub fn drop_keyspace(&self, name: &str) -> Result<()> {
+        self.engine().drop_keyspace(name)
+    }
+
+    /// The names of all keyspaces, sorted.
+    #[must_use]
+    pub fn keyspaces(&self) -> Vec<String> {
+        self.engine().keyspaces.lock().keys().cloned().collect()
+    }
+
+    /// Applies a batch: all of it, or nothing, for readers and across crashes.
+    ///
+    /// # Errors
+    /// `InvalidInput`: over a limit; `ReadOnly`, `NoSpace`, `Io`, `Closed`.
+    pub fn write(&self, batch: &WriteBatch) -> Result<Stamp> {
+        self.write_with(batch, WriteOptions::default())
+    }
+
+    /// As [`Db::write`], with options.
+    ///
+    /// # Errors
+    /// As [`Db::write`].
+    pub fn write_with(&self, batch: &WriteBatch, options: WriteOptions) -> Result<Stamp> {
+        let written = self
+            .engine()
+            .write_batch(&batch.operations, None, options)?;
+        Ok(written.expect("nothing was demanded that could be refused"))
+    }
+
+    /// Applies a batch only if none of its keys was written since `snapshot`; `None` if one was,
+    /// and then nothing is written. With reads at the same snapshot this is a transaction under
+    /// snapshot isolation: read, decide, write, and start over on `None`.
+    ///
+    /// # Errors
+    /// As [`Db::write`].
+    pub fn write_if_unchanged(
+        &self,
+        batch: &WriteBatch,
+        snapshot: &Snapshot,
+        options: WriteOptions,
+    ) -> Result<Option<Stamp>> {
+        snapshot.check_origin(self.handle())?;
+        self.engine()
+            .write_batch(&batch.operations, Some(snapshot.stamp()), options)
+    }
+
+    /// A fixed view of all keyspaces.
+    #[must_use]
+    pub fn snapshot(&self) -> Snapshot {
+        Snapshot::take(self.handle())
+    }
+
+    /// The watermark: every write with a stamp at or below it survives a power loss.
+    #[must_use]
+    pub fn durable(&self) -> Stamp {
+        self.engine().durable()
+    }
+
+    /// Returns once the write with this stamp is durable, starting a sync if need be.
+    ///
+    /// # Errors
+    /// `ReadOnly`: a sync failed; `InvalidInput`: no write has this stamp yet.
+    pub fn wait_durable(&self, stamp: Stamp) -> Result<()> {
+        self.engine().check()?;
+        let last = self.engine().clock.now();
+        if stamp > last {
+            let found = format!("stamp {stamp} has not been given out, the last is {last}");
+            return Err(Error::invalid("wait for durability", found));
+        }
+        self.engine().make_durable(stamp, Duration::ZERO)
+    }
+
+    /// Makes everything acknowledged so far durable; returns the watermark reached.
+    ///
+    /// # Errors
+    /// `ReadOnly`: a sync failed.
+    pub fn persist(&self) -> Result<Stamp> {
+        self.engine().check()?;
+        self.engine()
+            .make_durable(self.engine().clock.observe(), Duration::ZERO)?;
+        Ok(self.durable())
+    }
+
+    /// Writes the memtables of all keyspaces to tables.
+    ///
+    /// # Errors
+    /// `ReadOnly`, `NoSpace`, `Io`.
+    pub fn flush(&self) -> Result<()> {
+        self.engine().flush_all(&self.engine().cores())
+    }
+
+    /// Flushes, then compacts every keyspace down to its last level.
+    ///
+    /// # Errors
+    /// As [`Db::flush`].
+    pub fn compact(&self) -> Result<()> {
+        let cores = self.engine().cores();
+        self.engine().compact_fully(&cores)
+    }
+
+    /// Reads every file and checks every checksum and every invariant.
+    ///
+    /// # Errors
+    /// `Corruption`: file and offset of the first damage.
+    pub fn verify(&self) -> Result<VerifyReport> {
+        self.verify_with(&mut |_, _| {})
+    }
+
+    /// As [`Db::verify`]; `progress` is told bytes read and bytes in all.
+    ///
+    /// # Errors
+    /// As [`Db::verify`].
+    pub fn verify_with(&self, progress: &mut dyn FnMut(u64, u64)) -> Result<VerifyReport> {
+        self.engine().check_open()?;
+        self.engine().verify(progress)
+    }
+
+    /// Counters, sizes, and why writers waited.
+    #[must_use]
+    pub fn stats(&self) -> Stats {
+        self.engine().stats()
+    }
+
+    /// Closes the database: ends background work, makes everything durable, gives up the lock.
+    ///
+    /// # Errors
+    /// What kept the last writes from becoming durable.
+    pub fn close(&self) -> Result<()> {
+        self.handle().close()
+    }
+
+    /// The keyspace `default`, as a handle of its own.
+    #[must_use]
+    pub fn default_keyspace(&self) -> Keyspace {
+        self.default.clone()
+    }
+}
+
+impl Builder {
+    /// Opens the database in `dir`, creating it if need be and allowed.
+    ///
+    /// # Errors
+    /// `Locked`, `NotFound`, `Corruption`, `Unsupported`, `Permission`, `InvalidInput`, `Io`.
+    pub fn open(self, dir: impl AsRef<Path>) -> Result<Db> {
+        Db::open_with(self, dir.as_ref())
+    }
+}
+
+impl Engine {
+    /// The keyspace of this name.
+    pub(crate) fn core_named(&self, name: &str) -> Result<Arc<Core>> {
+        let keyspaces = self.keyspaces.lock();
+        keyspaces.get(name).cloned().ok_or_else(|| {
+            let names: Vec<_> = keyspaces.keys().map(|name| format!("`{name}`")).collect();
+            let found = format!("there is none of that name, only {}", names.join(", "));
+            Error::new(
+                ErrorKind::NotFound,
+                format!("open keyspace `{name}`"),
+                found,
+            )
+        })
+    }
+}

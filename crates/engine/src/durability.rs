@@ -1,0 +1,92 @@
+//! Sync rounds: how a write gets from the page cache to the device, together with its company.
+//!
+//! Source: group commit as in Xyza (HotStorage '18) 3.1, over lanes instead of files.
+//!
+//! D1. A round registers D as a reading point before it reads the clock, and keeps it until D has
+//!     moved: a collector that ran in between would drop what a recovery to D needs.
+//! D2. Whoever needs D first runs the round; the others wait for the same round or the next.
+//! D3. A failed round poisons the database; it is never tried again.
+//!
+//! Tests: `sync_writes_share_rounds`, `a_failed_sync_poisons`.
+
+use crate::core::Engine;
+use std::time::Duration;
+use velella_base::{Error, ErrorKind, Result, Stamp};
+use velella_sync::thread;
+use velella_tree::Edit;
+
+/// Stamps a lease adds: 2^32, so that a lease is extended about never.
+const LEASE_STAMPS: u64 = 1 << 32;
+
+impl Engine {
+    /// Returns once `stamp` is durable; waits up to `company` for others before it syncs.
+    pub(crate) fn make_durable(&self, stamp: Stamp, company: Duration) -> Result<()> {
+        let Some(journal) = &self.journal else {
+            return self.install_to_be_durable(stamp);
+        };
+        if !company.is_zero() && journal.wait_durable(stamp, Some(company))? {
+            return Ok(());
+        }
+        // A round's frontier is held back by open windows, which last microseconds.
+        for turn in 0u32.. {
+            if journal.durable() >= stamp {
+                return Ok(());
+            }
+            if turn > 0 {
+                thread::yield_now();
+            }
+            self.round()?;
+        }
+        unreachable!("the loop ends only by returning")
+    }
+
+    /// One sync round; returns D.
+    pub(crate) fn round(&self) -> Result<Stamp> {
+        let Some(journal) = &self.journal else {
+            return Ok(self.durable());
+        };
+        // D1.
+        let _registered = self.snapshots.register(|| journal.durable());
+        let started = thread::now();
+        let durable = journal.round(|| self.slots.frontier(&self.clock));
+        self.timers.round.note(started.elapsed());
+        durable.inspect_err(|error| {
+            let cause = Error::new(
+                ErrorKind::ReadOnly,
+                "write",
+                format!("a sync failed earlier ({error}), the database is read-only"),
+            );
+            self.halt(cause.remedy("mend the device, then open the database again"));
+        })
+    }
+
+    /// Without a journal only tables are durable.
+    fn install_to_be_durable(&self, stamp: Stamp) -> Result<()> {
+        if self.durable() < stamp {
+            self.flush_all(&self.cores())?;
+        }
+        Ok(())
+    }
+
+    /// Allows stamps well above `stamp`, durably.
+    pub(crate) fn extend_lease(&self, stamp: Stamp) -> Result<()> {
+        let until = Stamp(stamp.0.saturating_add(LEASE_STAMPS).min(Stamp::MAX.0));
+        if stamp >= Stamp::MAX {
+            let found = "all 2^56 stamps have been used";
+            return Err(Error::new(ErrorKind::Unsupported, "write", found)
+                .remedy("export the data and import it into a new database"));
+        }
+        self.env.manifest.commit(&[Edit::ClockLease { until }])?;
+        self.clock.extend(until);
+        Ok(())
+    }
+
+    /// Extends the lease before a writer has to wait for it.
+    pub(crate) fn renew_lease(&self) -> Result<()> {
+        let now = self.clock.now();
+        if self.clock.lease().0.saturating_sub(now.0) < LEASE_STAMPS / 2 {
+            self.extend_lease(now)?;
+        }
+        Ok(())
+    }
+}

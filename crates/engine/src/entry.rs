@@ -1,0 +1,53 @@
+//! What reads return, and what a read-modify-write decides and reports.
+//!
+//! Plain data. Threads: any. Tests: `tests/reads.rs`, `tests/rmw.rs`.
+
+use crate::value::Value;
+use velella_base::Stamp;
+
+/// A live value with what belongs to it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Entry {
+    /// The value.
+    pub value: Value,
+    /// Milliseconds since 1970 from which on the key is absent.
+    pub expires_at_ms: Option<u64>,
+    /// When it was written.
+    pub stamp: Stamp,
+}
+
+/// What a read-modify-write decides.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Decision {
+    /// Leave the key as it is.
+    Keep,
+    /// Store this value, without expiry.
+    Put(Vec<u8>),
+    /// Store this value until then (milliseconds since 1970).
+    PutExpiring(Vec<u8>, u64),
+    /// Delete the key.
+    Delete,
+}
+
+/// What a read-modify-write found, and what it did.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RmwOutcome {
+    /// The entry it decided on; `None`: the key was absent.
+    pub old: Option<Entry>,
+    /// What it decided.
+    pub decision: Decision,
+    /// The stamp of its write; `None` if it kept the key as it was.
+    pub stamp: Option<Stamp>,
+}
+
+impl RmwOutcome {
+    /// The value after it.
+    #[must_use]
+    pub fn new_value(&self) -> Option<&[u8]> {
+        match &self.decision {
+            Decision::Keep => self.old.as_ref().map(|old| &*old.value),
+            Decision::Put(value) | Decision::PutExpiring(value, _) => Some(value),
+            Decision::Delete => None,
+        }
+    }
+}

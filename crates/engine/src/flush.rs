@@ -1,0 +1,170 @@
+//! Writing immutable memtables to tables, in the order in which they became immutable.
+//!
+//! Source: cLSM's merge (EuroSys '15) 3.1 and 3.2.2; `afterMerge` needs no lock here.
+//!
+//! F1. A group's tables are named in the manifest only once D >= W - 1: a table never holds a
+//!     write that the journal could still lose while an older one is lost (without a journal: a
+//!     group is all keyspaces, so the edit itself is the cut).
+//! F2. The tree shows a table before the view drops its memtable: a reader meets each version at
+//!     least once.
+//! F3. Journal space is released only for stamps that are in tables in every keyspace.
+//!
+//! Threads: one flush at a time (`Engine::flush_next` is called under the queue's turn).
+//! Tests: `x2_sst_ahead`, `cl11_snapshot_vs_flush`, `x3_journal_kept_for_other_keyspace`.
+
+use crate::core::Engine;
+use crate::keyspace_core::Core;
+use crate::view::Mem;
+use std::sync::Arc;
+use velella_base::{Result, Stamp};
+use velella_memtable::CursorMode;
+use velella_sync::{epoch, thread};
+use velella_tree::{Built, Edit};
+
+impl Engine {
+    /// Flushes the oldest group; whether there was one.
+    pub(crate) fn flush_next(&self) -> Result<bool> {
+        let turn = self.flushes.turn.lock();
+        let front = {
+            let groups = self.flushes.groups.lock();
+            groups
+                .front()
+                .map(|group| (group.members.clone(), group.boundary))
+        };
+        let Some((members, boundary)) = front else {
+            return Ok(false);
+        };
+        let started = thread::now();
+        self.flush_group(&members, boundary)?;
+        self.timers.flush.note(started.elapsed());
+        self.flushes.groups.lock().pop_front();
+        drop(turn);
+        self.reclaim();
+        self.counters.flushes.increment();
+        self.relief.wake_all();
+        self.work.wake_all();
+        self.release_journal()?;
+        Ok(true)
+    }
+
+    fn flush_group(&self, members: &[(Arc<Core>, Arc<Mem>)], boundary: Stamp) -> Result<()> {
+        let mut edits = Vec::with_capacity(2 * members.len());
+        let mut built = Vec::with_capacity(members.len());
+        for (core, mem) in members {
+            // A drop waits for the turn: who lives now lives until the edit is committed.
+            if !self.lives(core) {
+                built.push(Built::default());
+                continue;
+            }
+            let run = self.build_run(core, mem)?;
+            edits.push(Edit::AddTables {
+                keyspace: core.id,
+                level: 0,
+                tables: run.tables.clone(),
+            });
+            edits.push(Edit::Flushed {
+                keyspace: core.id,
+                below: boundary,
+            });
+            built.push(run);
+        }
+        if self.journal.is_some() {
+            // F1. Everything below W is published, so one round reaches it.
+            self.make_durable(
+                Stamp(boundary.0.saturating_sub(1)),
+                std::time::Duration::ZERO,
+            )?;
+        }
+        self.env.manifest.commit(&edits)?;
+        for ((core, mem), run) in members.iter().zip(built) {
+            core.tree.apply(run);
+            core.set_flushed_below(boundary);
+            let guard = epoch::pin();
+            let publishing = core.publishing.lock();
+            let view = core.view.load(&guard).without(mem);
+            core.publish(view, &guard);
+            drop(publishing);
+        }
+        if self.journal.is_none() {
+            self.raise_installed(boundary);
+        }
+        Ok(())
+    }
+
+    /// Lets go of what the last readers have left: memtables behind old views, external files.
+    pub(crate) fn reclaim(&self) {
+        epoch::flush();
+        self.env.externals.reap();
+    }
+
+    fn build_run(&self, core: &Core, mem: &Arc<Mem>) -> Result<Built> {
+        let mut run = Arc::clone(&mem.table).cursor(CursorMode::All);
+        let built = core.tree.build(&mut *run, &self.retention())?;
+        let bytes = built.tables.iter().map(|table| table.bytes).sum();
+        self.counters.flush_bytes.add(bytes);
+        Ok(built)
+    }
+
+    /// Switches every keyspace and waits until all of it is in tables.
+    pub(crate) fn flush_all(&self, cores: &[Arc<Core>]) -> Result<()> {
+        self.check()?;
+        self.drain_memtables(cores)
+    }
+
+    /// As `flush_all`, also while closing.
+    pub(crate) fn drain_memtables(&self, cores: &[Arc<Core>]) -> Result<()> {
+        self.switch(cores);
+        while self.flush_next()? {}
+        Ok(())
+    }
+
+    /// Every stamp below the result is in tables in every keyspace.
+    pub(crate) fn floor(&self) -> Stamp {
+        // Before the views: whatever is at or below it is published, so a memtable seen empty
+        // afterwards holds none of it.
+        let frontier = self.slots.frontier(&self.clock);
+        let unflushed = self.cores().into_iter().filter_map(|core| {
+            let guard = epoch::pin();
+            let view = core.view.load(&guard);
+            let holds = view.immutables() > 0 || !view.cur.table.is_empty();
+            holds.then(|| core.flushed_below())
+        });
+        unflushed.fold(frontier.next(), Stamp::min)
+    }
+
+    /// Gives journal space back (F3).
+    pub(crate) fn release_journal(&self) -> Result<()> {
+        match &self.journal {
+            Some(journal) => journal.release(self.floor()),
+            None => Ok(()),
+        }
+    }
+
+    /// Flushes the keyspaces that keep the oldest journal segment, however small, when the
+    /// journal has grown to its bound.
+    pub(crate) fn bound_journal(&self) -> Result<()> {
+        let Some(journal) = &self.journal else {
+            return Ok(());
+        };
+        let stats = journal.stats();
+        if stats.unflushed_bytes < self.journal_bound() {
+            return Ok(());
+        }
+        self.release_journal()?;
+        let Some(oldest) = journal.stats().oldest_pinned else {
+            return Ok(());
+        };
+        let pinning: Vec<_> = self
+            .cores()
+            .into_iter()
+            .filter(|core| core.flushed_below() <= oldest)
+            .collect();
+        self.switch(&pinning);
+        Ok(())
+    }
+
+    /// Most bytes of journal that are kept because their writes are not in tables yet.
+    pub(crate) fn journal_bound(&self) -> u64 {
+        4 * self.options.write_buffer
+    }
+}

@@ -1,0 +1,194 @@
+//! The background threads: flush and compaction, sync rounds, journal segments.
+//!
+//! J1. A thread's failure halts the database with its cause; threads never die silently.
+//! J2. Threads hold the engine; `stop` ends and joins them, so the engine outlives them all.
+//! J3. The threads that use the processor run at a lower priority than the user's.
+//!
+//! Threads: `velella-work-n` (options.background_threads of them), `velella-sync`,
+//! `velella-segment`.
+
+use crate::core::Engine;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+use velella_base::{Error, ErrorKind, Result};
+use velella_sync::atomic::Ordering;
+use velella_sync::thread;
+
+/// A power loss takes at most what was written within this time (`Buffered`).
+const SYNC_EVERY: Duration = Duration::from_secs(1);
+/// An idle journal notes after this time that its last round completed.
+const NOTE_DONE_AFTER: Duration = Duration::from_millis(100);
+/// How often background threads look around unasked.
+const TICK: Duration = Duration::from_millis(100);
+
+/// The background threads of a database.
+#[derive(Debug, Default)]
+pub(crate) struct Workers {
+    threads: Vec<JoinHandle<()>>,
+}
+
+impl Workers {
+    /// Starts them.
+    pub(crate) fn start(engine: &Arc<Engine>) -> Result<Workers> {
+        let mut workers = Workers::default();
+        for index in 0..engine.options.background_threads {
+            workers.spawn(engine, &format!("velella-work-{index}"), Engine::work_loop)?;
+        }
+        workers.spawn(engine, "velella-sync", Engine::sync_loop)?;
+        if engine.journal.is_some() {
+            workers.spawn(engine, "velella-segment", Engine::segment_loop)?;
+        }
+        Ok(workers)
+    }
+
+    fn spawn(
+        &mut self,
+        engine: &Arc<Engine>,
+        name: &str,
+        body: fn(&Engine) -> Result<()>,
+    ) -> Result<()> {
+        let engine = Arc::clone(engine);
+        let role = name.to_owned();
+        let thread = thread::spawn(name, move || {
+            // J1. A panic is our own fault, but the user must learn of it.
+            let outcome = catch_unwind(AssertUnwindSafe(|| body(&engine)));
+            let panicked = |_| Err(Error::new(ErrorKind::ReadOnly, "go on", "it panicked"));
+            if let Err(error) = outcome.unwrap_or_else(panicked) {
+                engine.halt(failed(&role, &error));
+            }
+        });
+        let thread = thread.map_err(|source| {
+            Error::new(
+                ErrorKind::Io,
+                format!("start thread {name}"),
+                source.to_string(),
+            )
+        })?;
+        self.threads.push(thread);
+        Ok(())
+    }
+
+    /// Ends and joins them.
+    pub(crate) fn stop(&mut self, engine: &Engine) {
+        // Release, partner: the Acquire in `is_stopping`.
+        engine.stopping.store(true, Ordering::Release);
+        engine.work.wake_all();
+        engine.sync_bell.wake_all();
+        engine.relief.wake_all();
+        if let Some(journal) = &engine.journal {
+            journal.wake_preparer();
+        }
+        for thread in self.threads.drain(..) {
+            // Its panic, if any, was turned into a halt.
+            let _ = thread.join();
+        }
+    }
+}
+
+fn failed(role: &str, error: &Error) -> Error {
+    let found = format!("background work failed in {role}: {error}");
+    Error::new(ErrorKind::ReadOnly, "write", found)
+        .remedy("mend the cause, then open the database again; reads still work")
+}
+
+impl Engine {
+    fn is_over(&self) -> bool {
+        self.is_stopping() || self.check().is_err()
+    }
+
+    /// Flushes first, then compacts: memory is scarcer than read amplification.
+    fn work_loop(&self) -> Result<()> {
+        thread::lower_priority();
+        while !self.is_over() {
+            let worked = self.flush_next()? || self.compact_once()?;
+            self.judge_pace();
+            // Also while there is always something to do.
+            self.bound_journal()?;
+            self.bound_memtables();
+            if worked {
+                continue;
+            }
+            self.reclaim();
+            self.work
+                .wait_until(Some(TICK), || self.is_over() || !self.flushes.is_empty());
+        }
+        Ok(())
+    }
+
+    /// Many keyspaces share one budget: switches the largest memtable when all together are over.
+    fn bound_memtables(&self) {
+        let sized = self.cores().into_iter().map(|core| {
+            let bytes = core.view.load(&velella_sync::epoch::pin()).bytes();
+            (bytes, core)
+        });
+        let sized: Vec<_> = sized.collect();
+        let total: u64 = sized.iter().map(|(bytes, _)| bytes).sum();
+        if total > self.options.memory / 2
+            && let Some((_, core)) = sized.into_iter().max_by_key(|(bytes, _)| *bytes)
+        {
+            self.switch(&[core]);
+        }
+    }
+
+    /// Runs a round every second while something is not durable yet.
+    fn sync_loop(&self) -> Result<()> {
+        let mut last_round = thread::now();
+        let mut noted = true;
+        while !self.is_over() {
+            let behind = self.durable() < self.clock.now();
+            if self.journal.is_some() && behind && last_round.elapsed() >= SYNC_EVERY {
+                self.round()?;
+                last_round = thread::now();
+                noted = false;
+            } else if !noted && last_round.elapsed() >= NOTE_DONE_AFTER {
+                self.note_done()?;
+                noted = true;
+            }
+            self.renew_lease()?;
+            self.close_idle_lanes()?;
+            self.sync_bell
+                .wait_until(Some(self.nap(last_round, noted)), || self.is_over());
+        }
+        Ok(())
+    }
+
+    fn nap(&self, last_round: Instant, noted: bool) -> Duration {
+        let until = if noted { SYNC_EVERY } else { NOTE_DONE_AFTER };
+        until.saturating_sub(last_round.elapsed()).max(TICK / 10)
+    }
+
+    fn note_done(&self) -> Result<()> {
+        self.journal
+            .as_ref()
+            .map_or(Ok(()), |journal| journal.sync_done())
+    }
+
+    /// Lanes that nobody uses must not pin old segments.
+    fn close_idle_lanes(&self) -> Result<()> {
+        let Some(journal) = &self.journal else {
+            return Ok(());
+        };
+        for index in 0..self.pairs.len() {
+            if let Some(mut pair) = self.pairs.try_checkout(index)
+                && let Some(lane) = &mut *pair
+            {
+                journal.close_idle(lane)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes journal segments ahead of need.
+    fn segment_loop(&self) -> Result<()> {
+        let Some(journal) = &self.journal else {
+            return Ok(());
+        };
+        while !self.is_over() {
+            journal.prepare()?;
+            journal.wait_for_preparation(TICK, || self.is_over());
+        }
+        Ok(())
+    }
+}

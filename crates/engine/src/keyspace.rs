@@ -1,0 +1,342 @@
+//! A keyspace: reads and writes of single keys, and iterators.
+//!
+//! docs/consistency.md says what each promises. In short: `get` is per-key linearizable and never
+//! waits; `get_strict`, `multi_get`, snapshots and read-modify-writes see the one order of all
+//! writes.
+//!
+//! Tests: `tests/reads.rs`, `tests/writes.rs`, `tests/rmw.rs`.
+
+use crate::change::Change;
+use crate::core::Engine;
+use crate::entry::{Decision, Entry, RmwOutcome};
+use crate::handle::Handle;
+use crate::iterator::{Iter, IterOptions};
+use crate::keyspace_core::Core;
+use crate::options::WriteOptions;
+use crate::read::Reader;
+use crate::snapshot::Snapshot;
+use crate::value::Value;
+use std::ops::RangeBounds;
+use std::sync::Arc;
+use velella_base::{Error, ErrorKind, Result, Stamp};
+
+/// A keyspace of an open database. Clones are cheap handles.
+#[derive(Clone)]
+pub struct Keyspace {
+    pub(crate) handle: Arc<Handle>,
+    pub(crate) core: Arc<Core>,
+}
+
+impl std::fmt::Debug for Keyspace {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Keyspace({})", self.core.name)
+    }
+}
+
+/// Writes.
+impl Keyspace {
+    /// The keyspace's name.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.core.name
+    }
+
+    fn engine(&self) -> &Engine {
+        &self.handle.engine
+    }
+
+    /// Stores `value` under `key`; returns the write's stamp.
+    ///
+    /// # Errors
+    /// `InvalidInput`: key or value over its limit; `ReadOnly`, `NoSpace`, `Io`, `Closed`;
+    /// `OutcomeUnknown`: the write may or may not survive.
+    #[inline]
+    pub fn put(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<Stamp> {
+        self.put_with(key, value, WriteOptions::default())
+    }
+
+    /// As [`Keyspace::put`], with options.
+    ///
+    /// # Errors
+    /// As [`Keyspace::put`].
+    #[inline]
+    pub fn put_with(
+        &self,
+        key: impl AsRef<[u8]>,
+        value: impl AsRef<[u8]>,
+        options: WriteOptions,
+    ) -> Result<Stamp> {
+        let change = Change::put(self.engine(), key.as_ref(), value.as_ref(), None)?;
+        self.engine().write_one(&self.core, &change, options)
+    }
+
+    /// Stores `value` until `expires_at_ms` (milliseconds since 1970); from then on the key is
+    /// absent, for every reader at once.
+    ///
+    /// # Errors
+    /// As [`Keyspace::put`].
+    pub fn put_expiring(
+        &self,
+        key: impl AsRef<[u8]>,
+        value: impl AsRef<[u8]>,
+        expires_at_ms: u64,
+        options: WriteOptions,
+    ) -> Result<Stamp> {
+        let expiry = Some(expires_at_ms);
+        let change = Change::put(self.engine(), key.as_ref(), value.as_ref(), expiry)?;
+        self.engine().write_one(&self.core, &change, options)
+    }
+
+    /// Makes `key` absent.
+    ///
+    /// # Errors
+    /// As [`Keyspace::put`].
+    #[inline]
+    pub fn delete(&self, key: impl AsRef<[u8]>) -> Result<Stamp> {
+        self.delete_with(key, WriteOptions::default())
+    }
+
+    /// As [`Keyspace::delete`], with options.
+    ///
+    /// # Errors
+    /// As [`Keyspace::put`].
+    pub fn delete_with(&self, key: impl AsRef<[u8]>, options: WriteOptions) -> Result<Stamp> {
+        let change = Change::delete(key.as_ref())?;
+        self.engine().write_one(&self.core, &change, options)
+    }
+}
+
+/// Reads.
+impl Keyspace {
+    /// The value of `key`. Takes no lock and waits for nobody. It is current for its key; two gets
+    /// may disagree with a concurrent snapshot about the order of two concurrent writes (see
+    /// [`Keyspace::get_strict`]).
+    ///
+    /// # Errors
+    /// `Corruption`, `Io`: a table could not be read; `Closed`.
+    #[inline]
+    pub fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<Value>> {
+        self.engine().read(&self.core, key.as_ref(), Reader::NEWEST)
+    }
+
+    /// As [`Keyspace::get`], in the one order of all writes: it waits for the few instructions in
+    /// which a write to the same key is being published.
+    ///
+    /// # Errors
+    /// As [`Keyspace::get`].
+    pub fn get_strict(&self, key: impl AsRef<[u8]>) -> Result<Option<Value>> {
+        self.engine().read(&self.core, key.as_ref(), Reader::STRICT)
+    }
+
+    /// The value of `key` with its expiry and stamp.
+    ///
+    /// # Errors
+    /// As [`Keyspace::get`].
+    pub fn get_entry(&self, key: impl AsRef<[u8]>) -> Result<Option<Entry>> {
+        self.engine()
+            .read_entry(&self.core, key.as_ref(), Reader::NEWEST)
+    }
+
+    /// Lends the value to `lend`, without a copy. Be quick in there: memory that others replace
+    /// meanwhile is not freed before it returns.
+    ///
+    /// # Errors
+    /// As [`Keyspace::get`].
+    #[inline]
+    pub fn get_with<R>(
+        &self,
+        key: impl AsRef<[u8]>,
+        lend: impl FnOnce(&[u8]) -> R,
+    ) -> Result<Option<R>> {
+        self.engine()
+            .read_with(&self.core, key.as_ref(), Reader::NEWEST, lend)
+    }
+
+    /// Copies the value into `out`, whose old content goes; says whether there was a value.
+    ///
+    /// # Errors
+    /// As [`Keyspace::get`].
+    #[inline]
+    pub fn get_into(&self, key: impl AsRef<[u8]>, out: &mut Vec<u8>) -> Result<bool> {
+        out.clear();
+        Ok(self
+            .get_with(key, |value| out.extend_from_slice(value))?
+            .is_some())
+    }
+
+    /// Whether `key` has a value.
+    ///
+    /// # Errors
+    /// As [`Keyspace::get`].
+    pub fn contains(&self, key: impl AsRef<[u8]>) -> Result<bool> {
+        self.engine()
+            .is_live(&self.core, key.as_ref(), Reader::NEWEST)
+    }
+
+    /// The values of all `keys`, in one consistent view.
+    ///
+    /// # Errors
+    /// As [`Keyspace::get`].
+    pub fn multi_get<K: AsRef<[u8]>>(&self, keys: &[K]) -> Result<Vec<Option<Value>>> {
+        let snapshot = Snapshot::take(&self.handle);
+        let one = |key: &K| {
+            self.engine()
+                .read(&self.core, key.as_ref(), snapshot.reader())
+        };
+        keys.iter().map(one).collect()
+    }
+
+    /// All pairs, ascending, in a view taken now.
+    ///
+    /// # Errors
+    /// As [`Keyspace::get`].
+    pub fn iter(&self) -> Result<Iter> {
+        self.iter_with(IterOptions::default())
+    }
+
+    /// The pairs within `bounds`.
+    ///
+    /// # Errors
+    /// As [`Keyspace::get`].
+    pub fn range<K: AsRef<[u8]>>(&self, bounds: impl RangeBounds<K>) -> Result<Iter> {
+        self.iter_with(IterOptions::within(&bounds))
+    }
+
+    /// The pairs whose keys begin with `prefix`.
+    ///
+    /// # Errors
+    /// As [`Keyspace::get`]; `InvalidInput`: the keyspace has an order of its own.
+    pub fn prefix(&self, prefix: impl AsRef<[u8]>) -> Result<Iter> {
+        let prefix = prefix.as_ref().to_vec();
+        self.iter_with(IterOptions {
+            prefix,
+            ..IterOptions::default()
+        })
+    }
+
+    /// The pairs that `options` ask for.
+    ///
+    /// # Errors
+    /// As [`Keyspace::prefix`].
+    pub fn iter_with(&self, options: IterOptions) -> Result<Iter> {
+        Iter::open(&self.handle, &self.core, options)
+    }
+}
+
+/// Read-modify-writes: each reads, decides and writes as one step, without a lock.
+impl Keyspace {
+    /// Lets `decide` see the value of `key` and writes what it decides. `decide` may run several
+    /// times, so it must not act on the outside.
+    ///
+    /// # Errors
+    /// As [`Keyspace::put`] and [`Keyspace::get`].
+    pub fn rmw(
+        &self,
+        key: impl AsRef<[u8]>,
+        mut decide: impl FnMut(Option<&[u8]>) -> Decision,
+    ) -> Result<RmwOutcome> {
+        self.rmw_entry(key, WriteOptions::default(), |old| {
+            Ok(decide(old.map(|entry| &*entry.value)))
+        })
+    }
+
+    /// As [`Keyspace::rmw`], with the old entry's expiry and stamp, and with write options. An
+    /// error of `decide` ends it, and nothing is written.
+    ///
+    /// # Errors
+    /// As [`Keyspace::rmw`], or what `decide` returned.
+    pub fn rmw_entry<E: From<Error>>(
+        &self,
+        key: impl AsRef<[u8]>,
+        options: WriteOptions,
+        mut decide: impl FnMut(Option<&Entry>) -> Result<Decision, E>,
+    ) -> Result<RmwOutcome, E> {
+        self.engine()
+            .rmw(&self.core, key.as_ref(), options, &mut decide)
+    }
+
+    /// Writes `new` (`None`: deletes) if the value is `expected` (`None`: absent); says whether.
+    ///
+    /// # Errors
+    /// As [`Keyspace::rmw`].
+    pub fn compare_and_swap(
+        &self,
+        key: impl AsRef<[u8]>,
+        expected: Option<&[u8]>,
+        new: Option<&[u8]>,
+    ) -> Result<bool> {
+        let mut swapped = false;
+        self.rmw(key, |old| {
+            swapped = old == expected;
+            match new {
+                _ if !swapped => Decision::Keep,
+                Some(new) => Decision::Put(new.to_vec()),
+                None => Decision::Delete,
+            }
+        })?;
+        Ok(swapped)
+    }
+
+    /// Writes `value` if `key` is absent; says whether it did.
+    ///
+    /// # Errors
+    /// As [`Keyspace::rmw`].
+    pub fn put_if_absent(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<bool> {
+        let outcome = self.rmw(key, |old| match old {
+            Some(_) => Decision::Keep,
+            None => Decision::Put(value.as_ref().to_vec()),
+        })?;
+        Ok(outcome.stamp.is_some())
+    }
+
+    /// Adds `delta` to the decimal integer stored under `key` (absent: 0), keeping its expiry;
+    /// returns the sum.
+    ///
+    /// # Errors
+    /// As [`Keyspace::rmw`]; `InvalidInput`: the value is no 64-bit integer, or the sum is none.
+    pub fn fetch_add(&self, key: impl AsRef<[u8]>, delta: i64) -> Result<i64> {
+        let mut sum = 0;
+        self.rmw_entry(key, WriteOptions::default(), |old| {
+            let before = old.map_or(Ok(0), |entry| parse_integer(&entry.value))?;
+            sum = before
+                .checked_add(delta)
+                .ok_or_else(|| not_addable("the sum overflows"))?;
+            let text = sum.to_string().into_bytes();
+            Ok::<_, Error>(match old.and_then(|entry| entry.expires_at_ms) {
+                Some(expiry) => Decision::PutExpiring(text, expiry),
+                None => Decision::Put(text),
+            })
+        })?;
+        Ok(sum)
+    }
+}
+
+/// Upkeep of this keyspace alone.
+impl Keyspace {
+    /// Writes the keyspace's memtable to tables.
+    ///
+    /// # Errors
+    /// `ReadOnly`, `NoSpace`, `Io`.
+    pub fn flush(&self) -> Result<()> {
+        self.engine().flush_all(std::slice::from_ref(&self.core))
+    }
+
+    /// Flushes, then compacts the keyspace down to its last level.
+    ///
+    /// # Errors
+    /// As [`Keyspace::flush`].
+    pub fn compact(&self) -> Result<()> {
+        self.engine()
+            .compact_fully(std::slice::from_ref(&self.core))
+    }
+}
+
+fn parse_integer(value: &[u8]) -> Result<i64> {
+    let text = std::str::from_utf8(value).ok();
+    text.and_then(|text| text.parse().ok())
+        .ok_or_else(|| not_addable("the value is no integer"))
+}
+
+fn not_addable(found: &str) -> Error {
+    Error::new(ErrorKind::InvalidInput, "add to a value", found)
+}

@@ -1,0 +1,96 @@
+//! Velella: an embedded, concurrent, multi-version key-value store.
+//!
+//! ```
+//! # fn main() -> velella::Result<()> {
+//! # let dir = std::env::temp_dir().join(format!("velella-doc-{}", std::process::id()));
+//! let db = velella::open(&dir)?;
+//! db.put("greeting", "hello")?;
+//! assert_eq!(db.get("greeting")?.unwrap(), "hello");
+//!
+//! let before = db.snapshot();
+//! db.fetch_add("visits", 1)?;
+//! assert_eq!(before.get(&db, "visits")?, None);
+//!
+//! for pair in db.prefix("gr")? {
+//!     let (key, value) = pair?;
+//!     println!("{} = {:?}", String::from_utf8_lossy(&key), value);
+//! }
+//! # db.close()?;
+//! # std::fs::remove_dir_all(&dir).unwrap();
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! Where to start reading: [`Db`], then `commit.rs` for how a write becomes visible and `read.rs`
+//! for how it is found. The engine orders phases and owns lifetimes; structures and formats live
+//! in the crates below it.
+
+#![forbid(unsafe_code)]
+
+mod options;
+mod budget;
+mod stats;
+mod stalls;
+mod view;
+mod keyspace_core;
+mod value;
+mod entry;
+mod pace;
+mod flush_queue;
+mod core;
+mod measure;
+mod switch;
+mod durability;
+mod flush;
+mod backpressure;
+mod change;
+mod commit;
+mod read;
+mod batch;
+mod rmw;
+mod catalogue;
+mod verify;
+mod recovery;
+mod compaction;
+mod jobs;
+mod handle;
+mod snapshot;
+mod iterator;
+mod keyspace;
+mod snapshot_reads;
+mod write_batch;
+mod open;
+mod db;
+
+pub mod inspect;
+
+pub use catalogue::DEFAULT_KEYSPACE;
+pub use db::Db;
+pub use entry::{Decision, Entry, RmwOutcome};
+pub use iterator::{Iter, IterOptions, Rev};
+pub use keyspace::Keyspace;
+pub use options::{
+    Builder, Durability, JournalMode, KeyspaceOptions, MEMORY_MIN, Options, RecoveryMode,
+    WriteOptions,
+};
+pub use snapshot::Snapshot;
+pub use stats::{
+    CacheStats, Histogram, JournalStats, KeyspaceStats, LevelStats, MemoryStats, Stall, Stats,
+};
+pub use value::Value;
+pub use velella_base::limits;
+pub use velella_base::{Error, ErrorKind, Order, Result, Stamp};
+pub use velella_journal::{Report as RecoveryReport, Rule as RecoveryRule};
+pub use velella_memtable::MemtableKind;
+pub use velella_sst::Compression;
+pub use velella_vfs as vfs;
+pub use verify::VerifyReport;
+pub use write_batch::WriteBatch;
+
+/// Opens the database in `dir` with default settings, creating it if there is none.
+///
+/// # Errors
+/// As [`Builder::open`].
+pub fn open(dir: impl AsRef<std::path::Path>) -> Result<Db> {
+    Builder::default().open(dir)
+}

@@ -1,0 +1,336 @@
+//! Opening a database: the one place that names layouts, memtables and files together.
+//!
+//! O1. Order: lock; manifest; trees; what the journal of the last run still holds, written to
+//!     tables; the new journal, durable; one durable edit that names tables and new incarnation;
+//!     only then the old journal goes and the database opens.
+//! O2. A crash anywhere repeats the opening; nobody has seen anything of it.
+//!
+//! Tests: `tests/lifecycle.rs`, `tests/crash.rs`.
+
+use crate::catalogue::{DEFAULT_KEYSPACE, LEVELED, record, tree_options};
+use crate::core::{Engine, PAIRS, Pair, Parts};
+use crate::handle::Handle;
+use crate::jobs::Workers;
+use crate::keyspace_core::Core;
+use crate::options::{Builder, JournalMode, KeyspaceOptions, Options, RecoveryMode};
+use crate::recovery::{Recovered, replay};
+use std::path::Path;
+use std::sync::Arc;
+use velella_base::file_name::FileName;
+use velella_base::{Error, ErrorKind, KeyspaceId, Order, Result, Stamp};
+use velella_journal::{Access, Config, Journal, Last, Recovery, Report, Start};
+use velella_memtable::MemtableOptions;
+use velella_mvcc::{Clock, Slots, Snapshots};
+use velella_sst::BlockCache;
+use velella_sync::lock::Mutex;
+use velella_tree::{Edit, Env, ExternalStore, KeyspaceState, Manifest, State};
+use velella_vfs::Vfs;
+
+/// Stamps an opening leases at once.
+const LEASE_STAMPS: u64 = 1 << 32;
+/// Id of the keyspace every database has.
+const DEFAULT_ID: KeyspaceId = 0;
+
+/// Opens the database in `dir`.
+pub(crate) fn open(builder: Builder, dir: &Path) -> Result<Arc<Handle>> {
+    let options = builder.options.validated()?;
+    let vfs = builder.vfs;
+    if !Manifest::exists(&*vfs, dir)? {
+        if !options.create {
+            // Before the lock file is made: what is no database is left as it is.
+            return Err(if vfs.exists(dir)? {
+                nothing_there(dir)
+            } else {
+                missing(dir)
+            });
+        }
+        // Its own name must be as durable as what will be written below it.
+        velella_tree::create_directory(&*vfs, dir)?;
+    }
+    let lock = vfs.lock(&FileName::Lock.path(dir))?;
+    let (manifest, state) = open_manifest(&vfs, dir, &options)?;
+    let orders = builder.orders;
+    let env = environment(&vfs, dir, manifest, &options);
+    let shared = Shared {
+        slots: Arc::new(Slots::new(PAIRS)),
+        counters: Arc::default(),
+    };
+    let cores = open_keyspaces(&env, &state, &options, &orders, &shared)?;
+
+    let (recovered, report) = recover(&env, &state, &cores, &options)?;
+    for name in
+        velella_tree::unreferenced(&*vfs, dir, &with(&state, &recovered), &recovered.externals)?
+    {
+        vfs.remove(&name.path(dir))?;
+    }
+    let start = state.clock_lease.max(recovered.last);
+    let (journal, lanes, edit) = new_journal(&env, &state, &options, start)?;
+    let lease = Stamp((start.0 + LEASE_STAMPS).min(Stamp::MAX.0));
+    commit_opening(&env, &recovered, &cores, edit, start, lease)?;
+    for (core, built) in recovered.built {
+        core.tree.apply(built);
+    }
+    if let Some(journal) = &journal {
+        journal.discard_older()?;
+    }
+    let engine = Engine::new(Parts {
+        dir: dir.to_path_buf(),
+        clock: Clock::new(start, lease),
+        slots: shared.slots,
+        lanes,
+        journal,
+        installed: start,
+        snapshots: Snapshots::new(),
+        env,
+        keyspaces: cores
+            .into_iter()
+            .map(|core| (core.name.clone(), core))
+            .collect(),
+        memtable_counters: shared.counters,
+        wall_ms: state.wall_ms,
+        recovery: report,
+        lock,
+        options,
+    });
+    let workers = Workers::start(&engine)?;
+    Ok(Arc::new(Handle {
+        engine,
+        workers: Mutex::new(workers),
+    }))
+}
+
+/// What memtables of all keyspaces share.
+struct Shared {
+    slots: Arc<Slots>,
+    counters: Arc<velella_memtable::Counters>,
+}
+
+fn missing(dir: &Path) -> Error {
+    Error::new(
+        ErrorKind::NotFound,
+        "open database",
+        "the directory does not exist",
+    )
+    .on(dir)
+    .remedy("create it with `create(true)`, or check the path")
+}
+
+fn nothing_there(dir: &Path) -> Error {
+    Error::new(ErrorKind::NotFound, "open database", "there is none there")
+        .on(dir)
+        .remedy("create it with `create(true)`, or check the path")
+}
+
+fn open_manifest(vfs: &Arc<dyn Vfs>, dir: &Path, options: &Options) -> Result<(Manifest, State)> {
+    let (manifest, state) = if Manifest::exists(&**vfs, dir)? {
+        Manifest::open(Arc::clone(vfs), dir)?
+    } else if options.create {
+        Manifest::create(Arc::clone(vfs), dir)?
+    } else {
+        return Err(nothing_there(dir));
+    };
+    // It is never dropped: without it this is a new manifest, or a creation was interrupted here.
+    if state.keyspace(DEFAULT_ID).is_none() {
+        let default = record(DEFAULT_ID, DEFAULT_KEYSPACE, &Order::Bytewise, Stamp::ZERO);
+        manifest.commit(&[Edit::CreateKeyspace(default)])?;
+        let state = manifest.state();
+        return Ok((manifest, state));
+    }
+    Ok((manifest, state))
+}
+
+fn environment(vfs: &Arc<dyn Vfs>, dir: &Path, manifest: Manifest, options: &Options) -> Env {
+    let manifest = Arc::new(manifest);
+    let database = manifest.database();
+    let externals = ExternalStore::new(
+        Arc::clone(vfs),
+        dir.to_path_buf(),
+        database,
+        Arc::clone(&manifest),
+    );
+    Env {
+        vfs: Arc::clone(vfs),
+        dir: dir.to_path_buf(),
+        database,
+        cache: BlockCache::new(crate::budget::cache_bytes(options)),
+        counters: Arc::default(),
+        manifest,
+        externals: Arc::new(externals),
+    }
+}
+
+fn open_keyspaces(
+    env: &Env,
+    state: &State,
+    options: &Options,
+    orders: &[Order],
+    shared: &Shared,
+) -> Result<Vec<Arc<Core>>> {
+    state
+        .keyspaces
+        .iter()
+        .map(|keyspace| open_keyspace(env, keyspace, options, orders, shared))
+        .collect()
+}
+
+fn open_keyspace(
+    env: &Env,
+    state: &KeyspaceState,
+    options: &Options,
+    orders: &[Order],
+    shared: &Shared,
+) -> Result<Arc<Core>> {
+    let record = &state.record;
+    let unsupported = |found: String, remedy: &str| {
+        let attempt = format!("open keyspace `{}`", record.name);
+        Error::new(ErrorKind::Unsupported, attempt, found).remedy(remedy)
+    };
+    if record.layout != LEVELED {
+        let found = format!(
+            "its layout is `{}`, this build knows `{LEVELED}`",
+            record.layout
+        );
+        return Err(unsupported(
+            found,
+            "open the database with the version that wrote it",
+        ));
+    }
+    let known = orders
+        .iter()
+        .find(|order| order.name() == record.order)
+        .cloned();
+    let bytewise = Some(Order::Bytewise).filter(|order| order.name() == record.order);
+    let order = known.or(bytewise).ok_or_else(|| {
+        let found = format!(
+            "its keys are ordered by `{}`, which was not given",
+            record.order
+        );
+        unsupported(found, "give that order to the builder with `order`")
+    })?;
+    let own = KeyspaceOptions::default();
+    let tree_options = tree_options(options, &own, record.id, order.clone());
+    let tree = velella_lsm::open(env.clone(), tree_options, state)?;
+    let memtable = MemtableOptions {
+        kind: options.memtable,
+        order,
+        slots: Arc::clone(&shared.slots),
+        counters: Arc::clone(&shared.counters),
+    };
+    Ok(Core::new(
+        record.id,
+        record.name.clone(),
+        &memtable,
+        tree,
+        state.flushed_below,
+    ))
+}
+
+/// What the journal of the last incarnation holds, written to tables.
+fn recover(
+    env: &Env,
+    state: &State,
+    cores: &[Arc<Core>],
+    options: &Options,
+) -> Result<(Recovered, Report)> {
+    let nothing = Recovered {
+        built: Vec::new(),
+        edits: Vec::new(),
+        externals: std::collections::BTreeSet::new(),
+        last: Stamp::ZERO,
+    };
+    if state.seal_file == 0 {
+        return Ok((nothing, Report::default()));
+    }
+    let last = Last {
+        incarnation: state.incarnation,
+        start: Start {
+            seal_file: state.seal_file,
+            token: state.token.clone(),
+        },
+        assume_power_loss: options.recovery == RecoveryMode::AssumePowerLoss,
+        accept_loss: options.recovery == RecoveryMode::AcceptLoss,
+    };
+    let mut journal = Recovery::open(Arc::clone(&env.vfs), &env.dir, env.database, &last)?;
+    let recovered = replay(&mut journal, cores, &state.dropped, options.memory / 4)?;
+    Ok((recovered, journal.report().clone()))
+}
+
+/// The state with the tables that recovery wrote, so that they do not count as unreferenced.
+fn with(state: &State, recovered: &Recovered) -> State {
+    let mut state = state.clone();
+    for (core, built) in &recovered.built {
+        let keyspace = state.keyspaces.iter_mut().find(|k| k.record.id == core.id);
+        let keyspace = keyspace.expect("recovery writes only to keyspaces of the state");
+        if keyspace.levels.is_empty() {
+            keyspace.levels.push(Vec::new());
+        }
+        keyspace.levels[0].extend(built.tables.iter().cloned());
+    }
+    state
+}
+
+type NewJournal = (Option<Arc<Journal>>, Vec<Pair>, Edit);
+
+fn new_journal(env: &Env, state: &State, options: &Options, start: Stamp) -> Result<NewJournal> {
+    let number = state.incarnation + 1;
+    let access = match options.journal {
+        JournalMode::Auto => Access::Auto,
+        JournalMode::Mapped => Access::Mapped,
+        JournalMode::Write => Access::Write,
+        JournalMode::Off => {
+            let edit = Edit::Incarnation {
+                number,
+                seal_file: 0,
+                token: Default::default(),
+            };
+            return Ok((None, (0..PAIRS).map(|_| None).collect(), edit));
+        }
+    };
+    let manifest = Arc::clone(&env.manifest);
+    let config = Config {
+        vfs: Arc::clone(&env.vfs),
+        dir: env.dir.clone(),
+        database: env.database,
+        incarnation: number,
+        lanes: PAIRS,
+        segment_bytes: crate::budget::segment_bytes(options),
+        extent_bytes: crate::budget::extent_bytes(options),
+        access,
+        ack_after_done: false,
+        next_file: Arc::new(move || manifest.next_file()),
+    };
+    let (journal, lanes, Start { seal_file, token }) = Journal::create(config, start)?;
+    let edit = Edit::Incarnation {
+        number,
+        seal_file,
+        token,
+    };
+    Ok((Some(journal), lanes.into_iter().map(Some).collect(), edit))
+}
+
+/// The one edit that makes the opening true (O1).
+fn commit_opening(
+    env: &Env,
+    recovered: &Recovered,
+    cores: &[Arc<Core>],
+    incarnation: Edit,
+    start: Stamp,
+    lease: Stamp,
+) -> Result<()> {
+    let mut edits = recovered.edits.clone();
+    // Everything that will ever be known of stamps up to `start` is in tables now.
+    let below = start.next();
+    for core in cores {
+        edits.push(Edit::Flushed {
+            keyspace: core.id,
+            below,
+        });
+        core.set_flushed_below(below);
+    }
+    edits.push(incarnation);
+    edits.push(Edit::ClockLease { until: lease });
+    edits.push(Edit::WallClock {
+        ms: velella_sync::thread::wall_ms(),
+    });
+    env.manifest.commit(&edits)
+}

@@ -1,0 +1,278 @@
+//! The knobs of a database and of a keyspace, each default with its reason: docs/options.md.
+//!
+//! Settings are plain data; components (the file system) are objects and go to the [`Builder`].
+//!
+//! O1. At most twelve knobs. What can be derived from another is not a knob.
+
+use std::sync::Arc;
+use std::time::Duration;
+use velella_base::{Error, Order, Result};
+use velella_memtable::MemtableKind;
+use velella_sst::Compression;
+use velella_vfs::{OsFs, Vfs};
+
+/// What an acknowledged write survives.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Durability {
+    /// The death of the process at once (`kill -9` included); a power loss loses at most the last
+    /// second. No system call per write.
+    #[default]
+    Buffered,
+    /// A power loss. The write returns when it is on the device; threads share one sync.
+    Sync,
+    /// As `Sync`, but the sync may wait this long for company.
+    Group(Duration),
+}
+
+/// How records reach the journal.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum JournalMode {
+    /// Mapped segments where the file system is fit for them, else `write`.
+    #[default]
+    Auto,
+    /// Mapped segments: no system call per write.
+    Mapped,
+    /// One `write` per record.
+    Write,
+    /// No journal, for the whole database: what was not flushed is lost with the process. What
+    /// survives is still a prefix of the writes.
+    Off,
+}
+
+/// What `open` does about the past.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum RecoveryMode {
+    /// Every acknowledged write of a process that died; after a power loss, the durable prefix.
+    /// Damage to durable data is an error.
+    #[default]
+    Normal,
+    /// Trust only what was synced, whatever the page cache seems to hold: after a forced unmount,
+    /// an in-place rollback of the volume, or memory errors.
+    AssumePowerLoss,
+    /// On damage to durable data, open with the largest valid prefix, and report what went.
+    AcceptLoss,
+}
+
+/// Settings of a database.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// Bytes of memory for everything: memtables, block cache, filters, indexes, journal mappings.
+    /// Default 1 GiB: half of a small server. The process stays within 20 % of it.
+    pub memory: u64,
+    /// Bytes at which a memtable is flushed. Default 64 MiB (or an eighth of `memory` if that is
+    /// less): large enough for few, sequential writes, small enough to recover in a second.
+    pub write_buffer: u64,
+    /// Durability of writes that do not say. Default `Buffered`.
+    pub durability: Durability,
+    /// Background threads for flushes and compactions. Default: half the cores, at least 1.
+    pub background_threads: usize,
+    /// Compression of tables. Default LZ4: it costs less than it saves. Levels 0 and 1 get LZ4
+    /// where this says Zstd, since they are soon rewritten.
+    pub compression: Compression,
+    /// Bytes of a table's data block before compression. Default 4 KiB: one page per cold get.
+    pub block_bytes: usize,
+    /// Bits per key of the Bloom filters. Default 10: one false positive in a hundred.
+    pub bloom_bits: u32,
+    /// How records reach the journal. Default `Auto`.
+    pub journal: JournalMode,
+    /// What `open` does about the past. Default `Normal`.
+    pub recovery: RecoveryMode,
+    /// Create the database if the directory holds none. Default true.
+    pub create: bool,
+    /// The structure of memtables. Default `Jellyfish`.
+    pub memtable: MemtableKind,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        let cores = std::thread::available_parallelism().map_or(2, usize::from);
+        Options {
+            memory: 1 << 30,
+            write_buffer: 64 << 20,
+            durability: Durability::default(),
+            background_threads: (cores / 2).clamp(1, 4),
+            compression: Compression::Lz4,
+            block_bytes: 4 << 10,
+            bloom_bits: 10,
+            journal: JournalMode::default(),
+            recovery: RecoveryMode::default(),
+            create: true,
+            memtable: MemtableKind::default(),
+        }
+    }
+}
+
+/// Least memory a database runs in: 16 MiB.
+pub const MEMORY_MIN: u64 = 16 << 20;
+
+impl Options {
+    /// Checks every knob and derives what depends on another.
+    ///
+    /// # Errors
+    /// `InvalidInput`, naming the knob, its value and its limits.
+    pub fn validated(mut self) -> Result<Options> {
+        let refuse = |knob: &str, found: String| {
+            Err(Error::invalid(
+                format!("open a database with `{knob}`"),
+                found,
+            ))
+        };
+        if self.memory < MEMORY_MIN {
+            return refuse(
+                "memory",
+                format!("{} bytes, at least {MEMORY_MIN}", self.memory),
+            );
+        }
+        self.write_buffer = self.write_buffer.min(self.memory / 8);
+        if self.write_buffer < 64 << 10 {
+            return refuse(
+                "write_buffer",
+                format!("{} bytes, at least 65536", self.write_buffer),
+            );
+        }
+        if !(256..=1 << 20).contains(&self.block_bytes) {
+            return refuse(
+                "block_bytes",
+                format!("{}, from 256 to 1048576", self.block_bytes),
+            );
+        }
+        if self.bloom_bits > 32 {
+            return refuse("bloom_bits", format!("{}, at most 32", self.bloom_bits));
+        }
+        if !(1..=64).contains(&self.background_threads) {
+            return refuse(
+                "background_threads",
+                format!("{}, from 1 to 64", self.background_threads),
+            );
+        }
+        Ok(self)
+    }
+}
+
+/// Settings of a new keyspace. Only the order is stored: at the next opening of the database the
+/// others are the database's.
+#[derive(Debug, Clone, Default)]
+pub struct KeyspaceOptions {
+    /// The order of keys; its name is stored, and must be given again at opening.
+    pub order: Order,
+    /// The structure of memtables; `None`: the database's.
+    pub memtable: Option<MemtableKind>,
+    /// Compression of tables; `None`: the database's.
+    pub compression: Option<Compression>,
+    /// Bits per key of the filters; `None`: the database's.
+    pub bloom_bits: Option<u32>,
+}
+
+/// Opens databases.
+#[derive(Debug, Clone)]
+pub struct Builder {
+    pub(crate) options: Options,
+    pub(crate) vfs: Arc<dyn Vfs>,
+    pub(crate) orders: Vec<Order>,
+}
+
+impl Default for Builder {
+    fn default() -> Self {
+        Builder {
+            options: Options::default(),
+            vfs: Arc::new(OsFs::new()),
+            orders: Vec::new(),
+        }
+    }
+}
+
+macro_rules! knob {
+    ($(#[$doc:meta])* $name:ident: $type:ty) => {
+        $(#[$doc])*
+        #[must_use]
+        pub fn $name(mut self, $name: $type) -> Self {
+            self.options.$name = $name;
+            self
+        }
+    };
+}
+
+impl Builder {
+    knob!(
+        /// See [`Options::memory`].
+        memory: u64
+    );
+    knob!(
+        /// See [`Options::write_buffer`].
+        write_buffer: u64
+    );
+    knob!(
+        /// See [`Options::durability`].
+        durability: Durability
+    );
+    knob!(
+        /// See [`Options::background_threads`].
+        background_threads: usize
+    );
+    knob!(
+        /// See [`Options::compression`].
+        compression: Compression
+    );
+    knob!(
+        /// See [`Options::block_bytes`].
+        block_bytes: usize
+    );
+    knob!(
+        /// See [`Options::bloom_bits`].
+        bloom_bits: u32
+    );
+    knob!(
+        /// See [`Options::journal`].
+        journal: JournalMode
+    );
+    knob!(
+        /// See [`Options::recovery`].
+        recovery: RecoveryMode
+    );
+    knob!(
+        /// See [`Options::create`].
+        create: bool
+    );
+    knob!(
+        /// See [`Options::memtable`].
+        memtable: MemtableKind
+    );
+
+    /// All settings at once.
+    #[must_use]
+    pub fn options(mut self, options: Options) -> Self {
+        self.options = options;
+        self
+    }
+
+    /// The file system; default: the operating system's.
+    #[must_use]
+    pub fn vfs(mut self, vfs: Arc<dyn Vfs>) -> Self {
+        self.vfs = vfs;
+        self
+    }
+
+    /// Makes a user's order known, for keyspaces that were created with it.
+    #[must_use]
+    pub fn order(mut self, order: Order) -> Self {
+        self.orders.push(order);
+        self
+    }
+}
+
+/// How one write is made.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct WriteOptions {
+    /// Durability; `None`: the database's.
+    pub durability: Option<Durability>,
+}
+
+impl WriteOptions {
+    /// A write that returns when it is on the device.
+    #[must_use]
+    pub fn sync() -> Self {
+        WriteOptions {
+            durability: Some(Durability::Sync),
+        }
+    }
+}

@@ -1,0 +1,328 @@
+//! The read path: newest component first, stop at the first version found.
+//!
+//! Source: cLSM (EuroSys '15) 3.1: gets take no lock; data moves the same way as the search, so a
+//! view that is superseded meanwhile costs at worst a second look.
+//!
+//! G1. A plain get takes no timestamp, no lock and no slot: one pin, one load of the view.
+//! G2. An expired version is a tombstone. The time is read once per operation, at the first
+//!     version that expires at all; a snapshot brings its own.
+//! G3. No reference into a memtable leaves the pin: bytes are copied, or lent to a closure.
+//!
+//! Tests: `tests/reads.rs`.
+
+use crate::core::Engine;
+use crate::entry::Entry;
+use crate::keyspace_core::Core;
+use crate::value::Value;
+use crate::view::View;
+use velella_base::external::ExternalRef;
+use velella_base::{Error, ErrorKind, Result, Stamp, ValueKind};
+use velella_memtable::{OnPending, ReadAt, Version};
+use velella_sst::{BlockSlice, Found};
+use velella_sync::epoch::{self, Guard};
+
+/// The newest version found, where it was found.
+#[derive(Debug)]
+pub(crate) enum Base<'g> {
+    /// Nothing anywhere.
+    Absent,
+    /// In a memtable.
+    Memory(Version<'g>),
+    /// In a table.
+    Table(Found),
+}
+
+/// When a reader reads, and with which wall clock.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Reader {
+    pub(crate) at: ReadAt,
+    /// Fixed by a snapshot, in milliseconds since 1970; `None`: looked up when needed (G2).
+    pub(crate) now_ms: Option<u64>,
+}
+
+impl Reader {
+    /// The newest versions; undecided ones are passed over.
+    pub(crate) const NEWEST: Reader = Reader {
+        at: ReadAt {
+            stamp: Stamp::MAX,
+            pending: OnPending::Skip,
+        },
+        now_ms: None,
+    };
+    /// The newest versions; undecided ones are resolved.
+    pub(crate) const STRICT: Reader = Reader {
+        at: ReadAt {
+            stamp: Stamp::MAX,
+            pending: OnPending::Resolve,
+        },
+        now_ms: None,
+    };
+
+    /// What a snapshot sees.
+    pub(crate) fn snapshot(stamp: Stamp, now_ms: u64) -> Reader {
+        Reader {
+            at: ReadAt {
+                stamp,
+                pending: OnPending::Resolve,
+            },
+            now_ms: Some(now_ms),
+        }
+    }
+}
+
+/// A live value before anything is copied.
+enum Live<'a> {
+    Memory(&'a [u8]),
+    /// Bytes of a block after the first so many.
+    Block(&'a BlockSlice, usize),
+    External(ExternalRef),
+}
+
+/// A live version's value with what belongs to it.
+struct Seen<'a> {
+    live: Live<'a>,
+    expires_at_ms: Option<u64>,
+    stamp: Stamp,
+}
+
+impl Engine {
+    /// The newest version of `key` at the reader's time.
+    #[inline]
+    fn find<'g>(
+        &self,
+        core: &'g Core,
+        key: &[u8],
+        at: ReadAt,
+        guard: &'g Guard,
+    ) -> Result<Base<'g>> {
+        self.check_open()?;
+        self.counters.reads.increment();
+        let view = core.view.load(guard);
+        let base = match view.cur.table.get(key, at, guard) {
+            Some(version) => Base::Memory(version),
+            None => self.below_current(core, view, key, at, guard)?,
+        };
+        let range_delete = base.stamp_if(ValueKind::RangeDelete);
+        match range_delete {
+            None => Ok(base),
+            // It stands at its first key but says nothing about that key's own versions here.
+            Some(Stamp(stamp)) => self.find(
+                core,
+                key,
+                ReadAt {
+                    stamp: Stamp(stamp.saturating_sub(1)),
+                    ..at
+                },
+                guard,
+            ),
+        }
+    }
+
+    /// As `find`, in everything older than the current memtable.
+    pub(crate) fn below_current<'g>(
+        &self,
+        core: &Core,
+        view: &'g View,
+        key: &[u8],
+        at: ReadAt,
+        guard: &'g Guard,
+    ) -> Result<Base<'g>> {
+        for mem in view.memtables().skip(1) {
+            if let Some(version) = mem.table.get(key, at, guard) {
+                return Ok(Base::Memory(version));
+            }
+        }
+        let found = core.tree.get(key, velella_sst::key_hash(key), at.stamp)?;
+        Ok(found.map_or(Base::Absent, Base::Table))
+    }
+
+    /// What the version found says now: a live value, or nothing.
+    fn interpret<'a>(
+        &self,
+        core: &Core,
+        base: &'a Base<'_>,
+        now_ms: Option<u64>,
+    ) -> Result<Option<Seen<'a>>> {
+        let (kind, stamp, bytes): (_, _, &[u8]) = match base {
+            Base::Absent => return Ok(None),
+            Base::Memory(version) => (version.kind, version.stamp, version.value),
+            Base::Table(found) => (found.kind, found.stamp, &found.value),
+        };
+        let bytes_from = |skip: usize| match base {
+            Base::Table(found) => Live::Block(&found.value, skip),
+            _ => Live::Memory(&bytes[skip..]),
+        };
+        let (live, expires) = match kind {
+            ValueKind::Put => (bytes_from(0), 0),
+            ValueKind::Delete | ValueKind::RangeDelete => return Ok(None),
+            ValueKind::PutExpiring => (bytes_from(8), expiry(core, bytes)?),
+            ValueKind::External => {
+                let reference = ExternalRef::decode(bytes).ok_or_else(|| malformed(core, kind))?;
+                (Live::External(reference), reference.expires_at_ms)
+            }
+            ValueKind::Merge => return Err(no_merge_operator(core)),
+        };
+        // G2: 0 stands for "never".
+        if expires != 0 && expires <= now_ms.unwrap_or_else(|| self.wall.now_ms()) {
+            return Ok(None);
+        }
+        Ok(Some(Seen {
+            live,
+            expires_at_ms: (expires != 0).then_some(expires),
+            stamp,
+        }))
+    }
+
+    /// The value of `key` as it outlives the pin.
+    pub(crate) fn read(&self, core: &Core, key: &[u8], reader: Reader) -> Result<Option<Value>> {
+        let guard = epoch::pin();
+        let base = self.find(core, key, reader.at, &guard)?;
+        let Some(seen) = self.interpret(core, &base, reader.now_ms)? else {
+            return Ok(None);
+        };
+        self.owned(&seen.live).map(Some)
+    }
+
+    /// As `read`, with expiry and stamp.
+    pub(crate) fn read_entry(
+        &self,
+        core: &Core,
+        key: &[u8],
+        reader: Reader,
+    ) -> Result<Option<Entry>> {
+        let guard = epoch::pin();
+        let base = self.find(core, key, reader.at, &guard)?;
+        self.entry_of(core, &base, reader.now_ms)
+    }
+
+    /// The entry that a version amounts to.
+    pub(crate) fn entry_of(
+        &self,
+        core: &Core,
+        base: &Base<'_>,
+        now_ms: Option<u64>,
+    ) -> Result<Option<Entry>> {
+        let Some(seen) = self.interpret(core, base, now_ms)? else {
+            return Ok(None);
+        };
+        let value = self.owned(&seen.live)?;
+        Ok(Some(Entry {
+            value,
+            expires_at_ms: seen.expires_at_ms,
+            stamp: seen.stamp,
+        }))
+    }
+
+    /// Lends the value of `key` to `lend`, under the pin.
+    #[inline]
+    pub(crate) fn read_with<R>(
+        &self,
+        core: &Core,
+        key: &[u8],
+        reader: Reader,
+        lend: impl FnOnce(&[u8]) -> R,
+    ) -> Result<Option<R>> {
+        let guard = epoch::pin();
+        let base = self.find(core, key, reader.at, &guard)?;
+        let Some(seen) = self.interpret(core, &base, reader.now_ms)? else {
+            return Ok(None);
+        };
+        Ok(Some(match seen.live {
+            Live::Memory(bytes) => lend(bytes),
+            Live::Block(slice, skip) => lend(&slice[skip..]),
+            Live::External(reference) => lend(&self.env.externals.read(&reference)?),
+        }))
+    }
+
+    /// Whether `key` has a live value; an external one is not read.
+    pub(crate) fn is_live(&self, core: &Core, key: &[u8], reader: Reader) -> Result<bool> {
+        let guard = epoch::pin();
+        let base = self.find(core, key, reader.at, &guard)?;
+        Ok(self.interpret(core, &base, reader.now_ms)?.is_some())
+    }
+
+    /// Stamp of the newest version of `key`, a tombstone's too.
+    pub(crate) fn newest_stamp(&self, core: &Core, key: &[u8], at: ReadAt) -> Result<Stamp> {
+        let guard = epoch::pin();
+        Ok(match self.find(core, key, at, &guard)? {
+            Base::Absent => Stamp::ZERO,
+            Base::Memory(version) => version.stamp,
+            Base::Table(found) => found.stamp,
+        })
+    }
+
+    fn owned(&self, live: &Live<'_>) -> Result<Value> {
+        Ok(match live {
+            Live::Memory(bytes) => Value::copied(bytes),
+            Live::Block(slice, skip) => Value::block((*slice).clone(), *skip),
+            Live::External(reference) => self.env.externals.read(reference)?.into(),
+        })
+    }
+
+    /// What a version met by an iterator says: where its value starts and when it expires; `None`
+    /// if the key is absent there.
+    pub(crate) fn judge(
+        &self,
+        core: &Core,
+        kind: ValueKind,
+        payload: &[u8],
+        now_ms: u64,
+    ) -> Result<Option<Judged>> {
+        let (skip, expires) = match kind {
+            ValueKind::Put => (0, 0),
+            ValueKind::Delete | ValueKind::RangeDelete => return Ok(None),
+            ValueKind::PutExpiring => (8, expiry(core, payload)?),
+            ValueKind::External => {
+                let reference =
+                    ExternalRef::decode(payload).ok_or_else(|| malformed(core, kind))?;
+                (0, reference.expires_at_ms)
+            }
+            ValueKind::Merge => return Err(no_merge_operator(core)),
+        };
+        let live = expires == 0 || expires > now_ms;
+        Ok(live.then_some(Judged {
+            skip,
+            expires_at_ms: (expires != 0).then_some(expires),
+        }))
+    }
+}
+
+/// A live version in an iterator's hands.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Judged {
+    /// Payload bytes before the value.
+    pub(crate) skip: usize,
+    pub(crate) expires_at_ms: Option<u64>,
+}
+
+impl Base<'_> {
+    fn stamp_if(&self, wanted: ValueKind) -> Option<Stamp> {
+        match self {
+            Base::Memory(version) if version.kind == wanted => Some(version.stamp),
+            Base::Table(found) if found.kind == wanted => Some(found.stamp),
+            _ => None,
+        }
+    }
+}
+
+fn expiry(core: &Core, payload: &[u8]) -> Result<u64> {
+    let (bytes, _) = payload
+        .split_first_chunk()
+        .ok_or_else(|| malformed(core, ValueKind::PutExpiring))?;
+    Ok(u64::from_le_bytes(*bytes))
+}
+
+#[cold]
+fn malformed(core: &Core, kind: ValueKind) -> Error {
+    let attempt = format!("read a value of keyspace `{}`", core.name);
+    let found = format!("its payload is too short for kind `{}`", kind.name());
+    Error::new(ErrorKind::Corruption, attempt, found).remedy("run `velella verify`")
+}
+
+#[cold]
+fn no_merge_operator(core: &Core) -> Error {
+    let attempt = format!("read a value of keyspace `{}`", core.name);
+    let found = "it is a merge operand, and this version has no merge operators";
+    Error::new(ErrorKind::Unsupported, attempt, found)
+        .remedy("open the database with the version that wrote it")
+}

@@ -1,0 +1,68 @@
+//! A fixed view of all keyspaces: a stamp, a time, and a place in the list of live snapshots.
+//!
+//! Source: cLSM's getSnap (EuroSys '15, Algorithm 2); here one clock operation, whatever runs.
+//!
+//! N1. It contains everything acknowledged before it was taken, and is exactly the writes with
+//!     stamps at or below its own: reads at it never change, however long it lives.
+//! N2. Its wall clock is fixed too: a key does not expire while one looks.
+//!
+//! Tests: `tests/snapshots.rs`, `cl2_boundary_snapshot`, `cl3_two_snapshots`.
+
+use crate::handle::Handle;
+use crate::read::Reader;
+use std::sync::Arc;
+use velella_base::{Error, Result, Stamp};
+use velella_mvcc::Registration;
+
+/// A fixed view of the database. Clones share it; it lives as long as the last of them.
+#[derive(Clone)]
+pub struct Snapshot {
+    handle: Arc<Handle>,
+    registration: Registration,
+    now_ms: u64,
+}
+
+impl Snapshot {
+    pub(crate) fn take(handle: &Arc<Handle>) -> Self {
+        let engine = &handle.engine;
+        let registration = engine
+            .snapshots
+            .take(&engine.clock, || engine.wall.now_ms());
+        Snapshot {
+            handle: Arc::clone(handle),
+            now_ms: registration.now_ms(),
+            registration,
+        }
+    }
+
+    /// The snapshot's time: it sees exactly the writes with stamps at or below it.
+    #[must_use]
+    pub fn stamp(&self) -> Stamp {
+        self.registration.at()
+    }
+
+    pub(crate) fn now_ms(&self) -> u64 {
+        self.now_ms
+    }
+
+    pub(crate) fn reader(&self) -> Reader {
+        Reader::snapshot(self.stamp(), self.now_ms)
+    }
+
+    /// A snapshot is used only with keyspaces of its own database.
+    pub(crate) fn check_origin(&self, handle: &Arc<Handle>) -> Result<()> {
+        if Arc::ptr_eq(&self.handle.engine, &handle.engine) {
+            return Ok(());
+        }
+        Err(Error::invalid(
+            "read at a snapshot",
+            "it belongs to another database",
+        ))
+    }
+}
+
+impl std::fmt::Debug for Snapshot {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Snapshot(stamp {})", self.stamp())
+    }
+}

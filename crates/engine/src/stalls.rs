@@ -1,0 +1,106 @@
+//! Why writers waited: every wait has a cause, and every cause is counted.
+//!
+//! Threads: any; only who waited takes a lock. Tests: `tests/stats.rs`.
+
+use crate::stats::{Histogram, Stall};
+use std::time::Duration;
+use velella_sync::lock::Mutex;
+
+/// Why a writer waited.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Cause {
+    /// All (slot, lane) pairs were checked out.
+    Slots,
+    /// Another write to the same key was undecided.
+    Key,
+    /// Immutable memtables waited for their flush.
+    Flush,
+    /// Compaction lagged: writes were paced.
+    Compaction,
+    /// The journal made room.
+    Journal,
+    /// A stamp above the durable lease.
+    Lease,
+}
+
+const CAUSES: [(Cause, &str); 6] = [
+    (Cause::Slots, "slots"),
+    (Cause::Key, "key"),
+    (Cause::Flush, "flush"),
+    (Cause::Compaction, "compaction"),
+    (Cause::Journal, "journal"),
+    (Cause::Lease, "lease"),
+];
+
+/// Counts and times of waits, by cause.
+#[derive(Debug, Default)]
+pub(crate) struct Stalls {
+    causes: Mutex<[(u64, Duration, Duration); CAUSES.len()]>,
+}
+
+impl Stalls {
+    /// Notes one wait.
+    #[cold]
+    pub(crate) fn note(&self, cause: Cause, waited: Duration) {
+        let mut causes = self.causes.lock();
+        let (count, total, max) = &mut causes[cause as usize];
+        *count += 1;
+        *total += waited;
+        *max = (*max).max(waited);
+    }
+
+    /// All causes, also those that never occurred.
+    pub(crate) fn report(&self) -> Vec<Stall> {
+        let causes = self.causes.lock();
+        CAUSES
+            .iter()
+            .zip(causes.iter())
+            .map(|((_, name), (count, total, max))| Stall {
+                cause: (*name).to_owned(),
+                count: *count,
+                total_us: micros(*total),
+                max_us: micros(*max),
+            })
+            .collect()
+    }
+}
+
+fn micros(time: Duration) -> u64 {
+    u64::try_from(time.as_micros()).unwrap_or(u64::MAX)
+}
+
+/// How long one kind of background work takes.
+#[derive(Debug)]
+pub(crate) struct Timer {
+    name: &'static str,
+    histogram: Mutex<hdrhistogram::Histogram<u64>>,
+}
+
+impl Timer {
+    pub(crate) fn new(name: &'static str) -> Self {
+        let histogram = hdrhistogram::Histogram::new(2).expect("two digits are a valid precision");
+        Timer {
+            name,
+            histogram: Mutex::new(histogram),
+        }
+    }
+
+    /// Notes one piece of work.
+    pub(crate) fn note(&self, took: Duration) {
+        self.histogram.lock().saturating_record(micros(took).max(1));
+    }
+
+    #[expect(clippy::cast_precision_loss, reason = "for people to read")]
+    pub(crate) fn report(&self) -> Histogram {
+        let histogram = self.histogram.lock();
+        let at = |quantile: f64| histogram.value_at_quantile(quantile) as f64;
+        Histogram {
+            name: self.name.to_owned(),
+            count: histogram.len(),
+            p50_us: at(0.5),
+            p99_us: at(0.99),
+            p999_us: at(0.999),
+            max_us: histogram.max() as f64,
+        }
+    }
+}

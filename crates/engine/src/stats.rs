@@ -1,0 +1,138 @@
+//! What a database reports about itself: counters, sizes, and why writers waited.
+//!
+//! Counters repeat exactly for the same work, where times do not; so they are part of the product.
+//!
+//! Tests: `tests/stats.rs`.
+
+use serde::Serialize;
+use std::collections::BTreeMap;
+
+/// Counters, sizes and causes.
+#[derive(Debug, Clone, Default, Serialize)]
+pub struct Stats {
+    /// Per keyspace.
+    pub keyspaces: Vec<KeyspaceStats>,
+    /// Bytes by owner.
+    pub memory: MemoryStats,
+    /// The journal.
+    pub journal: JournalStats,
+    /// The block cache.
+    pub cache: CacheStats,
+    /// Why writers waited, every cause listed.
+    pub stalls: Vec<Stall>,
+    /// Everything that is counted, by name.
+    pub counters: BTreeMap<String, u64>,
+    /// Times of background work.
+    pub histograms: Vec<Histogram>,
+    /// Live snapshots and other registered readers.
+    pub snapshots: u64,
+    /// The newest stamp given out.
+    pub last_stamp: u64,
+    /// The watermark of durability.
+    pub durable_stamp: u64,
+    /// Bytes of values that have files of their own.
+    pub external_bytes: u64,
+    /// Milliseconds since opening.
+    pub uptime_ms: u64,
+}
+
+/// One keyspace's sizes.
+#[derive(Debug, Clone, Default, Serialize)]
+pub struct KeyspaceStats {
+    /// Its name.
+    pub name: String,
+    /// Bytes of all its memtables.
+    pub memtable_bytes: u64,
+    /// Memtables waiting to be flushed.
+    pub immutable_memtables: u64,
+    /// Its levels, the newest first.
+    pub levels: Vec<LevelStats>,
+}
+
+/// One level's sizes.
+#[derive(Debug, Clone, Default, Serialize)]
+pub struct LevelStats {
+    /// Which.
+    pub level: u32,
+    /// Tables in it.
+    pub tables: u64,
+    /// Their bytes.
+    pub bytes: u64,
+    /// Their entries.
+    pub entries: u64,
+}
+
+/// Bytes of memory by owner.
+#[derive(Debug, Clone, Default, Serialize)]
+pub struct MemoryStats {
+    /// The budget for all of it.
+    pub budget: u64,
+    /// Memtables.
+    pub memtables: u64,
+    /// Decoded blocks.
+    pub block_cache: u64,
+    /// Mapped journal segments.
+    pub journal_mappings: u64,
+}
+
+/// The journal's doings.
+#[derive(Debug, Clone, Default, Serialize)]
+pub struct JournalStats {
+    /// `mapped`, `write` or `off`.
+    pub access: String,
+    /// Records written.
+    pub records: u64,
+    /// Their bytes with framing.
+    pub bytes: u64,
+    /// Sync rounds.
+    pub rounds: u64,
+    /// Calls of fdatasync.
+    pub syncs: u64,
+    /// Bytes kept because their writes are not in tables yet.
+    pub unflushed_bytes: u64,
+    /// Times a writer waited for a segment.
+    pub segment_waits: u64,
+    /// Keyspaces that keep the oldest segment.
+    pub pinned_by: Vec<String>,
+}
+
+/// The block cache's doings.
+#[derive(Debug, Clone, Default, Serialize)]
+pub struct CacheStats {
+    /// Lookups that found their block.
+    pub hits: u64,
+    /// Lookups that did not.
+    pub misses: u64,
+    /// Bytes held.
+    pub bytes: u64,
+}
+
+/// One cause of waiting.
+#[derive(Debug, Clone, Default, Serialize)]
+pub struct Stall {
+    /// Its name.
+    pub cause: String,
+    /// How often.
+    pub count: u64,
+    /// How long in all.
+    pub total_us: u64,
+    /// The longest.
+    pub max_us: u64,
+}
+
+/// Times of one kind of work, in microseconds.
+#[derive(Debug, Clone, Default, Serialize)]
+pub struct Histogram {
+    /// Which work.
+    pub name: String,
+    /// How often it was done.
+    pub count: u64,
+    /// Median.
+    pub p50_us: f64,
+    /// 99th percentile.
+    pub p99_us: f64,
+    /// 99.9th percentile.
+    pub p999_us: f64,
+    /// The longest.
+    pub max_us: f64,
+}

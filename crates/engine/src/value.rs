@@ -1,0 +1,87 @@
+//! Values handed to the user: they outlive every pin.
+//!
+//! V1. Bytes from a memtable are copied (inline when short); bytes from a table stay in their
+//!     cached block, held by a count; an external value owns its buffer.
+
+use std::ops::Deref;
+use velella_sst::BlockSlice;
+
+const INLINE: usize = 30;
+
+/// The bytes of a value. Dereferences to `[u8]`; send it wherever you like.
+#[derive(Clone)]
+pub struct Value(Repr);
+
+#[derive(Clone)]
+enum Repr {
+    Inline(u8, [u8; INLINE]),
+    Owned(Box<[u8]>),
+    Block(BlockSlice, usize),
+}
+
+impl Value {
+    /// Copies `bytes`.
+    #[must_use]
+    pub(crate) fn copied(bytes: &[u8]) -> Self {
+        match u8::try_from(bytes.len()) {
+            Ok(len) if bytes.len() <= INLINE => {
+                let mut inline = [0; INLINE];
+                inline[..bytes.len()].copy_from_slice(bytes);
+                Value(Repr::Inline(len, inline))
+            }
+            _ => Value(Repr::Owned(bytes.into())),
+        }
+    }
+
+    /// The bytes of `slice` after the first `skip`.
+    #[must_use]
+    pub(crate) fn block(slice: BlockSlice, skip: usize) -> Self {
+        debug_assert!(skip <= slice.len());
+        Value(Repr::Block(slice, skip))
+    }
+
+    /// The bytes as a vector of their own.
+    #[must_use]
+    pub fn to_vec(&self) -> Vec<u8> {
+        (**self).to_vec()
+    }
+}
+
+impl From<Vec<u8>> for Value {
+    fn from(bytes: Vec<u8>) -> Self {
+        Value(Repr::Owned(bytes.into()))
+    }
+}
+
+impl Deref for Value {
+    type Target = [u8];
+
+    #[inline]
+    fn deref(&self) -> &[u8] {
+        match &self.0 {
+            Repr::Inline(len, bytes) => &bytes[..usize::from(*len)],
+            Repr::Owned(bytes) => bytes,
+            Repr::Block(slice, skip) => &slice[*skip..],
+        }
+    }
+}
+
+impl AsRef<[u8]> for Value {
+    fn as_ref(&self) -> &[u8] {
+        self
+    }
+}
+
+impl std::fmt::Debug for Value {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Value({:?})", String::from_utf8_lossy(self))
+    }
+}
+
+impl<T: AsRef<[u8]> + ?Sized> PartialEq<T> for Value {
+    fn eq(&self, other: &T) -> bool {
+        **self == *other.as_ref()
+    }
+}
+
+impl Eq for Value {}

@@ -1,0 +1,175 @@
+//! What a reader of a keyspace sees in memory: the memtables, newest first, as one object.
+//!
+//! Source: cLSM (EuroSys '15) 3.1, the pointers Pm and P'm read in one load; the split stamp is
+//! ours, it replaces the exclusive lock of `beforeMerge`.
+//!
+//! V1. Every stamp in `prev` is below W, every stamp in `cur` at or above it; `older` is older yet.
+//! V2. A view is published before its W can be drawn, and W is decided once, by whoever needs it
+//!     first. With several keyspaces in one switch, all views are published first.
+//! V3. After `quiesced`, nothing is published in `prev` any more. A view moves its `prev` to
+//!     `older` only then.
+//! V4. Data moves one way: cur, prev, older, tree. A reader that loads the view before the tree
+//!     meets it at least once.
+//!
+//! Threads: readers pin and load; switches and flushes publish under `Keyspace::publishing`.
+//! Tests: `tests/switch.rs`.
+
+use std::sync::Arc;
+use velella_base::Stamp;
+use velella_memtable::Memtable;
+use velella_mvcc::{Clock, Slots};
+use velella_sync::atomic::{AtomicBool, AtomicU64, Ordering, spin};
+use velella_sync::lock::Mutex;
+use velella_tree::ExternalHold;
+
+/// A memtable with what belongs to it.
+#[derive(Debug)]
+pub(crate) struct Mem {
+    pub(crate) table: Arc<dyn Memtable>,
+    /// External values that versions in it refer to.
+    pub(crate) externals: Mutex<Vec<ExternalHold>>,
+}
+
+impl Mem {
+    pub(crate) fn new(table: Arc<dyn Memtable>) -> Arc<Self> {
+        Arc::new(Mem {
+            table,
+            externals: Mutex::new(Vec::new()),
+        })
+    }
+}
+
+/// The boundary between two generations of memtables, shared by all keyspaces of one switch.
+#[derive(Debug, Default)]
+pub(crate) struct Split {
+    /// W; 0 while undecided.
+    boundary: AtomicU64,
+    /// Every view of this switch is published (V2).
+    published: AtomicBool,
+    quiesced: AtomicBool,
+}
+
+impl Split {
+    /// All views are published: W may be drawn.
+    pub(crate) fn open(&self) {
+        // Release, partner: the Acquire in `decide`.
+        self.published.store(true, Ordering::Release);
+    }
+
+    /// W, decided now if it was not.
+    #[inline]
+    pub(crate) fn decide(&self, clock: &Clock) -> Stamp {
+        // Acquire, partner: the exchange below. Who uses W sees all that was installed before it.
+        match self.boundary.load(Ordering::Acquire) {
+            0 => self.draw(clock),
+            boundary => Stamp(boundary),
+        }
+    }
+
+    #[cold]
+    fn draw(&self, clock: &Clock) -> Stamp {
+        // A switch publishes its views one after the other without waiting for anything.
+        // Acquire, partner: `open`.
+        while !self.published.load(Ordering::Acquire) {
+            spin();
+        }
+        let candidate = clock.draw();
+        // AcqRel, partners: this exchange and the load in `decide`.
+        match self
+            .boundary
+            .compare_exchange(0, candidate.0, Ordering::AcqRel, Ordering::Acquire)
+        {
+            Ok(_) => candidate,
+            Err(decided) => Stamp(decided),
+        }
+    }
+
+    /// Waits until nothing can be published below W any more (V3).
+    pub(crate) fn quiesce(&self, clock: &Clock, slots: &Slots) -> Stamp {
+        let boundary = self.decide(clock);
+        slots.wait_past(boundary);
+        // Release, partner: the Acquire in `is_quiesced`.
+        self.quiesced.store(true, Ordering::Release);
+        boundary
+    }
+
+    /// Whether `prev` is final.
+    #[inline]
+    pub(crate) fn is_quiesced(&self) -> bool {
+        // Acquire, partner: `quiesce`.
+        self.quiesced.load(Ordering::Acquire)
+    }
+}
+
+/// The memtables of a keyspace.
+#[derive(Debug, Clone)]
+pub(crate) struct View {
+    /// Takes the writes.
+    pub(crate) cur: Arc<Mem>,
+    /// Took them before; final once its split is quiesced.
+    pub(crate) prev: Option<(Arc<Mem>, Arc<Split>)>,
+    /// Final, newest first, waiting to be flushed.
+    pub(crate) older: Vec<Arc<Mem>>,
+}
+
+impl View {
+    pub(crate) fn new(cur: Arc<Mem>) -> Self {
+        View {
+            cur,
+            prev: None,
+            older: Vec::new(),
+        }
+    }
+
+    /// The view after a switch to `next` (V3 is the caller's).
+    pub(crate) fn switched(&self, next: Arc<Mem>, split: Arc<Split>) -> View {
+        let mut older = Vec::with_capacity(self.older.len() + 1);
+        if let Some((prev, old)) = &self.prev {
+            assert!(old.is_quiesced(), "V3: a switch waits for the one before");
+            older.push(Arc::clone(prev));
+        }
+        older.extend(self.older.iter().cloned());
+        View {
+            cur: next,
+            prev: Some((Arc::clone(&self.cur), split)),
+            older,
+        }
+    }
+
+    /// The view after `flushed` went to the tree.
+    pub(crate) fn without(&self, flushed: &Arc<Mem>) -> View {
+        let prev = self
+            .prev
+            .clone()
+            .filter(|(mem, _)| !Arc::ptr_eq(mem, flushed));
+        let older = self
+            .older
+            .iter()
+            .filter(|mem| !Arc::ptr_eq(mem, flushed))
+            .cloned()
+            .collect();
+        View {
+            cur: Arc::clone(&self.cur),
+            prev,
+            older,
+        }
+    }
+
+    /// All memtables, newest first.
+    #[inline]
+    pub(crate) fn memtables(&self) -> impl Iterator<Item = &Arc<Mem>> {
+        std::iter::once(&self.cur)
+            .chain(self.prev.iter().map(|(mem, _)| mem))
+            .chain(&self.older)
+    }
+
+    /// How many are immutable.
+    pub(crate) fn immutables(&self) -> usize {
+        usize::from(self.prev.is_some()) + self.older.len()
+    }
+
+    /// Bytes of all memtables.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.memtables().map(|mem| mem.table.bytes() as u64).sum()
+    }
+}

@@ -1,0 +1,54 @@
+//! A get from memory allocates nothing; nor does a read of an absent key.
+//!
+//! A test binary of its own: it counts through the global allocator, per thread.
+
+use velella::Db;
+use velella_sync::allocations::{Counting, allocations};
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+#[test]
+fn a_get_that_hits_the_memtable_allocates_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    let db = Db::builder().memory(64 << 20).open(dir.path()).unwrap();
+    for number in 0..1_000u32 {
+        db.put(number.to_be_bytes(), "a value that is short")
+            .unwrap();
+    }
+    db.put("long", vec![1; 500]).unwrap();
+    let mut buffer = Vec::with_capacity(1_000);
+    let mut reads = || {
+        for number in 0..1_000u32 {
+            assert!(db.get(number.to_be_bytes()).unwrap().is_some());
+            assert!(db.get_strict(number.to_be_bytes()).unwrap().is_some());
+            assert!(db.contains(number.to_be_bytes()).unwrap());
+            assert!(db.get_into("long", &mut buffer).unwrap());
+            assert_eq!(db.get_with("long", <[u8]>::len).unwrap(), Some(500));
+        }
+    };
+    // The first pins of a thread set up what later ones use.
+    reads();
+    let counted = allocations(reads);
+    // Unpinning collects garbage of other threads now and then; that is not the get's.
+    assert!(counted <= 4, "{counted} allocations in 5,000 reads");
+    let control = allocations(|| drop(db.get("long").unwrap()));
+    assert!(
+        control >= 1,
+        "a long value that is handed out is copied: the counter counts"
+    );
+}
+
+#[test]
+fn a_put_of_an_existing_key_allocates_only_by_the_chunk() {
+    let dir = tempfile::tempdir().unwrap();
+    let db = Db::builder().memory(64 << 20).open(dir.path()).unwrap();
+    db.put("key", "value").unwrap();
+    let counted = allocations(|| {
+        for _ in 0..1_000 {
+            db.put("key", "value").unwrap();
+        }
+    });
+    // Pruning a chain now and then takes a few.
+    assert!(counted <= 250, "{counted} allocations in 1,000 puts");
+}

@@ -1,0 +1,69 @@
+//! What the engine's tests share: databases that switch, flush and compact all the time.
+
+#![allow(dead_code, reason = "each test binary uses a part")]
+
+pub(crate) mod log;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use velella::vfs::{MemFs, Vfs};
+use velella::{Builder, Db, Keyspace, MemtableKind};
+
+/// The directory of databases in memory.
+pub(crate) const DIR: &str = "/db";
+
+/// Settings under which little data goes a long way: small buffers, blocks and tables.
+pub(crate) fn tiny() -> Builder {
+    Db::builder()
+        .memory(16 << 20)
+        .write_buffer(320 << 10)
+        .block_bytes(512)
+        .background_threads(1)
+}
+
+/// A database in a fresh memory of its own.
+pub(crate) fn fresh() -> Db {
+    on(&MemFs::new(), tiny())
+}
+
+/// Opens the database of `fs`.
+pub(crate) fn on(fs: &MemFs, builder: Builder) -> Db {
+    try_on(Arc::new(fs.clone()), builder).unwrap()
+}
+
+/// Opens the database of any file system.
+pub(crate) fn try_on(fs: Arc<dyn Vfs>, builder: Builder) -> velella::Result<Db> {
+    builder.vfs(fs).open(DIR)
+}
+
+/// All live pairs, read by an iterator.
+pub(crate) fn contents(keyspace: &Keyspace) -> BTreeMap<Vec<u8>, Vec<u8>> {
+    let pairs = keyspace.iter().unwrap().map(|pair| pair.unwrap());
+    pairs.map(|(key, value)| (key, value.to_vec())).collect()
+}
+
+/// Both kinds of memtable.
+pub(crate) const KINDS: [MemtableKind; 2] = [MemtableKind::Jellyfish, MemtableKind::AppendOnly];
+
+/// A counter of `stats`.
+pub(crate) fn counter(db: &Db, name: &str) -> u64 {
+    *db.stats()
+        .counters
+        .get(name)
+        .unwrap_or_else(|| panic!("no counter is called {name}"))
+}
+
+/// Takes turns until `done`; a test that hangs here is ended by its watchdog.
+pub(crate) fn until(mut done: impl FnMut() -> bool) {
+    while !done() {
+        std::thread::yield_now();
+    }
+}
+
+/// Milliseconds since 1970.
+pub(crate) fn wall_ms() -> u64 {
+    let since = std::time::SystemTime::now()
+        .duration_since(std::time::UNIX_EPOCH)
+        .unwrap();
+    u64::try_from(since.as_millis()).unwrap()
+}

@@ -1,0 +1,253 @@
+//! Damaged files: an error that names file and offset, or the right answer; never a wrong one.
+//!
+//! Claims: docs/consistency.md, "When something fails"; the "Bad input and faults".
+
+mod common;
+
+use common::{contents, on, tiny, try_on};
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use velella::vfs::mem::CrashMode;
+use velella::vfs::{MemFs, Vfs};
+use velella::{Db, Error, ErrorKind, Result, WriteOptions};
+use velella_testkit::{Seed, Watchdog, seeds};
+
+/// A database with two tables, a journal and an external value, as a kill left it.
+fn victim() -> (MemFs, BTreeMap<Vec<u8>, Vec<u8>>) {
+    let fs = MemFs::new();
+    let db = on(&fs, tiny());
+    for number in 0..200u32 {
+        db.put(number.to_be_bytes(), format!("value {number}").repeat(5))
+            .unwrap();
+    }
+    db.compact().unwrap();
+    for number in 100..150u32 {
+        db.put(number.to_be_bytes(), "newer").unwrap();
+    }
+    db.put("external", vec![5; (1 << 20) + 1]).unwrap();
+    db.flush().unwrap();
+    for number in 140..160u32 {
+        db.put_with(number.to_be_bytes(), "newest", WriteOptions::sync())
+            .unwrap();
+    }
+    let expected = contents(&db);
+    let tables = db.stats().keyspaces[0]
+        .levels
+        .iter()
+        .map(|level| level.tables)
+        .sum::<u64>();
+    assert!((2..8).contains(&tables), "{tables} tables");
+    (fs.crash(1, CrashMode::KeepAll), expected)
+}
+
+/// Reads everything every way; the first error ends it.
+fn read_all(fs: &MemFs) -> Result<BTreeMap<Vec<u8>, Vec<u8>>> {
+    let db: Db = try_on(Arc::new(fs.clone()), tiny())?;
+    let mut found = BTreeMap::new();
+    for pair in db.iter()? {
+        let (key, value) = pair?;
+        assert_eq!(db.get(&key)?.as_deref(), Some(&*value));
+        found.insert(key, value.to_vec());
+    }
+    db.verify()?;
+    Ok(found)
+}
+
+fn assert_named(error: &Error, what: &str) {
+    use ErrorKind::{Corruption, Io, NotFound, Unsupported};
+    assert!(
+        matches!(error.kind(), Corruption | Unsupported | NotFound | Io),
+        "{what}: {error}"
+    );
+    assert!(error.file().is_some(), "{what}: no file in {error}");
+}
+
+/// Every file but the lock, which is empty.
+fn files(fs: &MemFs) -> Vec<PathBuf> {
+    let mut files = fs.files();
+    files.retain(|path| !path.ends_with("LOCK"));
+    files
+}
+
+fn is_journal(path: &Path) -> bool {
+    path.components().any(|part| part.as_os_str() == "journal")
+}
+
+/// Damages a copy and judges what comes of it. A journal's torn end may count as a power loss of
+/// its last round, which is reported; so there a prefix is right as well.
+fn judge(fs: &MemFs, expected: &BTreeMap<Vec<u8>, Vec<u8>>, path: &Path, what: &str) {
+    match read_all(fs) {
+        Err(error) => assert_named(&error, what),
+        Ok(found) if found == *expected => {}
+        Ok(found) => {
+            assert!(is_journal(path), "{what}: wrong answers");
+            for (key, value) in &found {
+                let known = expected.get(key);
+                let older = &**value == b"newer" || value.starts_with(b"value ");
+                assert!(known == Some(value) || older, "{what}: {key:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn the_victim_itself_is_sound() {
+    let (fs, expected) = victim();
+    assert_eq!(read_all(&fs).unwrap(), expected);
+    let kinds: Vec<_> = files(&fs)
+        .iter()
+        .filter_map(|path| path.extension().map(|ext| ext.to_owned()))
+        .collect();
+    for kind in ["sst", "ext", "seg", "seal"] {
+        assert!(
+            kinds.iter().any(|found| found == kind),
+            "{kind} in {kinds:?}"
+        );
+    }
+}
+
+#[test]
+fn a_flipped_bit_is_an_error_with_its_file_or_harmless() {
+    let _watchdog = Watchdog::new("a_flipped_bit", 400);
+    let (fs, expected) = victim();
+    for number in seeds(150) {
+        let mut seed = Seed::new("a_flipped_bit", number);
+        let files = files(&fs);
+        let path = seed.pick(&files).clone();
+        let len = fs.read_file(&path).unwrap().len() as u64;
+        if len == 0 {
+            continue;
+        }
+        // The beginning of a long file is where something is.
+        let offset = if seed.one_in(2) {
+            seed.below(len)
+        } else {
+            seed.below(len.min(4_096))
+        };
+        let image = fs.image(number, CrashMode::KeepAll);
+        image.flip_byte(&path, offset, 1 << seed.below(8)).unwrap();
+        judge(
+            &image,
+            &expected,
+            &path,
+            &format!("seed {number}: {} at {offset}", path.display()),
+        );
+    }
+}
+
+#[test]
+fn a_truncated_file_is_an_error_with_its_file_or_harmless() {
+    let _watchdog = Watchdog::new("a_truncated_file", 400);
+    let (fs, expected) = victim();
+    for path in files(&fs) {
+        let bytes = fs.read_file(&path).unwrap();
+        for keep in [0, 1, 20, bytes.len() / 2, bytes.len().saturating_sub(1)] {
+            let image = fs.image(1, CrashMode::KeepAll);
+            image
+                .write_file(&path, &bytes[..keep.min(bytes.len())])
+                .unwrap();
+            let is_log = path
+                .file_name()
+                .is_some_and(|name| name.to_string_lossy().starts_with("MANIFEST"));
+            if is_log && let Ok(found) = read_all(&image) {
+                // Whole edits missing at its end look like edits that were never acknowledged.
+                assert!(found.len() <= expected.len());
+                continue;
+            }
+            judge(
+                &image,
+                &expected,
+                &path,
+                &format!("{} cut to {keep}", path.display()),
+            );
+        }
+    }
+}
+
+#[test]
+fn a_missing_file_is_an_error_that_names_it_or_harmless() {
+    let (fs, expected) = victim();
+    for path in files(&fs) {
+        let image = fs.image(1, CrashMode::KeepAll);
+        image.remove(&path).unwrap();
+        if path.ends_with("CURRENT") {
+            // Nothing says that this is a database, but it does not become an empty one.
+            assert!(read_all(&image).map_or(true, |found| found.is_empty()));
+            continue;
+        }
+        judge(
+            &image,
+            &expected,
+            &path,
+            &format!("{} removed", path.display()),
+        );
+    }
+}
+
+#[test]
+fn exchanged_files_of_one_kind_are_noticed() {
+    let _watchdog = Watchdog::new("exchanged_files", 200);
+    let (fs, expected) = victim();
+    let (other, _) = victim();
+    for path in files(&fs) {
+        for (stranger, source) in files(&fs)
+            .iter()
+            .map(|path| (path, &fs))
+            .chain(files(&other).iter().map(|path| (path, &other)))
+        {
+            let is_same = *stranger == path && std::ptr::eq(source, &fs);
+            if is_same || stranger.extension() != path.extension() || path.ends_with("CURRENT") {
+                continue;
+            }
+            let image = fs.image(1, CrashMode::KeepAll);
+            image
+                .write_file(&path, &source.read_file(stranger).unwrap())
+                .unwrap();
+            let what = format!("{} in place of {}", stranger.display(), path.display());
+            judge(&image, &expected, &path, &what);
+        }
+    }
+}
+
+#[test]
+fn a_newer_format_is_refused_by_name() {
+    let (fs, _) = victim();
+    for path in files(&fs) {
+        let mut bytes = fs.read_file(&path).unwrap();
+        if bytes.len() < 12 {
+            continue;
+        }
+        // Whatever stands where a version may stand: it is never read as if it were known.
+        bytes[8] = 0xee;
+        let image = fs.image(1, CrashMode::KeepAll);
+        image.write_file(&path, &bytes).unwrap();
+        if let Err(error) = read_all(&image) {
+            assert_named(&error, &path.display().to_string());
+        }
+    }
+}
+
+#[test]
+fn accepting_loss_opens_what_normal_recovery_refuses() {
+    let (fs, expected) = victim();
+    let mut refused = 0;
+    for path in files(&fs).iter().filter(|path| is_journal(path)) {
+        for offset in [100u64, 300, 4_200] {
+            let image = fs.image(1, CrashMode::Strict);
+            if image.flip_byte(path, offset, 0xff).is_err() || read_all(&image).is_ok() {
+                continue;
+            }
+            let Err(error) = try_on(Arc::new(image.clone()), tiny()) else {
+                continue;
+            };
+            refused += 1;
+            let lossy = tiny().recovery(velella::RecoveryMode::AcceptLoss);
+            match try_on(Arc::new(image), lossy) {
+                Ok(db) => assert!(contents(&db).len() <= expected.len()),
+                Err(still) => panic!("{}: {error}, and with AcceptLoss: {still}", path.display()),
+            }
+        }
+    }
+    println!("{refused} damages were refused in normal recovery");
+}

@@ -1,0 +1,167 @@
+//! Expiry: from its time on a key is absent, and nothing older comes back.
+//!
+//! Claims: docs/consistency.md, "Expiry"; an expired version is a tombstone.
+
+mod common;
+
+use common::{contents, fresh, on, tiny, until, wall_ms};
+use velella::vfs::MemFs;
+use velella::vfs::mem::CrashMode;
+use velella::{Db, Decision, ErrorKind, Snapshot, Value, WriteBatch, WriteOptions};
+use velella_testkit::Watchdog;
+
+const PAST: u64 = 1;
+
+fn expire(db: &Db, key: &str, at: u64) {
+    db.put_expiring(key, "short-lived", at, WriteOptions::default())
+        .unwrap();
+}
+
+fn assert_absent(db: &Db, key: &str) {
+    assert_eq!(db.get(key).unwrap(), None);
+    assert_eq!(db.get_strict(key).unwrap(), None);
+    assert!(!db.contains(key).unwrap());
+    assert!(!contents(db).contains_key(key.as_bytes()));
+    assert_eq!(db.iter().unwrap().rev().count(), db.iter().unwrap().count());
+    assert_eq!(
+        db.rmw(key, |old| {
+            assert_eq!(old, None);
+            Decision::Keep
+        })
+        .unwrap()
+        .stamp,
+        None
+    );
+}
+
+#[test]
+fn an_expired_value_hides_older_ones_wherever_they_are() {
+    let db = fresh();
+    db.put("k", "old").unwrap();
+    db.flush().unwrap();
+    expire(&db, "k", PAST);
+    assert_absent(&db, "k");
+    db.flush().unwrap();
+    assert_absent(&db, "k");
+    db.compact().unwrap();
+    assert_absent(&db, "k");
+    assert_eq!(
+        db.verify().unwrap().entries,
+        0,
+        "the expired version took the old one with it"
+    );
+}
+
+#[test]
+fn the_old_value_does_not_come_back_when_upper_levels_alone_are_compacted() {
+    // The old value goes to the last level, the expired one into several tables above it.
+    let db = fresh();
+    db.put("k", "old").unwrap();
+    db.compact().unwrap();
+    for round in 0..12u32 {
+        expire(&db, "k", PAST);
+        db.put(round.to_le_bytes(), "x").unwrap();
+        db.flush().unwrap();
+        assert_absent(&db, "k");
+    }
+    db.compact().unwrap();
+    assert_absent(&db, "k");
+}
+
+#[test]
+fn a_future_expiry_is_told_and_kept_by_tables_and_crashes() {
+    let fs = MemFs::new();
+    let db = on(&fs, tiny());
+    let at = wall_ms() + 1_000_000;
+    expire(&db, "k", at);
+    let told = |db: &Db| {
+        let mut iter = db.iter().unwrap();
+        assert!(iter.step().unwrap());
+        assert_eq!(iter.expires_at_ms(), Some(at));
+        let entry = db.get_entry("k").unwrap().unwrap();
+        assert_eq!(
+            (entry.value, entry.expires_at_ms),
+            (Value::from(b"short-lived".to_vec()), Some(at))
+        );
+    };
+    told(&db);
+    let db = on(&fs.crash(1, CrashMode::KeepAll), tiny());
+    told(&db);
+    db.compact().unwrap();
+    told(&db);
+    db.put("k", "for ever").unwrap();
+    assert_eq!(db.get_entry("k").unwrap().unwrap().expires_at_ms, None);
+}
+
+#[test]
+fn an_expiry_of_zero_is_refused_everywhere() {
+    let db = fresh();
+    let refused = db
+        .put_expiring("k", "v", 0, WriteOptions::default())
+        .unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::InvalidInput);
+    let mut batch = WriteBatch::new();
+    batch.put_expiring(&db, "k", "v", 0);
+    assert_eq!(
+        db.write(&batch).unwrap_err().kind(),
+        ErrorKind::InvalidInput
+    );
+    let refused = db
+        .rmw("k", |_| Decision::PutExpiring(b"v".to_vec(), 0))
+        .unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::InvalidInput);
+}
+
+#[test]
+fn batches_and_large_values_expire_too() {
+    let db = fresh();
+    let mut batch = WriteBatch::new();
+    batch
+        .put_expiring(&db, "a", "v", PAST)
+        .put_expiring(&db, "b", "v", wall_ms() + 1_000_000);
+    db.write(&batch).unwrap();
+    db.put_expiring("large", vec![1; 2 << 20], PAST, WriteOptions::default())
+        .unwrap();
+    let later = wall_ms() + 1_000_000;
+    db.put_expiring("later", vec![1; 2 << 20], later, WriteOptions::default())
+        .unwrap();
+    for _ in 0..3 {
+        assert_absent(&db, "a");
+        assert_absent(&db, "large");
+        assert_eq!(
+            db.get_entry("later").unwrap().unwrap().expires_at_ms,
+            Some(later)
+        );
+        assert_eq!(
+            contents(&db).into_keys().collect::<Vec<_>>(),
+            [&b"b"[..], b"later"]
+        );
+        db.compact().unwrap();
+    }
+    assert_eq!(db.stats().external_bytes, 2 << 20, "the expired file went");
+}
+
+#[test]
+fn a_snapshot_keeps_its_time() {
+    let _watchdog = Watchdog::new("a_snapshot_keeps_its_time", 120);
+    let db = fresh();
+    // A slow machine may let the key expire before the snapshot: then once more, with more time.
+    let snapshot: Snapshot = (1..)
+        .find_map(|attempt| {
+            expire(&db, "k", wall_ms() + 200 * attempt);
+            let snapshot = db.snapshot();
+            snapshot.get(&db, "k").unwrap().map(|_| snapshot)
+        })
+        .unwrap();
+    until(|| db.get("k").unwrap().is_none());
+    for _ in 0..3 {
+        assert_eq!(snapshot.get(&db, "k").unwrap().unwrap(), "short-lived");
+        assert_eq!(snapshot.iter(&db).unwrap().count(), 1);
+        assert_absent(&db, "k");
+        db.compact().unwrap();
+    }
+    drop(snapshot);
+    db.put("other", "x").unwrap();
+    db.compact().unwrap();
+    assert_eq!(db.verify().unwrap().entries, 1);
+}

@@ -1,0 +1,215 @@
+//! Values over 1 MiB: stored once, in files of their own, for as long as a version needs them.
+//!
+//! Claims: `change.rs` C1; the "values over 1 MiB are stored once as external values".
+
+mod common;
+
+use common::{counter, fresh, on, tiny};
+use std::path::PathBuf;
+use velella::limits::INLINE_VALUE_BYTES_MAX;
+use velella::vfs::MemFs;
+use velella::vfs::mem::CrashMode;
+use velella::{Decision, ErrorKind, WriteBatch, WriteOptions};
+use velella_testkit::Watchdog;
+
+/// Files of the database that are as long as an external value of `len` bytes at least.
+fn files_of(fs: &MemFs, len: usize) -> Vec<PathBuf> {
+    let long = |path: &PathBuf| {
+        let in_journal = path.components().any(|part| part.as_os_str() == "journal");
+        !in_journal && fs.read_file(path).unwrap().len() >= len
+    };
+    fs.files().into_iter().filter(long).collect()
+}
+
+/// Flushes until only `left` files are there: memory and files go when their last reader does,
+/// which some later step finds out.
+fn gone(db: &velella::Db, fs: &MemFs, left: usize) {
+    let _watchdog = Watchdog::new("external files go", 60);
+    common::until(|| {
+        db.put("step", "x").unwrap();
+        db.compact().unwrap();
+        files_of(fs, 2 << 20).len() == left
+    });
+}
+
+fn patterned(len: usize) -> Vec<u8> {
+    (0..len)
+        .map(|at| u8::try_from(at * 7 % 251).unwrap())
+        .collect()
+}
+
+#[test]
+fn values_of_every_size_around_the_border_come_back_from_everywhere() {
+    let fs = MemFs::new();
+    let db = on(&fs, tiny());
+    let border = INLINE_VALUE_BYTES_MAX;
+    let sizes = [border - 1, border, border + 1, 3 << 20, 20 << 20];
+    for size in sizes {
+        db.put(size.to_be_bytes(), patterned(size)).unwrap();
+    }
+    for round in 0..4 {
+        for size in sizes {
+            assert_eq!(
+                db.get(size.to_be_bytes()).unwrap().unwrap(),
+                patterned(size),
+                "{round}"
+            );
+            assert!(db.contains(size.to_be_bytes()).unwrap());
+        }
+        let mut iter = db.iter().unwrap();
+        for size in sizes {
+            assert!(iter.step().unwrap());
+            assert_eq!(iter.value().unwrap(), patterned(size));
+            assert_eq!(iter.value().unwrap().len(), size, "asked again");
+        }
+        let mut back = db.iter().unwrap().rev();
+        assert_eq!(back.next().unwrap().unwrap().1.len(), 20 << 20);
+        if round == 1 {
+            db.compact().unwrap();
+        } else {
+            db.flush().unwrap();
+        }
+    }
+    assert_eq!(files_of(&fs, border + 1).len(), 3);
+}
+
+#[test]
+fn a_large_value_is_written_once_and_never_into_tables() {
+    let fs = MemFs::new();
+    let db = on(&fs, tiny());
+    db.put("large", patterned(8 << 20)).unwrap();
+    for round in 0..5u8 {
+        db.put([round], "x").unwrap();
+        db.compact().unwrap();
+    }
+    assert!(counter(&db, "flush_bytes") < 1 << 20);
+    assert!(counter(&db, "compaction_bytes_written") < 1 << 20);
+    assert_eq!(files_of(&fs, 8 << 20).len(), 1);
+    assert_eq!(db.stats().external_bytes, 8 << 20);
+    assert!(db.stats().memory.memtables < 4 << 20);
+}
+
+#[test]
+fn its_file_goes_with_the_last_version_that_needs_it() {
+    let fs = MemFs::new();
+    let db = on(&fs, tiny());
+    db.put("k", patterned(2 << 20)).unwrap();
+    let snapshot = db.snapshot();
+    db.put("k", "small").unwrap();
+    db.compact().unwrap();
+    assert_eq!(snapshot.get(&db, "k").unwrap().unwrap(), patterned(2 << 20));
+    assert_eq!(files_of(&fs, 2 << 20).len(), 1);
+    drop(snapshot);
+    gone(&db, &fs, 0);
+    assert_eq!(db.stats().external_bytes, 0);
+    for key in ["a", "b", "c"] {
+        db.put(key, patterned(2 << 20)).unwrap();
+    }
+    db.delete("a").unwrap();
+    gone(&db, &fs, 2);
+    db.close().unwrap();
+    drop(db);
+    let db = on(&fs, tiny());
+    assert_eq!(files_of(&fs, 2 << 20).len(), 2);
+    db.delete("b").unwrap();
+    gone(&db, &fs, 1);
+    assert_eq!(db.get("c").unwrap().unwrap().len(), 2 << 20);
+}
+
+#[test]
+fn a_dropped_keyspace_takes_its_files_along() {
+    let fs = MemFs::new();
+    let db = on(&fs, tiny());
+    let other = db.create_keyspace("other", Default::default()).unwrap();
+    other.put("flushed", patterned(2 << 20)).unwrap();
+    other.flush().unwrap();
+    other.put("in memory", patterned(2 << 20)).unwrap();
+    db.drop_keyspace("other").unwrap();
+    db.close().unwrap();
+    drop((db, other));
+    let db = on(&fs, tiny());
+    assert_eq!(files_of(&fs, 2 << 20).len(), 0);
+    db.verify().unwrap();
+}
+
+#[test]
+fn they_survive_a_kill_at_once_and_a_power_loss_once_durable() {
+    for mode in [CrashMode::KeepAll, CrashMode::Strict, CrashMode::Random] {
+        let fs = MemFs::new();
+        let db = on(&fs, tiny());
+        let mut batch = WriteBatch::new();
+        batch
+            .put(&db, "in a batch", patterned(3 << 20))
+            .put(&db, "small", "x");
+        db.write(&batch).unwrap();
+        db.rmw("by rmw", |_| Decision::Put(patterned(2 << 20)))
+            .unwrap();
+        db.put_with("single", patterned(1_500_000), WriteOptions::sync())
+            .unwrap();
+        let mut fs = fs;
+        for round in 0..3 {
+            fs = fs.crash(round, mode);
+            let db = on(&fs, tiny());
+            assert_eq!(
+                db.get("in a batch").unwrap().unwrap(),
+                patterned(3 << 20),
+                "{mode:?}"
+            );
+            assert_eq!(db.get("by rmw").unwrap().unwrap(), patterned(2 << 20));
+            assert_eq!(db.get("single").unwrap().unwrap(), patterned(1_500_000));
+            db.verify().unwrap();
+        }
+    }
+}
+
+#[test]
+fn a_write_that_fails_leaves_no_file() {
+    let fs = MemFs::new();
+    let db = on(&fs, tiny());
+    let key = vec![0; velella::limits::KEY_BYTES_MAX + 1];
+    assert_eq!(
+        db.put(&key, patterned(2 << 20)).unwrap_err().kind(),
+        ErrorKind::InvalidInput
+    );
+    let snapshot = db.snapshot();
+    db.put("k", "x").unwrap();
+    let mut batch = WriteBatch::new();
+    batch.put(&db, "k", patterned(2 << 20));
+    let refused = db
+        .write_if_unchanged(&batch, &snapshot, WriteOptions::default())
+        .unwrap();
+    assert!(refused.is_none());
+    // The aborted version stays in the memtable; its file goes with that.
+    gone(&db, &fs, 0);
+    db.close().unwrap();
+    assert_eq!(
+        db.put("k", patterned(2 << 20)).unwrap_err().kind(),
+        ErrorKind::Closed
+    );
+    assert_eq!(files_of(&fs, 2 << 20).len(), 0);
+}
+
+#[test]
+fn a_damaged_or_missing_file_is_named() {
+    let fs = MemFs::new();
+    let db = on(&fs, tiny());
+    db.put("k", patterned(2 << 20)).unwrap();
+    db.flush().unwrap();
+    let [path] = &files_of(&fs, 2 << 20)[..] else {
+        panic!("one file")
+    };
+    fs.flip_byte(path, 1_000_000, 1).unwrap();
+    let error = db.get("k").unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Corruption);
+    assert!(error.file().unwrap().ends_with(path.file_name().unwrap()) && error.offset().is_some());
+    assert!(db.iter().unwrap().any(|pair| pair.is_err()));
+    let verified = db.verify().unwrap_err();
+    assert_eq!(
+        verified.kind(),
+        ErrorKind::Corruption,
+        "verify reads externals too: {verified}"
+    );
+    db.put("k", "mended").unwrap();
+    assert_eq!(fresh().get("k").unwrap(), None);
+    assert_eq!(db.get("k").unwrap().unwrap(), "mended");
+}

@@ -1,0 +1,489 @@
+//! Iterators: bounds, directions, positions, and views that change under them.
+//!
+//! Claims: `iterator.rs` I1-I3; against a map, under random settings.
+
+mod common;
+
+use common::{KINDS, counter, fresh, on, tiny};
+use std::collections::BTreeMap;
+use std::ops::Bound;
+use velella::vfs::MemFs;
+use velella::{Db, ErrorKind, Iter, IterOptions, Keyspace, KeyspaceOptions, Order, Snapshot};
+use velella_testkit::{Seed, Watchdog, seeds};
+
+fn keys(iter: Iter) -> Vec<String> {
+    iter.map(|pair| String::from_utf8(pair.unwrap().0).unwrap())
+        .collect()
+}
+
+fn reversed(iter: Iter) -> Vec<String> {
+    iter.rev()
+        .map(|pair| String::from_utf8(pair.unwrap().0).unwrap())
+        .collect()
+}
+
+/// a to f; b and e in level 1, c and d flushed, the others in memory; `dx` deleted.
+fn layered() -> Db {
+    let db = fresh();
+    for key in ["b", "e", "dx"] {
+        db.put(key, key).unwrap();
+    }
+    db.compact().unwrap();
+    for key in ["c", "d"] {
+        db.put(key, key).unwrap();
+    }
+    db.delete("dx").unwrap();
+    db.flush().unwrap();
+    for key in ["a", "f"] {
+        db.put(key, key).unwrap();
+    }
+    db
+}
+
+#[test]
+fn bounds_of_every_sort_hold_both_ways() {
+    let db = layered();
+    let all = ["a", "b", "c", "d", "e", "f"];
+    assert_eq!(keys(db.iter().unwrap()), all);
+    let bounds = |key: &str| {
+        [
+            Bound::Unbounded,
+            Bound::Included(key.as_bytes().to_vec()),
+            Bound::Excluded(key.as_bytes().to_vec()),
+        ]
+    };
+    for low in ["", "a", "b", "bb", "f", "g"] {
+        for high in ["", "a", "c", "cc", "dx", "f", "g"] {
+            for (lower, upper) in bounds(low)
+                .iter()
+                .flat_map(|l| bounds(high).map(|u| (l.clone(), u)))
+            {
+                let inside = |key: &&&str| {
+                    let key = key.as_bytes().to_vec();
+                    let above = match &lower {
+                        Bound::Unbounded => true,
+                        Bound::Included(bound) => key >= *bound,
+                        Bound::Excluded(bound) => key > *bound,
+                    };
+                    above
+                        && match &upper {
+                            Bound::Unbounded => true,
+                            Bound::Included(bound) => key <= *bound,
+                            Bound::Excluded(bound) => key < *bound,
+                        }
+                };
+                let mut expected: Vec<&str> = all.iter().filter(inside).copied().collect();
+                let open = || {
+                    let (lower, upper) = (lower.clone(), upper.clone());
+                    db.iter_with(IterOptions {
+                        lower,
+                        upper,
+                        ..Default::default()
+                    })
+                    .unwrap()
+                };
+                assert_eq!(keys(open()), expected, "{lower:?} {upper:?}");
+                expected.reverse();
+                assert_eq!(reversed(open()), expected, "{lower:?} {upper:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_prefix_covers_exactly_the_keys_that_begin_with_it() {
+    let db = fresh();
+    for key in [
+        &b""[..],
+        b"a",
+        b"ab",
+        b"ab\x00",
+        b"ab\xff",
+        b"ac",
+        b"\xff",
+        b"\xff\xff",
+        b"\xff\xffz",
+    ] {
+        db.put(key, "v").unwrap();
+        db.flush().unwrap();
+    }
+    let count = |prefix: &[u8]| db.prefix(prefix).unwrap().count();
+    let backwards = |prefix: &[u8]| db.prefix(prefix).unwrap().rev().count();
+    for (prefix, expected) in [
+        (&b""[..], 9),
+        (b"a", 5),
+        (b"ab", 3),
+        (b"ab\xff", 1),
+        (b"\xff", 3),
+        (b"\xff\xff", 2),
+        (b"b", 0),
+    ] {
+        assert_eq!(
+            (count(prefix), backwards(prefix)),
+            (expected, expected),
+            "{prefix:?}"
+        );
+    }
+    let narrowed = IterOptions {
+        prefix: b"ab".to_vec(),
+        ..IterOptions::within(&("ab\u{0}"..))
+    };
+    assert_eq!(db.iter_with(narrowed).unwrap().count(), 2);
+    let narrowed = IterOptions {
+        prefix: b"ab".to_vec(),
+        ..IterOptions::within(&("a"..="ab"))
+    };
+    assert_eq!(db.iter_with(narrowed).unwrap().count(), 1);
+}
+
+#[test]
+fn a_prefix_needs_the_bytewise_order() {
+    let db = fresh();
+    let order = Order::custom("reversed", |a, b| b.cmp(a));
+    let own = KeyspaceOptions {
+        order,
+        ..Default::default()
+    };
+    let keyspace = db.create_keyspace("reversed", own).unwrap();
+    assert_eq!(
+        keyspace.prefix("a").unwrap_err().kind(),
+        ErrorKind::InvalidInput
+    );
+}
+
+#[test]
+fn seeks_land_beside_what_is_there() {
+    let db = layered();
+    let mut iter = db.range("b".."f").unwrap();
+    let mut at = |target: &str, before: bool| {
+        let found = if before {
+            iter.seek_before(target)
+        } else {
+            iter.seek(target)
+        }
+        .unwrap();
+        assert_eq!(found, iter.key().is_some());
+        iter.key()
+            .map(|key| String::from_utf8(key.to_vec()).unwrap())
+    };
+    for (target, seek, before) in [
+        ("", Some("b"), None),
+        ("b", Some("b"), None),
+        ("bb", Some("c"), Some("b")),
+        ("dx", Some("e"), Some("d")),
+        ("e", Some("e"), Some("d")),
+        ("ee", None, Some("e")),
+        ("zz", None, Some("e")),
+    ] {
+        assert_eq!(at(target, false).as_deref(), seek, "seek {target}");
+        assert_eq!(at(target, true).as_deref(), before, "seek_before {target}");
+    }
+}
+
+#[test]
+fn the_direction_may_change_at_every_step() {
+    let db = layered();
+    let mut iter = db.iter().unwrap();
+    let mut walk = String::new();
+    assert!(iter.seek("c").unwrap());
+    for forward in [true, false, false, true, true, true, false, true, true] {
+        let there = if forward {
+            iter.step()
+        } else {
+            iter.step_back()
+        }
+        .unwrap();
+        assert!(there);
+        walk.push_str(std::str::from_utf8(iter.key().unwrap()).unwrap());
+        assert_eq!(iter.value().unwrap().to_vec(), iter.key().unwrap());
+    }
+    assert_eq!(walk, "dcbcdedef");
+    assert!(!iter.step().unwrap());
+    assert_eq!(iter.key(), None);
+    assert_eq!(iter.value().unwrap(), b"");
+}
+
+#[test]
+fn keys_only_reads_no_values() {
+    let db = layered();
+    db.put_expiring("c", "expired", 1, Default::default())
+        .unwrap();
+    let options = || IterOptions {
+        keys_only: true,
+        ..Default::default()
+    };
+    let mut iter = db.iter_with(options()).unwrap();
+    while iter.step().unwrap() {
+        assert_eq!(iter.value().unwrap(), b"");
+    }
+    assert_eq!(
+        keys(db.iter_with(options()).unwrap()),
+        ["a", "b", "d", "e", "f"]
+    );
+}
+
+#[test]
+fn an_iterator_lives_through_flushes_and_compaction() {
+    for kind in KINDS {
+        let db = on(&MemFs::new(), tiny().memtable(kind));
+        let write = |value: &str| {
+            for number in 0..300u32 {
+                db.put(number.to_be_bytes(), format!("{value}{number}"))
+                    .unwrap();
+            }
+        };
+        write("first");
+        let mut forward = db.iter().unwrap();
+        let mut backward = db.iter().unwrap();
+        backward.seek_last().unwrap();
+        for number in 0..300u32 {
+            assert!(forward.step().unwrap());
+            assert_eq!(forward.key().unwrap(), number.to_be_bytes());
+            assert_eq!(
+                forward.value().unwrap(),
+                format!("first{number}").as_bytes()
+            );
+            let other = 299 - number;
+            assert_eq!(backward.key().unwrap(), other.to_be_bytes());
+            assert_eq!(
+                backward.value().unwrap(),
+                format!("first{other}").as_bytes()
+            );
+            backward.step_back().unwrap();
+            match number {
+                50 | 100 | 150 => {
+                    write("later");
+                    db.flush().unwrap();
+                }
+                200 => db.compact().unwrap(),
+                _ => {}
+            }
+        }
+        assert!(!forward.step().unwrap() && backward.key().is_none());
+    }
+}
+
+#[test]
+fn refresh_keeps_the_view_and_refresh_to_now_moves_it() {
+    let db = layered();
+    let mut iter = db.iter().unwrap();
+    iter.seek("c").unwrap();
+    db.put("c", "changed").unwrap();
+    db.delete("d").unwrap();
+    db.compact().unwrap();
+    iter.refresh().unwrap();
+    assert_eq!(iter.key().unwrap(), b"c");
+    assert_eq!(iter.value().unwrap(), b"c");
+    iter.refresh_to_now().unwrap();
+    assert_eq!(iter.value().unwrap(), b"changed");
+    assert!(iter.step().unwrap());
+    assert_eq!(iter.key().unwrap(), b"e", "d is deleted now");
+    db.delete("e").unwrap();
+    iter.refresh_to_now().unwrap();
+    assert_eq!(iter.key().unwrap(), b"f", "its key is gone: the next");
+}
+
+#[test]
+fn a_step_costs_no_search() {
+    let db = fresh();
+    for number in 0..2_000u32 {
+        db.put(number.to_be_bytes(), "v").unwrap();
+    }
+    let mut iter = db.iter().unwrap();
+    iter.seek_first().unwrap();
+    let before = counter(&db, "memtable_comparisons");
+    while iter.step().unwrap() {}
+    let memory = counter(&db, "memtable_comparisons") - before;
+    assert!(
+        memory < 4_000,
+        "{memory} comparisons for 2,000 steps in memory"
+    );
+    db.compact().unwrap();
+    let mut iter = db.iter().unwrap();
+    iter.seek_first().unwrap();
+    let before = counter(&db, "table_comparisons");
+    while iter.step().unwrap() {}
+    let tables = counter(&db, "table_comparisons") - before;
+    assert!(
+        tables < 4_000,
+        "{tables} comparisons for 2,000 steps in a table"
+    );
+}
+
+/// A map of the same pairs in the keyspace's order.
+type Map = BTreeMap<Vec<u8>, Vec<u8>>;
+
+/// Where a model cursor stands.
+struct Walk<'a> {
+    keys: Vec<&'a Vec<u8>>,
+    at: Option<usize>,
+    /// Standing on nothing, it ran over the last key (true) or the first (false).
+    beyond: Option<bool>,
+}
+
+impl Walk<'_> {
+    fn check(&self, iter: &mut Iter, map: &Map, what: &str) {
+        let expected = self.at.map(|at| self.keys[at].as_slice());
+        assert_eq!(iter.key(), expected, "{what}");
+        if let Some(key) = expected {
+            assert_eq!(iter.value().unwrap(), map[key], "{what}");
+        }
+    }
+
+    /// First key for which `wanted`, in the keys' order.
+    fn first(&mut self, wanted: impl Fn(&Vec<u8>) -> bool) {
+        self.at = self.keys.iter().position(|key| wanted(key));
+    }
+
+    fn last(&mut self, wanted: impl Fn(&Vec<u8>) -> bool) {
+        self.at = self.keys.iter().rposition(|key| wanted(key));
+    }
+}
+
+/// Moves an iterator and a model at random and compares after each move.
+fn walk(
+    seed: &mut Seed,
+    keyspace: &Keyspace,
+    snapshot: &Snapshot,
+    map: &Map,
+    order: &Order,
+    moves: u32,
+) {
+    let bound = |seed: &mut Seed| match seed.below(3) {
+        0 => Bound::Unbounded,
+        1 => Bound::Included(seed.key(40)),
+        _ => Bound::Excluded(seed.key(40)),
+    };
+    let (lower, upper) = (bound(seed), bound(seed));
+    let inside = |key: &&Vec<u8>| {
+        let to = |bound: &Vec<u8>| order.compare(key, bound);
+        let above = match &lower {
+            Bound::Unbounded => true,
+            Bound::Included(bound) => to(bound).is_ge(),
+            Bound::Excluded(bound) => to(bound).is_gt(),
+        };
+        above
+            && match &upper {
+                Bound::Unbounded => true,
+                Bound::Included(bound) => to(bound).is_le(),
+                Bound::Excluded(bound) => to(bound).is_lt(),
+            }
+    };
+    let mut keys: Vec<&Vec<u8>> = map.keys().filter(inside).collect();
+    keys.sort_by(|a, b| order.compare(a, b));
+    let mut model = Walk {
+        keys,
+        at: None,
+        beyond: None,
+    };
+    let snapshot = Some(snapshot.clone());
+    let options = IterOptions {
+        lower: lower.clone(),
+        upper: upper.clone(),
+        snapshot,
+        ..Default::default()
+    };
+    let mut iter = keyspace.iter_with(options).unwrap();
+    for _ in 0..moves {
+        let target = seed.key(40);
+        let (what, found) = match seed.below(10) {
+            0 => {
+                model.first(|_| true);
+                ("first", iter.seek_first().unwrap())
+            }
+            1 => {
+                model.last(|_| true);
+                ("last", iter.seek_last().unwrap())
+            }
+            2 => {
+                model.first(|key| order.compare(key, &target).is_ge());
+                ("seek", iter.seek(&target).unwrap())
+            }
+            3 => {
+                model.last(|key| order.compare(key, &target).is_lt());
+                ("seek_before", iter.seek_before(&target).unwrap())
+            }
+            4..7 => {
+                match model.at {
+                    None if model.beyond == Some(true) => {}
+                    None => model.first(|_| true),
+                    Some(at) => model.at = Some(at + 1).filter(|at| *at < model.keys.len()),
+                }
+                ("step", iter.step().unwrap())
+            }
+            7..9 => {
+                match model.at {
+                    None if model.beyond == Some(false) => {}
+                    None => model.last(|_| true),
+                    Some(at) => model.at = at.checked_sub(1),
+                }
+                ("step_back", iter.step_back().unwrap())
+            }
+            _ => {
+                iter.refresh().unwrap();
+                ("refresh", iter.key().is_some())
+            }
+        };
+        assert_eq!(
+            found,
+            model.at.is_some(),
+            "{what} {target:?} within {lower:?} {upper:?}"
+        );
+        model.check(&mut iter, map, what);
+        if what != "refresh" || model.at.is_some() {
+            let forward = matches!(what, "first" | "seek" | "step");
+            model.beyond = model.at.is_none().then_some(forward);
+        }
+    }
+}
+
+#[test]
+fn random_walks_agree_with_a_map_under_random_settings() {
+    let _watchdog = Watchdog::new("random_walks", 400);
+    for number in seeds(12) {
+        let mut seed = Seed::new("random_walks", number);
+        let order = match seed.below(3) {
+            0 => Order::custom("reversed", |a, b| b.cmp(a)),
+            _ => Order::Bytewise,
+        };
+        let builder = tiny()
+            .memtable(*seed.pick(&KINDS))
+            .block_bytes(*seed.pick(&[256, 512, 4096]))
+            .write_buffer(*seed.pick(&[80 << 10, 192 << 10, 512 << 10]));
+        let db = on(&MemFs::new(), builder);
+        let own = KeyspaceOptions {
+            order: order.clone(),
+            ..Default::default()
+        };
+        let keyspace = db.create_keyspace("walks", own).unwrap();
+        let mut map = Map::new();
+        let mut old = Vec::new();
+        for _ in 0..400 {
+            for _ in 0..seed.below(12) {
+                let key = seed.key(40);
+                if seed.one_in(4) {
+                    keyspace.delete(&key).unwrap();
+                    map.remove(&key);
+                } else {
+                    let value = seed.value(400);
+                    keyspace.put(&key, &value).unwrap();
+                    map.insert(key, value);
+                }
+            }
+            match seed.below(20) {
+                0 => keyspace.flush().unwrap(),
+                1 => keyspace.compact().unwrap(),
+                2 => old.push((db.snapshot(), map.clone())),
+                3 if !old.is_empty() => drop(old.remove(seed.index(old.len()))),
+                _ => {}
+            }
+            let now = (db.snapshot(), map.clone());
+            let (snapshot, map) = if old.is_empty() || seed.one_in(2) {
+                &now
+            } else {
+                seed.pick(&old)
+            };
+            walk(&mut seed, &keyspace, snapshot, map, &order, 12);
+        }
+    }
+}

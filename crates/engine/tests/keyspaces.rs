@@ -1,0 +1,243 @@
+//! Keyspaces: created, opened, dropped, and with an order of their own.
+//!
+//! Claims: `catalogue.rs` C1-C3.
+
+mod common;
+
+use common::{contents, fresh, on, tiny, try_on};
+use std::sync::Arc;
+use std::time::Duration;
+use velella::vfs::fault::{Fault, Rule};
+use velella::vfs::mem::CrashMode;
+use velella::vfs::{FaultFs, MemFs};
+use velella::{Db, ErrorKind, KeyspaceOptions, Order, WriteBatch, WriteOptions};
+use velella_testkit::Watchdog;
+
+#[test]
+fn keyspaces_are_created_found_listed_and_dropped() {
+    let db = fresh();
+    let one = db
+        .create_keyspace("one", KeyspaceOptions::default())
+        .unwrap();
+    assert_eq!(one.name(), "one");
+    let again = db
+        .create_keyspace("one", KeyspaceOptions::default())
+        .unwrap_err();
+    assert_eq!(again.kind(), ErrorKind::AlreadyExists);
+    db.keyspace_or_create("two").unwrap().put("k", "2").unwrap();
+    assert_eq!(
+        db.keyspace_or_create("two")
+            .unwrap()
+            .get("k")
+            .unwrap()
+            .unwrap(),
+        "2"
+    );
+    assert_eq!(db.keyspaces(), ["default", "one", "two"]);
+    db.drop_keyspace("one").unwrap();
+    assert_eq!(db.keyspaces(), ["default", "two"]);
+    let missing = db.keyspace("one").unwrap_err();
+    assert_eq!(missing.kind(), ErrorKind::NotFound);
+    assert!(
+        missing.to_string().contains("`two`"),
+        "it names those that exist: {missing}"
+    );
+    assert_eq!(
+        db.drop_keyspace("one").unwrap_err().kind(),
+        ErrorKind::NotFound
+    );
+    assert_eq!(
+        db.drop_keyspace("default").unwrap_err().kind(),
+        ErrorKind::InvalidInput
+    );
+}
+
+#[test]
+fn names_are_checked() {
+    let db = fresh();
+    for name in ["", "a\nb", "a\0b", &"x".repeat(256)] {
+        let error = db
+            .create_keyspace(name, KeyspaceOptions::default())
+            .unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::InvalidInput, "{error}");
+        assert!(!error.to_string().contains('\0'), "it is printed safely");
+    }
+    db.create_keyspace(&"x".repeat(255), KeyspaceOptions::default())
+        .unwrap();
+    db.create_keyspace("mit Umlaut ä / ..", KeyspaceOptions::default())
+        .unwrap();
+}
+
+#[test]
+fn a_dropped_keyspace_is_gone_for_its_handles_and_after_every_sort_of_opening() {
+    for mode in [CrashMode::KeepAll, CrashMode::Strict] {
+        let fs = MemFs::new();
+        let db = on(&fs, tiny());
+        let dropped = db
+            .create_keyspace("dropped", KeyspaceOptions::default())
+            .unwrap();
+        dropped.put("in a table", "1").unwrap();
+        dropped.flush().unwrap();
+        dropped.put("in memory", "1").unwrap();
+        db.put("kept", "1").unwrap();
+        db.drop_keyspace("dropped").unwrap();
+        assert_eq!(
+            dropped.put("late", "1").unwrap_err().kind(),
+            ErrorKind::NotFound
+        );
+        assert_eq!(
+            dropped.fetch_add("late", 1).unwrap_err().kind(),
+            ErrorKind::NotFound
+        );
+        let mut batch = WriteBatch::new();
+        batch.put(&db, "torn", "1").put(&dropped, "torn", "1");
+        assert_eq!(db.write(&batch).unwrap_err().kind(), ErrorKind::NotFound);
+        assert_eq!(db.get("torn").unwrap(), None);
+        // A new one of the same name is another one.
+        let renewed = db
+            .create_keyspace("dropped", KeyspaceOptions::default())
+            .unwrap();
+        assert!(contents(&renewed).is_empty());
+        renewed.put_with("new", "2", WriteOptions::sync()).unwrap();
+        let db = on(&fs.crash(1, mode), tiny());
+        let renewed = db.keyspace("dropped").unwrap();
+        assert_eq!(
+            contents(&renewed).into_keys().collect::<Vec<_>>(),
+            [b"new"],
+            "{mode:?}"
+        );
+        assert_eq!(db.get("kept").unwrap().unwrap(), "1");
+        db.verify().unwrap();
+    }
+}
+
+#[test]
+fn dropping_under_writers_flushes_and_compactions_harms_nobody_else() {
+    let _watchdog = Watchdog::new("dropping_under_writers", 300);
+    let db = fresh();
+    for round in 0..30u32 {
+        let name = format!("keyspace{}", round % 3);
+        let keyspace = db
+            .create_keyspace(&name, KeyspaceOptions::default())
+            .unwrap();
+        std::thread::scope(|scope| {
+            for thread in 0..2u8 {
+                let (db, keyspace) = (&db, &keyspace);
+                scope.spawn(move || {
+                    for number in 0..u32::MAX {
+                        db.put([thread, 1], number.to_le_bytes()).unwrap();
+                        match keyspace.put(number.to_be_bytes(), [thread; 700]) {
+                            Ok(_) => {}
+                            Err(error) if error.kind() == ErrorKind::NotFound => return,
+                            Err(error) => panic!("{error}"),
+                        }
+                    }
+                });
+            }
+            if round % 2 == 0 {
+                keyspace.flush().unwrap();
+            } else {
+                common::until(|| common::counter(&db, "flushes") > u64::from(round));
+            }
+            db.drop_keyspace(&name).unwrap();
+        });
+        db.put("after", round.to_le_bytes()).unwrap();
+        db.compact().unwrap();
+    }
+    db.verify().unwrap();
+    assert_eq!(db.keyspaces(), ["default"]);
+}
+
+#[test]
+fn a_keyspace_dropped_in_the_middle_of_its_flush_does_not_stop_the_database() {
+    let _watchdog = Watchdog::new("dropped_in_the_middle_of_its_flush", 60);
+    let slow = FaultFs::over_mem(&MemFs::new());
+    let db = try_on(Arc::new(slow.clone()), tiny()).unwrap();
+    let keyspace = db
+        .create_keyspace("short", KeyspaceOptions::default())
+        .unwrap();
+    keyspace.put("k", "v").unwrap();
+    slow.reset();
+    slow.inject(Rule::every(Fault::Delay(Duration::from_millis(100))).on(".sst"));
+    std::thread::scope(|scope| {
+        let flush = scope.spawn(|| keyspace.flush());
+        common::until(|| slow.fired() > 0);
+        db.drop_keyspace("short").unwrap();
+        flush.join().unwrap().unwrap();
+    });
+    slow.heal();
+    db.put("after", "1").unwrap();
+    db.compact().unwrap();
+    assert_eq!(db.get("after").unwrap().unwrap(), "1");
+}
+
+#[test]
+fn two_droppers_and_a_creator_do_not_take_each_others_keyspace() {
+    let _watchdog = Watchdog::new("two_droppers", 120);
+    let db = fresh();
+    std::thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| {
+                for _ in 0..200 {
+                    match db.drop_keyspace("contested") {
+                        Ok(()) => {}
+                        Err(error) => assert_eq!(error.kind(), ErrorKind::NotFound, "{error}"),
+                    }
+                }
+            });
+        }
+        scope.spawn(|| {
+            for _ in 0..100 {
+                match db.create_keyspace("contested", KeyspaceOptions::default()) {
+                    Ok(_) => {}
+                    Err(error) => assert_eq!(error.kind(), ErrorKind::AlreadyExists, "{error}"),
+                }
+            }
+        });
+    });
+    db.put("alive", "1").unwrap();
+    db.keyspace_or_create("contested")
+        .unwrap()
+        .put("k", "1")
+        .unwrap();
+    db.compact().unwrap();
+}
+
+fn reversed() -> Order {
+    Order::custom("test.reversed", |a, b| b.cmp(a))
+}
+
+#[test]
+fn an_order_of_its_own_holds_in_memory_in_tables_and_must_be_given_again() {
+    let fs = MemFs::new();
+    let db = on(&fs, tiny());
+    let own = KeyspaceOptions {
+        order: reversed(),
+        ..Default::default()
+    };
+    let keyspace = db.create_keyspace("down", own).unwrap();
+    let keys = |keyspace: &velella::Keyspace| {
+        keyspace
+            .iter()
+            .unwrap()
+            .map(|pair| pair.unwrap().0)
+            .collect::<Vec<_>>()
+    };
+    for number in [5u8, 1, 9, 3] {
+        keyspace.put([number], [number]).unwrap();
+    }
+    assert_eq!(keys(&keyspace), [[9], [5], [3], [1]]);
+    keyspace.flush().unwrap();
+    keyspace.put([4], [4]).unwrap();
+    assert_eq!(keys(&keyspace), [[9], [5], [4], [3], [1]]);
+    db.close().unwrap();
+    drop((db, keyspace));
+    let refused = try_on(Arc::new(fs.clone()), tiny()).unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::Unsupported);
+    assert!(refused.to_string().contains("test.reversed"), "{refused}");
+    let db: Db = on(&fs, tiny().order(reversed()));
+    let keyspace = db.keyspace("down").unwrap();
+    db.compact().unwrap();
+    assert_eq!(keys(&keyspace), [[9], [5], [4], [3], [1]]);
+    assert_eq!(keyspace.get([4]).unwrap().unwrap(), [4]);
+}

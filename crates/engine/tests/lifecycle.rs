@@ -1,0 +1,222 @@
+//! A database's life: opening, closing, locking, and everything between in its simplest form.
+//!
+//! On real files, with the default settings.
+
+use std::os::unix::fs::PermissionsExt;
+use std::sync::atomic::{AtomicBool, Ordering};
+use velella::{Db, ErrorKind, WriteOptions};
+use velella_testkit::Watchdog;
+
+#[test]
+fn what_was_written_is_there_after_reopening() {
+    let dir = tempfile::tempdir().unwrap();
+    let db = velella::open(dir.path()).unwrap();
+    db.put("a", "1").unwrap();
+    db.put("b", "2").unwrap();
+    db.put("a", "3").unwrap();
+    db.delete("b").unwrap();
+    assert_eq!(db.get("a").unwrap().unwrap(), "3");
+    assert_eq!(db.get("b").unwrap(), None);
+    db.close().unwrap();
+    assert_eq!(db.put("c", "4").unwrap_err().kind(), ErrorKind::Closed);
+    assert_eq!(db.get("a").unwrap_err().kind(), ErrorKind::Closed);
+    drop(db);
+
+    let db = velella::open(dir.path()).unwrap();
+    assert_eq!(db.get("a").unwrap().unwrap(), "3");
+    assert_eq!(db.get("b").unwrap(), None);
+    db.flush().unwrap();
+    assert_eq!(db.get("a").unwrap().unwrap(), "3");
+    db.compact().unwrap();
+    assert_eq!(db.get("a").unwrap().unwrap(), "3");
+    assert_eq!(db.verify().unwrap().entries, 1);
+}
+
+#[test]
+fn a_second_opening_is_refused_while_the_first_lasts() {
+    let dir = tempfile::tempdir().unwrap();
+    let db = velella::open(dir.path()).unwrap();
+    assert_eq!(
+        velella::open(dir.path()).unwrap_err().kind(),
+        ErrorKind::Locked
+    );
+    db.close().unwrap();
+    drop(db);
+    velella::open(dir.path()).unwrap();
+}
+
+#[test]
+fn a_missing_database_is_created_only_if_allowed() {
+    let dir = tempfile::tempdir().unwrap();
+    let nowhere = dir.path().join("nowhere");
+    let refused = Db::builder().create(false).open(&nowhere).unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::NotFound);
+    assert!(refused.to_string().contains("nowhere"), "{refused}");
+    Db::builder().open(&nowhere).unwrap();
+}
+
+#[test]
+fn close_gives_up_the_lock_though_handles_live_on() {
+    let dir = tempfile::tempdir().unwrap();
+    let db = velella::open(dir.path()).unwrap();
+    db.put("k", "1").unwrap();
+    let (snapshot, mut iter) = (db.snapshot(), db.iter().unwrap());
+    db.close().unwrap();
+    db.close().unwrap();
+    let again = velella::open(dir.path()).unwrap();
+    assert_eq!(again.get("k").unwrap().unwrap(), "1");
+    assert_eq!(
+        snapshot.get(&db, "k").unwrap_err().kind(),
+        ErrorKind::Closed
+    );
+    assert_eq!(iter.seek_first().unwrap_err().kind(), ErrorKind::Closed);
+    assert_eq!(iter.step().unwrap_err().kind(), ErrorKind::Closed);
+    assert_eq!(db.iter().unwrap_err().kind(), ErrorKind::Closed);
+    assert_eq!(db.flush().unwrap_err().kind(), ErrorKind::Closed);
+    assert_eq!(db.compact().unwrap_err().kind(), ErrorKind::Closed);
+    assert_eq!(db.persist().unwrap_err().kind(), ErrorKind::Closed);
+    assert_eq!(db.verify().unwrap_err().kind(), ErrorKind::Closed);
+    assert_eq!(
+        db.keyspace("default").unwrap_err().kind(),
+        ErrorKind::Closed
+    );
+    assert_eq!(
+        db.keyspace_or_create("new").unwrap_err().kind(),
+        ErrorKind::Closed
+    );
+    assert_eq!(db.fetch_add("n", 1).unwrap_err().kind(), ErrorKind::Closed);
+    let batch = velella::WriteBatch::new();
+    assert_eq!(db.write(&batch).unwrap_err().kind(), ErrorKind::Closed);
+    // A dead handle that drops late harms nobody.
+    drop((db, snapshot, iter));
+    again.put("k", "2").unwrap();
+}
+
+#[test]
+fn what_was_acknowledged_while_closing_is_there_afterwards() {
+    let _watchdog = Watchdog::new("acknowledged_while_closing", 120);
+    for round in 0..4u32 {
+        let dir = tempfile::tempdir().unwrap();
+        let db = Db::builder()
+            .memory(16 << 20)
+            .write_buffer(192 << 10)
+            .open(dir.path())
+            .unwrap();
+        let started = AtomicBool::new(false);
+        let acknowledged: Vec<u32> = std::thread::scope(|scope| {
+            let write = |thread: u8| {
+                let (db, started) = (&db, &started);
+                scope.spawn(move || {
+                    for number in 0..u32::MAX {
+                        let options = if thread == 0 {
+                            WriteOptions::sync()
+                        } else {
+                            WriteOptions::default()
+                        };
+                        let key = [&[thread][..], &number.to_be_bytes()].concat();
+                        if let Err(error) = db.put_with(key, [0; 200], options) {
+                            assert_eq!(error.kind(), ErrorKind::Closed, "{error}");
+                            return number;
+                        }
+                        if number == 50 * round {
+                            started.store(true, Ordering::Release);
+                        }
+                    }
+                    unreachable!("the database is closed before")
+                })
+            };
+            let writers: Vec<_> = (0..3).map(write).collect();
+            while !started.load(Ordering::Acquire) {
+                std::thread::yield_now();
+            }
+            db.close().unwrap();
+            writers
+                .into_iter()
+                .map(|writer| writer.join().unwrap())
+                .collect()
+        });
+        drop(db);
+        let db = velella::open(dir.path()).unwrap();
+        for (thread, end) in (0u8..).zip(acknowledged) {
+            for number in 0..end {
+                let key = [&[thread][..], &number.to_be_bytes()].concat();
+                assert!(
+                    db.contains(&key).unwrap(),
+                    "{number} of {end} of thread {thread}"
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn a_directory_of_something_else_is_left_alone() {
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::write(dir.path().join("letter.txt"), "dear").unwrap();
+    let outcome = velella::open(dir.path());
+    if let Ok(db) = outcome {
+        // Strangers may live beside a database; verify names them.
+        assert_eq!(db.verify().unwrap().foreign_files, ["letter.txt"]);
+        db.close().unwrap();
+    }
+    assert_eq!(
+        std::fs::read_to_string(dir.path().join("letter.txt")).unwrap(),
+        "dear"
+    );
+
+    let file = dir.path().join("letter.txt");
+    let error = velella::open(&file).unwrap_err();
+    assert!(error.to_string().contains("letter.txt"), "{error}");
+}
+
+#[test]
+fn a_current_file_of_something_else_is_corruption_not_an_empty_database() {
+    for content in ["", "hello", "MANIFEST-999999\n"] {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::write(dir.path().join("CURRENT"), content).unwrap();
+        let error = velella::open(dir.path()).unwrap_err();
+        assert!(
+            matches!(error.kind(), ErrorKind::Corruption | ErrorKind::NotFound),
+            "{content:?}: {error}"
+        );
+        assert_eq!(
+            std::fs::read_to_string(dir.path().join("CURRENT")).unwrap(),
+            content
+        );
+    }
+}
+
+#[test]
+fn a_directory_without_permission_says_so() {
+    if std::fs::read_to_string("/proc/self/status").is_ok_and(|status| status.contains("Uid:\t0\t"))
+    {
+        eprintln!("SKIPPED: a_directory_without_permission_says_so: root may do everything");
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let closed = dir.path().join("closed");
+    std::fs::create_dir(&closed).unwrap();
+    std::fs::set_permissions(&closed, std::fs::Permissions::from_mode(0o500)).unwrap();
+    let error = velella::open(closed.join("db")).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Permission, "{error}");
+    assert!(error.to_string().contains("closed"), "{error}");
+}
+
+#[test]
+fn the_last_handle_closes() {
+    let dir = tempfile::tempdir().unwrap();
+    let db = velella::open(dir.path()).unwrap();
+    let keyspace = db.create_keyspace("other", Default::default()).unwrap();
+    drop(db);
+    keyspace.put("k", "1").unwrap();
+    assert_eq!(
+        velella::open(dir.path()).unwrap_err().kind(),
+        ErrorKind::Locked
+    );
+    drop(keyspace);
+    let db = velella::open(dir.path()).unwrap();
+    assert_eq!(
+        db.keyspace("other").unwrap().get("k").unwrap().unwrap(),
+        "1"
+    );
+}

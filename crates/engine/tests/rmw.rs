@@ -1,0 +1,173 @@
+//! Read-modify-writes: as one step, without a lock, wherever the base is.
+//!
+//! Claims: `rmw.rs` R1-R3.
+
+mod common;
+
+use common::{KINDS, fresh, on, tiny};
+use velella::vfs::MemFs;
+use velella::{Decision, Error, ErrorKind, WriteOptions};
+use velella_testkit::Watchdog;
+
+#[test]
+fn rmw_returns_old_and_new_wherever_the_base_is() {
+    let db = fresh();
+    let append = |old: Option<&[u8]>| {
+        let mut value = old.unwrap_or_default().to_vec();
+        value.push(b'x');
+        Decision::Put(value)
+    };
+    let outcome = db.rmw("k", append).unwrap();
+    assert_eq!(
+        (outcome.old.as_ref(), outcome.new_value()),
+        (None, Some(&b"x"[..]))
+    );
+    let outcome = db.rmw("k", append).unwrap();
+    assert_eq!(outcome.old.unwrap().value, "x");
+    db.flush().unwrap();
+    let outcome = db.rmw("k", append).unwrap();
+    assert_eq!(outcome.old.unwrap().value, "xx");
+    db.compact().unwrap();
+    let outcome = db.rmw("k", append).unwrap();
+    assert_eq!(
+        (
+            outcome.old.as_ref().unwrap().value.to_vec(),
+            outcome.new_value()
+        ),
+        (b"xxx".to_vec(), Some(&b"xxxx"[..]))
+    );
+    let outcome = db.rmw("k", |_| Decision::Delete).unwrap();
+    assert!(outcome.stamp.is_some() && outcome.new_value().is_none());
+    db.flush().unwrap();
+    let outcome = db.rmw("k", |old| {
+        assert_eq!(old, None, "a tombstone in a table is absence");
+        Decision::Keep
+    });
+    assert_eq!(outcome.unwrap().stamp, None);
+}
+
+#[test]
+fn rmw_loses_no_update_across_switches() {
+    let _watchdog = Watchdog::new("rmw_loses_no_update", 300);
+    for kind in KINDS {
+        let db = on(&MemFs::new(), tiny().memtable(kind));
+        std::thread::scope(|scope| {
+            for thread in 0..4u64 {
+                let db = &db;
+                scope.spawn(move || {
+                    for round in 0..2_000u64 {
+                        let key = format!("counter{}", (thread + round) % 3);
+                        db.fetch_add(&key, 1).unwrap();
+                        // So that memtables fill and switch under the counters.
+                        db.put(format!("fill{thread}-{}", round % 50), vec![0; 400])
+                            .unwrap();
+                    }
+                });
+            }
+        });
+        let sum: i64 = (0..3)
+            .map(|key| db.fetch_add(format!("counter{key}"), 0).unwrap())
+            .sum();
+        assert_eq!(sum, 8_000, "{kind:?}");
+        let flushes = common::counter(&db, "flushes");
+        assert!(flushes > 3, "switches happened: {flushes}");
+    }
+}
+
+#[test]
+fn put_if_absent_has_one_winner() {
+    let _watchdog = Watchdog::new("put_if_absent", 120);
+    let db = fresh();
+    for round in 0..200u32 {
+        let winners: usize = std::thread::scope(|scope| {
+            let race = |thread: u8| {
+                let db = &db;
+                scope.spawn(move || {
+                    usize::from(db.put_if_absent(round.to_le_bytes(), [thread]).unwrap())
+                })
+            };
+            let threads: Vec<_> = (0..3).map(race).collect();
+            threads
+                .into_iter()
+                .map(|thread| thread.join().unwrap())
+                .sum()
+        });
+        assert_eq!(winners, 1);
+    }
+}
+
+#[test]
+fn compare_and_swap_compares() {
+    let db = fresh();
+    assert!(!db.compare_and_swap("k", Some(b"a"), Some(b"b")).unwrap());
+    assert!(db.compare_and_swap("k", None, Some(b"a")).unwrap());
+    assert!(!db.compare_and_swap("k", None, Some(b"b")).unwrap());
+    db.flush().unwrap();
+    assert!(db.compare_and_swap("k", Some(b"a"), Some(b"b")).unwrap());
+    assert!(db.compare_and_swap("k", Some(b"b"), None).unwrap());
+    assert_eq!(db.get("k").unwrap(), None);
+    assert!(db.compare_and_swap("k", None, None).unwrap());
+}
+
+#[test]
+fn fetch_add_refuses_what_is_no_integer_and_keeps_the_expiry() {
+    let db = fresh();
+    db.put("text", "ten").unwrap();
+    assert_eq!(
+        db.fetch_add("text", 1).unwrap_err().kind(),
+        ErrorKind::InvalidInput
+    );
+    db.put("max", i64::MAX.to_string()).unwrap();
+    assert_eq!(
+        db.fetch_add("max", 1).unwrap_err().kind(),
+        ErrorKind::InvalidInput
+    );
+    assert_eq!(db.fetch_add("max", -1).unwrap(), i64::MAX - 1);
+    let expiry = common::wall_ms() + 1_000_000;
+    db.put_expiring("short", "5", expiry, WriteOptions::default())
+        .unwrap();
+    assert_eq!(db.fetch_add("short", 2).unwrap(), 7);
+    assert_eq!(
+        db.get_entry("short").unwrap().unwrap().expires_at_ms,
+        Some(expiry)
+    );
+}
+
+#[test]
+fn an_error_of_the_decision_writes_nothing() {
+    let db = fresh();
+    db.put("k", "v").unwrap();
+    let refused = db.rmw_entry("k", WriteOptions::default(), |_| {
+        Err::<Decision, Error>(Error::invalid("decide", "no"))
+    });
+    assert_eq!(refused.unwrap_err().kind(), ErrorKind::InvalidInput);
+    assert_eq!(db.get("k").unwrap().unwrap(), "v");
+    // Nor does it leave anything behind that others would wait for.
+    db.put("k", "w").unwrap();
+    assert_eq!(db.fetch_add("n", 1).unwrap(), 1);
+}
+
+#[test]
+fn a_panic_of_the_decision_harms_nobody() {
+    let db = fresh();
+    db.put("k", "v").unwrap();
+    let panicked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+        db.rmw("k", |_| panic!("a user's mistake"))
+    }));
+    assert!(panicked.is_err());
+    db.put("k", "w").unwrap();
+    db.put_with("k", "x", WriteOptions::sync()).unwrap();
+    assert_eq!(db.get("k").unwrap().unwrap(), "x");
+}
+
+#[test]
+fn a_large_value_may_be_the_base_and_the_result() {
+    let db = fresh();
+    db.put("k", vec![1; 2 << 20]).unwrap();
+    let outcome = db
+        .rmw("k", |old| Decision::Put(vec![2; old.unwrap().len() + 1]))
+        .unwrap();
+    assert_eq!(outcome.new_value().unwrap().len(), (2 << 20) + 1);
+    db.flush().unwrap();
+    assert_eq!(db.get("k").unwrap().unwrap(), vec![2u8; (2 << 20) + 1]);
+}

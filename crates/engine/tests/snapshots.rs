@@ -1,0 +1,167 @@
+//! Snapshots: exactly the writes with stamps at or below theirs, for as long as one likes.
+//!
+//! Claims: `snapshot.rs` N1, N2.
+
+mod common;
+
+use common::{KINDS, contents, fresh, on, tiny};
+use std::collections::BTreeMap;
+use velella::vfs::MemFs;
+use velella::{ErrorKind, Keyspace, Snapshot, WriteBatch};
+use velella_testkit::{Model, Seed, Watchdog, seeds};
+
+fn view(snapshot: &Snapshot, keyspace: &Keyspace) -> BTreeMap<Vec<u8>, Vec<u8>> {
+    let pairs = snapshot.iter(keyspace).unwrap().map(|pair| pair.unwrap());
+    pairs.map(|(key, value)| (key, value.to_vec())).collect()
+}
+
+#[test]
+fn snapshots_of_every_age_equal_the_replay_of_their_prefix() {
+    for kind in KINDS {
+        for number in seeds(3) {
+            let mut seed = Seed::new("snapshots_of_every_age", number);
+            let db = on(&MemFs::new(), tiny().memtable(kind));
+            let mut model = Model::new();
+            let mut snapshots = Vec::new();
+            for _ in 0..1_500 {
+                let key = seed.key(12);
+                let value = (!seed.one_in(5)).then(|| seed.value(200));
+                let stamp = match &value {
+                    Some(value) => db.put(&key, value),
+                    None => db.delete(&key),
+                };
+                model.write(key, stamp.unwrap().0, value);
+                match seed.below(200) {
+                    0..4 => snapshots.push(db.snapshot()),
+                    4 if !snapshots.is_empty() => {
+                        drop(snapshots.remove(seed.index(snapshots.len())))
+                    }
+                    5 => db.flush().unwrap(),
+                    6 => db.compact().unwrap(),
+                    _ => {}
+                }
+            }
+            for _ in 0..2 {
+                for snapshot in &snapshots {
+                    let expected = model.at(snapshot.stamp().0);
+                    assert_eq!(view(snapshot, &db), expected, "{snapshot:?}");
+                    for key in model.keys() {
+                        let value = snapshot.get(&db, key).unwrap().map(|value| value.to_vec());
+                        assert_eq!(value.as_ref(), expected.get(key), "{snapshot:?} {key:?}");
+                    }
+                }
+                db.compact().unwrap();
+            }
+        }
+    }
+}
+
+#[test]
+fn versions_go_when_the_last_snapshot_that_sees_them_does() {
+    let db = fresh();
+    db.put("k", "old").unwrap();
+    let first = db.snapshot();
+    let second = first.clone();
+    db.put("k", "new").unwrap();
+    db.compact().unwrap();
+    assert_eq!(db.verify().unwrap().entries, 2);
+    drop(first);
+    db.compact().unwrap();
+    assert_eq!(second.get(&db, "k").unwrap().unwrap(), "old");
+    assert_eq!(db.stats().snapshots, 1);
+    drop(second);
+    db.compact().unwrap();
+    assert_eq!(db.verify().unwrap().entries, 1);
+    assert_eq!(contents(&db).len(), 1);
+}
+
+#[test]
+fn a_snapshot_spans_keyspaces() {
+    let db = fresh();
+    let other = db.create_keyspace("other", Default::default()).unwrap();
+    let write = |value: &str| {
+        let mut batch = WriteBatch::new();
+        batch.put(&db, "a", value).put(&other, "a", value);
+        db.write(&batch).unwrap();
+    };
+    write("1");
+    let snapshot = db.snapshot();
+    write("2");
+    db.compact().unwrap();
+    for keyspace in [&db.default_keyspace(), &other] {
+        assert_eq!(snapshot.get(keyspace, "a").unwrap().unwrap(), "1");
+        assert_eq!(keyspace.get("a").unwrap().unwrap(), "2");
+    }
+}
+
+#[test]
+fn a_snapshot_of_another_database_is_refused() {
+    let (one, two) = (fresh(), fresh());
+    let snapshot = one.snapshot();
+    assert_eq!(
+        snapshot.get(&two, "a").unwrap_err().kind(),
+        ErrorKind::InvalidInput
+    );
+    assert_eq!(
+        snapshot.iter(&two).unwrap_err().kind(),
+        ErrorKind::InvalidInput
+    );
+    let batch = WriteBatch::new();
+    let error = two
+        .write_if_unchanged(&batch, &snapshot, Default::default())
+        .unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::InvalidInput);
+}
+
+#[test]
+fn a_snapshot_never_changes_while_threads_write() {
+    let _watchdog = Watchdog::new("a_snapshot_never_changes", 300);
+    let db = fresh();
+    std::thread::scope(|scope| {
+        let writers: Vec<_> = (0..3u8)
+            .map(|thread| {
+                let db = &db;
+                scope.spawn(move || {
+                    for round in 0..4_000u32 {
+                        let key = [u8::try_from(round % 7).unwrap()];
+                        db.put(
+                            key,
+                            [&[thread][..], &round.to_le_bytes(), &[0; 100]].concat(),
+                        )
+                        .unwrap();
+                    }
+                })
+            })
+            .collect();
+        while writers.iter().any(|writer| !writer.is_finished()) {
+            let snapshot = db.snapshot();
+            let first = view(&snapshot, &db);
+            for (key, value) in &first {
+                assert_eq!(snapshot.get(&db, key).unwrap().unwrap(), value);
+            }
+            assert_eq!(view(&snapshot, &db), first);
+        }
+    });
+}
+
+#[test]
+fn what_was_acknowledged_before_is_in_the_snapshot() {
+    let _watchdog = Watchdog::new("what_was_acknowledged_before", 120);
+    let db = fresh();
+    std::thread::scope(|scope| {
+        for thread in 0..3u8 {
+            let db = &db;
+            scope.spawn(move || {
+                for round in 0..3_000u32 {
+                    let stamp = db.put([thread], round.to_le_bytes()).unwrap();
+                    let snapshot = db.snapshot();
+                    assert!(snapshot.stamp() >= stamp);
+                    assert_eq!(
+                        snapshot.get(db, [thread]).unwrap().unwrap(),
+                        round.to_le_bytes()
+                    );
+                }
+            });
+        }
+    });
+}
