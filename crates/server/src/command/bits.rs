@@ -1,0 +1,254 @@
+//! Strings as arrays of bits: SETBIT, GETBIT, BITCOUNT, BITPOS, BITOP. Bit 0 is the highest of
+//! the first byte.
+//!
+//! BITOP reads all its sources at one instant; its destination does not change between that and
+//! the write, a source that is not the destination may.
+//!
+//! Tests: below, and `tests/redis_py.py`.
+
+use super::failure::{Failure, NOT_AN_INTEGER, Outcome, SYNTAX};
+use super::options::is;
+use super::row::{Context, FAST, MEMORY, ONE_KEY, READ, Row, WRITE};
+use super::strings::{expiry_of, stored};
+use super::substrings::{clamp, window};
+use crate::number::parse_i64;
+use crate::resp::request::Args;
+use std::ops::Range;
+use velella::Value;
+
+pub(crate) const ROWS: &[Row] = &[
+    Row::new("setbit", 4, WRITE | MEMORY, setbit)
+        .keys(ONE_KEY)
+        .doc("bitmap", "2.2.0", "Set or clear a bit."),
+    Row::new("getbit", 3, READ | FAST, getbit)
+        .keys(ONE_KEY)
+        .doc("bitmap", "2.2.0", "Get a bit."),
+    Row::new("bitcount", -2, READ, bitcount).keys(ONE_KEY).doc(
+        "bitmap",
+        "2.6.0",
+        "Count the bits that are set.",
+    ),
+    Row::new("bitpos", -3, READ, bitpos).keys(ONE_KEY).doc(
+        "bitmap",
+        "2.8.7",
+        "Find the first bit that is set, or clear.",
+    ),
+    Row::new("bitop", -4, WRITE | MEMORY, bitop)
+        .keys((2, -1, 1))
+        .doc(
+            "bitmap",
+            "2.6.0",
+            "Combine values bit by bit and store the result.",
+        ),
+];
+
+const BAD_BIT: &str = "ERR bit is not an integer or out of range";
+
+fn offset(ctx: &Context<'_>, text: &[u8]) -> Result<(usize, u8), Failure> {
+    let refused = || Failure::new("ERR bit offset is not an integer or out of range");
+    let bit = parse_i64(text)
+        .and_then(|bit| usize::try_from(bit).ok())
+        .ok_or_else(refused)?;
+    ctx.check_length(bit / 8 + 1).map_err(|_| refused())?;
+    Ok((bit / 8, 0x80 >> (bit % 8)))
+}
+
+fn setbit(ctx: &mut Context<'_>, args: Args<'_>) -> Outcome {
+    let (byte, mask) = offset(ctx, args.at(2))?;
+    let on = match args.at(3) {
+        b"0" => false,
+        b"1" => true,
+        _ => return Err(Failure::new(BAD_BIT)),
+    };
+    let mut was = false;
+    ctx.modify(args.at(1), |old| {
+        let mut value = old.map_or_else(Vec::new, |entry| entry.value.to_vec());
+        if value.len() <= byte {
+            value.resize(byte + 1, 0);
+        }
+        was = value[byte] & mask != 0;
+        if on {
+            value[byte] |= mask;
+        } else {
+            value[byte] &= !mask;
+        }
+        Ok(stored(value, expiry_of(old)))
+    })?;
+    ctx.reply.integer(i64::from(was));
+    Ok(())
+}
+
+fn getbit(ctx: &mut Context<'_>, args: Args<'_>) -> Outcome {
+    let (byte, mask) = offset(ctx, args.at(2))?;
+    let on = ctx.read(args.at(1), |value| {
+        value
+            .and_then(|value| value.get(byte))
+            .is_some_and(|byte| byte & mask != 0)
+    })?;
+    ctx.reply.integer(i64::from(on));
+    Ok(())
+}
+
+/// A range of bits, given in bytes or bits.
+struct Span {
+    from: i64,
+    to: i64,
+    bits: bool,
+}
+
+impl Span {
+    /// From the arguments at and behind `at`; a missing end is the last.
+    fn parse(args: Args<'_>, at: usize) -> Result<Span, Failure> {
+        let number = |index: usize, missing: i64| match args.get(index) {
+            Some(text) => parse_i64(text).ok_or(NOT_AN_INTEGER),
+            None => Ok(missing),
+        };
+        let (from, to) = (number(at, 0)?, number(at + 1, -1)?);
+        let bits = match args.get(at + 2) {
+            None => false,
+            Some(unit) if is(unit, "byte") => false,
+            Some(unit) if is(unit, "bit") => true,
+            Some(_) => return Err(SYNTAX),
+        };
+        Ok(Span { from, to, bits })
+    }
+
+    /// The bits of `value` in the range, which `cut` makes fit.
+    fn of(&self, value: &[u8], cut: fn(i64, i64, usize) -> Range<usize>) -> Range<usize> {
+        if self.bits {
+            cut(self.from, self.to, value.len() * 8)
+        } else {
+            let bytes = cut(self.from, self.to, value.len());
+            bytes.start * 8..bytes.end * 8
+        }
+    }
+}
+
+/// The bits of `range` in `value` by bytes: each with its number and the mask of what is inside.
+fn masked(value: &[u8], range: Range<usize>) -> impl Iterator<Item = (usize, u8, u8)> + '_ {
+    let (first, last) = (range.start / 8, range.end.div_ceil(8));
+    (first..last).map(move |index| {
+        let mut mask = 0xff;
+        if index == range.start / 8 {
+            mask &= 0xff >> (range.start % 8);
+        }
+        if index == range.end / 8 {
+            mask &= !(0xff >> (range.end % 8));
+        }
+        (index, value[index], mask)
+    })
+}
+
+fn bitcount(ctx: &mut Context<'_>, args: Args<'_>) -> Outcome {
+    let count = ctx.read(args.at(1), |value| {
+        let Some(value) = value else { return Ok(0) };
+        if args.len() == 3 || args.len() > 5 {
+            return Err(SYNTAX);
+        }
+        let bits = masked(value, Span::parse(args, 2)?.of(value, clamp));
+        Ok(bits
+            .map(|(_, byte, mask)| u64::from((byte & mask).count_ones()))
+            .sum())
+    })??;
+    ctx.reply.integer(i64::try_from(count)?);
+    Ok(())
+}
+
+fn bitpos(ctx: &mut Context<'_>, args: Args<'_>) -> Outcome {
+    let bit = parse_i64(args.at(2)).ok_or(NOT_AN_INTEGER)?;
+    if !matches!(bit, 0 | 1) {
+        return Err(Failure::new("ERR The bit argument must be 1 or 0."));
+    }
+    let found = ctx.read(args.at(1), |value| {
+        let Some(value) = value else {
+            return Ok((bit == 0).then_some(0));
+        };
+        if args.len() > 6 {
+            return Err(SYNTAX);
+        }
+        let range = Span::parse(args, 3)?.of(value, window);
+        let empty = range.is_empty();
+        let wanted = |byte: u8| if bit == 1 { byte } else { !byte };
+        let found = masked(value, range).find_map(|(index, byte, mask)| {
+            let hits = wanted(byte) & mask;
+            (hits != 0).then(|| index * 8 + usize::try_from(hits.leading_zeros()).unwrap_or(0))
+        });
+        // Behind the value all bits are clear, unless the client said where to stop.
+        let behind = bit == 0 && args.len() <= 4 && !empty;
+        Ok(found.or_else(|| behind.then_some(value.len() * 8)))
+    })??;
+    match found {
+        Some(at) => ctx.reply.count(at),
+        None => ctx.reply.integer(-1),
+    }
+    Ok(())
+}
+
+fn bitop(ctx: &mut Context<'_>, args: Args<'_>) -> Outcome {
+    let operation: fn(u8, u8) -> u8 = match args.at(1) {
+        name if is(name, "and") => |a, b| a & b,
+        name if is(name, "or") => |a, b| a | b,
+        name if is(name, "xor") => |a, b| a ^ b,
+        name if is(name, "not") && args.len() == 4 => |a, _| !a,
+        name if is(name, "not") => {
+            return Err(Failure::new(
+                "ERR BITOP NOT must be called with a single source key.",
+            ));
+        }
+        _ => return Err(SYNTAX),
+    };
+    let keyspace = ctx.writable()?.clone();
+    let len = ctx.atomically(|snapshot, batch| {
+        let values = args.from(3).iter().map(|key| snapshot.get(&keyspace, key));
+        let values = values.collect::<Result<Vec<_>, _>>()?;
+        let result = combine(&values, operation, is(args.at(1), "not"));
+        if !result.is_empty() {
+            batch.put(&keyspace, args.at(2), &result);
+        } else if snapshot.get(&keyspace, args.at(2))?.is_some() {
+            batch.delete(&keyspace, args.at(2));
+        }
+        Ok(result.len())
+    })?;
+    ctx.reply.count(len);
+    Ok(())
+}
+
+/// Combines the bytes of all values, the shorter ones continued by zeros.
+fn combine(values: &[Option<Value>], operation: fn(u8, u8) -> u8, unary: bool) -> Vec<u8> {
+    let mut values = values
+        .iter()
+        .map(|value| value.as_deref().unwrap_or_default());
+    let mut result = values.next().unwrap_or_default().to_vec();
+    if unary {
+        result
+            .iter_mut()
+            .for_each(|byte| *byte = operation(*byte, 0));
+    }
+    for value in values {
+        result.resize(result.len().max(value.len()), 0);
+        let padded = value.iter().chain(std::iter::repeat(&0));
+        result
+            .iter_mut()
+            .zip(padded)
+            .for_each(|(a, b)| *a = operation(*a, *b));
+    }
+    result
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn masks_cut_the_first_and_last_byte_where_the_range_does() {
+        let value = [0xff; 3];
+        for from in 0..24 {
+            for to in from..=24 {
+                let bits: u32 = masked(&value, from..to)
+                    .map(|(_, byte, mask)| (byte & mask).count_ones())
+                    .sum();
+                assert_eq!(bits as usize, to - from, "{from}..{to}");
+            }
+        }
+    }
+}

@@ -1,0 +1,66 @@
+//! Counting keys at a bounded price, for INFO.
+//!
+//! Tests: through INFO in `tests/redis_py.py`.
+
+use super::failure::Failure;
+use super::options::now_ms;
+use super::row::Context;
+use super::scan::keys_only;
+use crate::census::Count;
+use std::ops::Bound;
+use velella_sync::thread::now;
+
+/// Most keys one count looks at; beyond, the figure is the sum of what the tables hold.
+const KEYS_MAX: u64 = 1 << 20;
+
+/// The keys of a database, counted now or not long ago; `None`: it was never written.
+pub(crate) fn keys_of(ctx: &mut Context<'_>, database: usize) -> Result<Option<Count>, Failure> {
+    let begun = now();
+    if let Some(count) = ctx.shared.census.recent(database, begun) {
+        return Ok(Some(count));
+    }
+    let Some(count) = count(ctx, database)? else {
+        return Ok(None);
+    };
+    ctx.shared.census.note(database, count, begun, now());
+    Ok(Some(count))
+}
+
+fn count(ctx: &mut Context<'_>, database: usize) -> Result<Option<Count>, Failure> {
+    let Some(keyspace) = ctx.databases.existing(database)? else {
+        return Ok(None);
+    };
+    let mut count = Count::default();
+    let (now, mut ttl_sum) = (u64::try_from(now_ms())?, 0u64);
+    let mut iter = keys_only(keyspace, Bound::Unbounded, b"")?;
+    while iter.step()? {
+        count.keys += 1;
+        if let Some(at) = iter.expires_at_ms() {
+            count.expiring += 1;
+            ttl_sum = ttl_sum.saturating_add(at.saturating_sub(now));
+        }
+        if count.keys == KEYS_MAX {
+            count.keys = in_tables(ctx, database).max(KEYS_MAX);
+            break;
+        }
+    }
+    count.mean_ttl_ms = ttl_sum.checked_div(count.expiring).unwrap_or(0);
+    Ok(Some(count))
+}
+
+/// Entries in the tables of a database: superseded versions and deletions count too.
+fn in_tables(ctx: &Context<'_>, database: usize) -> u64 {
+    let name = if database == 0 {
+        "default".to_owned()
+    } else {
+        format!("db{database}")
+    };
+    let stats = ctx.shared.db.stats();
+    let keyspace = stats
+        .keyspaces
+        .into_iter()
+        .find(|keyspace| keyspace.name == name);
+    keyspace.map_or(0, |found| {
+        found.levels.iter().map(|level| level.entries).sum()
+    })
+}

@@ -1,0 +1,110 @@
+//! What commands have in common: reading, modifying and writing keys of the database selected.
+//!
+//! C1. Every write is noted in the session with its stamp, so that its reply can be withheld.
+//!
+//! Tests: through sockets in `tests/commands.rs`.
+
+use super::failure::Failure;
+use super::row::Context;
+use super::session::BUFFERED;
+use crate::resp::reply::Protocol;
+use velella::{Entry, Keyspace, Snapshot, WriteBatch};
+
+impl Context<'_> {
+    /// The keyspace selected, if it was ever written.
+    #[inline]
+    pub(crate) fn existing(&mut self) -> Result<Option<&Keyspace>, Failure> {
+        Ok(self.databases.existing(self.session.database)?)
+    }
+
+    /// The keyspace selected, created if need be.
+    #[inline]
+    pub(crate) fn writable(&mut self) -> Result<&Keyspace, Failure> {
+        Ok(self.databases.writable(self.session.database)?)
+    }
+
+    /// Whether `key` exists.
+    pub(crate) fn contains(&mut self, key: &[u8]) -> Result<bool, Failure> {
+        let found = match self.existing()? {
+            Some(keyspace) => keyspace.contains(key)?,
+            None => false,
+        };
+        self.counters.looked_up(found);
+        Ok(found)
+    }
+
+    /// The value of `key` with its expiry.
+    pub(crate) fn entry(&mut self, key: &[u8]) -> Result<Option<Entry>, Failure> {
+        let found = match self.existing()? {
+            Some(keyspace) => keyspace.get_entry(key)?,
+            None => None,
+        };
+        self.counters.looked_up(found.is_some());
+        Ok(found)
+    }
+
+    /// Lends the value of `key` to `read`; an absent one as empty, which is how most commands on
+    /// parts of strings see it.
+    pub(crate) fn read<R>(
+        &mut self,
+        key: &[u8],
+        read: impl FnOnce(Option<&[u8]>) -> R,
+    ) -> Result<R, Failure> {
+        let mut read = Some(read);
+        let found = match self.existing()? {
+            Some(keyspace) => {
+                keyspace.get_with(key, |value| read.take().map(|read| read(Some(value))))?
+            }
+            None => None,
+        };
+        self.counters.looked_up(found.is_some());
+        match (found.flatten(), read) {
+            (Some(result), _) => Ok(result),
+            (None, Some(read)) => Ok(read(None)),
+            (None, None) => Err(Failure::new("ERR the engine lent a value twice")),
+        }
+    }
+
+    /// Applies the batch that `fill` makes of a snapshot, as one step: if a key of the batch was
+    /// written since, it starts over with a new snapshot. Nothing is written if the batch stays
+    /// empty.
+    pub(crate) fn atomically<R>(
+        &mut self,
+        mut fill: impl FnMut(&Snapshot, &mut WriteBatch) -> Result<R, Failure>,
+    ) -> Result<R, Failure> {
+        let mut batch = WriteBatch::new();
+        loop {
+            let snapshot = self.shared.db.snapshot();
+            batch.clear();
+            let result = fill(&snapshot, &mut batch)?;
+            if batch.is_empty() {
+                return Ok(result);
+            }
+            if let Some(stamp) = self
+                .shared
+                .db
+                .write_if_unchanged(&batch, &snapshot, BUFFERED)?
+            {
+                self.session.wrote(stamp);
+                return Ok(result);
+            }
+        }
+    }
+
+    /// Whether the connection speaks RESP3.
+    pub(crate) fn resp3(&self) -> bool {
+        self.reply.protocol == Protocol::Resp3
+    }
+
+    /// Fails when the replies not yet sent exceed the limit: to be asked between the elements of
+    /// a reply that has no limit of its own.
+    pub(crate) fn check_output(&self) -> Result<(), Failure> {
+        let limit = self.shared.config.max_output_bytes;
+        if self.reply.len() <= limit {
+            return Ok(());
+        }
+        Err(Failure::new(format!(
+            "ERR the reply exceeds {limit} bytes; ask for fewer keys at a time, with SCAN or KV.SCAN"
+        )))
+    }
+}

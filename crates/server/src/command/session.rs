@@ -1,0 +1,80 @@
+//! What a connection remembers between commands.
+//!
+//! Y1. `last_stamp` is the newest write of this connection; a reply withheld until it is durable
+//!     vouches for all before it, since durability is a prefix of the stamps.
+//!
+//! Tests: through sockets in `tests/`.
+
+use crate::clients::Client;
+use crate::shared::Shared;
+use std::sync::Arc;
+use std::time::Duration;
+use velella::{Durability, Stamp, WriteOptions};
+
+/// Writes of the server return at once; the reply is withheld where more was asked for.
+pub(crate) const BUFFERED: WriteOptions = WriteOptions {
+    durability: Some(Durability::Buffered),
+};
+
+/// CLIENT REPLY.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Replies {
+    /// Every command is answered.
+    On,
+    /// None is, until ON.
+    Off,
+    /// The next command is not; the current one is CLIENT REPLY SKIP itself.
+    SkipNext,
+    /// The current command is not.
+    SkipThis,
+}
+
+/// The state of one connection.
+#[derive(Debug)]
+pub(crate) struct Session {
+    /// The number of the database selected.
+    pub database: usize,
+    /// Whether commands other than AUTH, HELLO and QUIT are allowed.
+    pub authenticated: bool,
+    /// Whether replies are wanted.
+    pub replies: Replies,
+    /// What a write must survive before it is answered.
+    pub durability: Durability,
+    /// The newest write (Y1).
+    pub last_stamp: Stamp,
+    /// Withhold the replies until `last_stamp` is durable, waiting at most this long for company.
+    pub withhold: Option<Duration>,
+    /// Close the connection once its replies are sent.
+    pub closing: bool,
+    /// What others may know about this client.
+    pub client: Arc<Client>,
+}
+
+impl Session {
+    /// A client that has just connected.
+    pub(crate) fn new(client: Arc<Client>, shared: &Shared) -> Self {
+        Session {
+            database: 0,
+            authenticated: shared.settings.requirepass.lock().is_none(),
+            replies: Replies::On,
+            durability: shared.db.options().durability,
+            last_stamp: Stamp::ZERO,
+            withhold: None,
+            closing: false,
+            client,
+        }
+    }
+
+    /// Notes a write, and how long its reply must wait.
+    #[inline]
+    pub(crate) fn wrote(&mut self, stamp: Stamp) {
+        self.last_stamp = self.last_stamp.max(stamp);
+        match self.durability {
+            Durability::Buffered => {}
+            Durability::Sync => self.withhold = Some(Duration::ZERO),
+            Durability::Group(patience) => {
+                self.withhold.get_or_insert(patience);
+            }
+        }
+    }
+}

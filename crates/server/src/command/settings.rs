@@ -1,0 +1,256 @@
+//! CONFIG: the settings that exist, and those of them that may change while the server runs.
+//!
+//! Settings of Redis that are always one way here, such as `appendonly`, are told and cannot be
+//! changed; paths cannot be changed by a client.
+//!
+//! Tests: `tests/redis_py.py`.
+
+use super::failure::{Failure, Outcome, quoted};
+use super::row::{ADMIN, Context, Row};
+use super::subcommands::{help, needs_subcommand};
+use crate::glob;
+use crate::number::{parse_i64, parse_u64};
+use crate::resp::request::Args;
+use crate::shared::Shared;
+use velella::limits;
+use velella_sync::atomic::Ordering;
+
+pub(crate) const ROWS: &[Row] = &[Row::new("config", -2, ADMIN, needs_subcommand)
+    .doc("server", "2.0.0", "Look at settings, and change some.")
+    .with(&[
+        Row::new("config|get", -3, ADMIN, get).doc("server", "2.0.0", "Settings by pattern."),
+        Row::new("config|set", -4, ADMIN, set).doc("server", "2.0.0", "Change settings."),
+        Row::new("config|resetstat", 2, ADMIN, resetstat).doc(
+            "server",
+            "2.0.0",
+            "Back to zero with what INFO counts.",
+        ),
+        Row::new("config|rewrite", 2, ADMIN, rewrite).doc(
+            "server",
+            "2.8.0",
+            "There is no file to rewrite: always an error.",
+        ),
+        Row::new("config|help", 2, ADMIN, help).doc("server", "5.0.0", "List these."),
+    ])];
+
+/// Changes a setting, or says why not.
+type Change = fn(&Shared, &[u8]) -> Result<(), &'static str>;
+
+/// One setting: its name, how it is told, and how it is changed.
+struct Setting {
+    name: &'static str,
+    get: fn(&Shared) -> String,
+    set: Option<Change>,
+}
+
+const NOT_AN_INTEGER: &str = "argument couldn't be parsed into an integer";
+const OUTSIDE: &str = "argument must be within its limits";
+
+// All loads and stores below are Relaxed: see `Settings`.
+const SETTINGS: &[Setting] = &[
+    fixed("appendonly", |_| "yes".into()),
+    fixed("appendfsync", |shared| {
+        match shared.db.options().durability {
+            velella::Durability::Buffered => "everysec",
+            _ => "always",
+        }
+        .into()
+    }),
+    fixed("bind", |shared| shared.config.bind.to_string()),
+    fixed("client-output-buffer-limit", |shared| {
+        format!("normal {} 0 0", shared.config.max_output_bytes)
+    }),
+    fixed("databases", |_| crate::databases::DATABASES.to_string()),
+    fixed("dir", |shared| shared.db.path().display().to_string()),
+    fixed("io-threads", |shared| shared.config.threads.to_string()),
+    Setting {
+        name: "maxclients",
+        get: |shared| {
+            shared
+                .settings
+                .maxclients
+                .load(Ordering::Relaxed)
+                .to_string()
+        },
+        set: Some(|shared, value| {
+            let most = integer(value, 1, shared.config.maxclients as u64)?;
+            let most = usize::try_from(most).map_err(|_| OUTSIDE)?;
+            shared.settings.maxclients.store(most, Ordering::Relaxed);
+            Ok(())
+        }),
+    },
+    fixed("maxmemory", |shared| shared.db.options().memory.to_string()),
+    fixed("maxmemory-policy", |_| "noeviction".into()),
+    fixed("port", |shared| shared.address.port().to_string()),
+    Setting {
+        name: "proto-max-bulk-len",
+        get: |shared| {
+            shared
+                .settings
+                .max_bulk_bytes
+                .load(Ordering::Relaxed)
+                .to_string()
+        },
+        set: Some(|shared, value| {
+            let most = integer(value, 1 << 10, limits::VALUE_BYTES_MAX as u64)?;
+            let most = usize::try_from(most).map_err(|_| OUTSIDE)?;
+            shared
+                .settings
+                .max_bulk_bytes
+                .store(most, Ordering::Relaxed);
+            Ok(())
+        }),
+    },
+    Setting {
+        name: "requirepass",
+        get: |shared| {
+            shared
+                .settings
+                .requirepass
+                .lock()
+                .clone()
+                .unwrap_or_default()
+        },
+        set: Some(|shared, value| {
+            let password = String::from_utf8(value.to_vec());
+            let password = password.map_err(|_| "argument must be text")?;
+            if password.is_empty() && !shared.config.bind.is_loopback() {
+                return Err("other machines can reach this server: it needs a password");
+            }
+            *shared.settings.requirepass.lock() = Some(password).filter(|text| !text.is_empty());
+            Ok(())
+        }),
+    },
+    fixed("save", |_| String::new()),
+    Setting {
+        name: "slowlog-log-slower-than",
+        get: |shared| {
+            let micros = shared.settings.slow_micros.load(Ordering::Relaxed);
+            i64::try_from(micros).unwrap_or(-1).to_string()
+        },
+        set: Some(|shared, value| {
+            let micros = parse_i64(value).ok_or(NOT_AN_INTEGER)?;
+            let micros = u64::try_from(micros).unwrap_or(u64::MAX);
+            shared.settings.slow_micros.store(micros, Ordering::Relaxed);
+            Ok(())
+        }),
+    },
+    Setting {
+        name: "slowlog-max-len",
+        get: |shared| {
+            shared
+                .settings
+                .slowlog_entries
+                .load(Ordering::Relaxed)
+                .to_string()
+        },
+        set: Some(|shared, value| {
+            let most = integer(value, 0, 10_000)?;
+            let most = usize::try_from(most).map_err(|_| OUTSIDE)?;
+            shared
+                .settings
+                .slowlog_entries
+                .store(most, Ordering::Relaxed);
+            Ok(())
+        }),
+    },
+    Setting {
+        name: "timeout",
+        get: |shared| {
+            shared
+                .settings
+                .timeout_seconds
+                .load(Ordering::Relaxed)
+                .to_string()
+        },
+        set: Some(|shared, value| {
+            let seconds = integer(value, 0, u64::from(u32::MAX))?;
+            shared
+                .settings
+                .timeout_seconds
+                .store(seconds, Ordering::Relaxed);
+            Ok(())
+        }),
+    },
+];
+
+const fn fixed(name: &'static str, get: fn(&Shared) -> String) -> Setting {
+    Setting {
+        name,
+        get,
+        set: None,
+    }
+}
+
+fn integer(value: &[u8], least: u64, most: u64) -> Result<u64, &'static str> {
+    let value = parse_u64(value).ok_or(NOT_AN_INTEGER)?;
+    if (least..=most).contains(&value) {
+        Ok(value)
+    } else {
+        Err(OUTSIDE)
+    }
+}
+
+fn get(ctx: &mut Context<'_>, args: Args<'_>) -> Outcome {
+    let asked = |setting: &&Setting| {
+        args.from(2).iter().any(|pattern| {
+            pattern.len() <= glob::PATTERN_BYTES_MAX
+                && glob::matches_ignoring_case(pattern, setting.name.as_bytes())
+        })
+    };
+    let settings: Vec<&Setting> = SETTINGS.iter().filter(asked).collect();
+    ctx.reply.map(settings.len());
+    for setting in settings {
+        ctx.reply.bulk(setting.name.as_bytes());
+        ctx.reply.bulk((setting.get)(ctx.shared).as_bytes());
+    }
+    Ok(())
+}
+
+fn set(ctx: &mut Context<'_>, args: Args<'_>) -> Outcome {
+    if !args.len().is_multiple_of(2) {
+        return Err(Failure::arity("config|set"));
+    }
+    let mut changes = Vec::new();
+    for at in (2..args.len()).step_by(2) {
+        let named = |setting: &&Setting| args.at(at).eq_ignore_ascii_case(setting.name.as_bytes());
+        let setting = SETTINGS.iter().find(named).ok_or_else(|| {
+            let name = quoted(args.at(at));
+            Failure::new(format!(
+                "ERR Unknown option or number of arguments for CONFIG SET - '{name}'"
+            ))
+        })?;
+        let change = setting
+            .set
+            .ok_or_else(|| refused(setting.name, "can't set immutable config"))?;
+        changes.push((setting.name, change, args.at(at + 1)));
+    }
+    for (name, change, value) in changes {
+        change(ctx.shared, value).map_err(|why| refused(name, why))?;
+    }
+    ctx.reply.ok();
+    Ok(())
+}
+
+fn refused(name: &str, why: &str) -> Failure {
+    Failure::new(format!(
+        "ERR CONFIG SET failed (possibly related to argument '{name}') - {why}"
+    ))
+}
+
+fn resetstat(ctx: &mut Context<'_>, _: Args<'_>) -> Outcome {
+    ctx.shared
+        .counters
+        .iter()
+        .for_each(|counters| counters.reset());
+    // Relaxed: a number for people.
+    ctx.shared.refused.store(0, Ordering::Relaxed);
+    ctx.reply.ok();
+    Ok(())
+}
+
+fn rewrite(_: &mut Context<'_>, _: Args<'_>) -> Outcome {
+    Err(Failure::new(
+        "ERR The server is running without a config file",
+    ))
+}

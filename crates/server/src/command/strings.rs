@@ -1,0 +1,362 @@
+//! Strings as wholes: GET and SET in all their forms, alone and several at once.
+//!
+//! A plain SET is one put; what depends on the old value is one read-modify-write; what concerns
+//! several keys is one batch.
+//!
+//! Tests: `tests/commands.rs`, `tests/redis_py.py`.
+
+use super::failure::{Failure, NOT_AN_INTEGER, Outcome, SYNTAX};
+use super::options::{Time, is};
+use super::row::{ALL_KEYS, Context, FAST, MEMORY, ONE_KEY, READ, Row, WRITE};
+use super::session::BUFFERED;
+use crate::resp::request::Args;
+use velella::{Decision, Entry, Keyspace, RmwOutcome, WriteBatch};
+
+const WRITE_MEMORY: u16 = WRITE | MEMORY;
+const PAIRS: (i32, i32, i32) = (1, -1, 2);
+
+pub(crate) const ROWS: &[Row] = &[
+    Row::new("get", 2, READ | FAST, get)
+        .keys(ONE_KEY)
+        .doc("string", "1.0.0", "Get a value."),
+    Row::new("set", -3, WRITE_MEMORY, set).keys(ONE_KEY).doc(
+        "string",
+        "1.0.0",
+        "Set a value, on condition and with a time to live if asked; return the old one if asked.",
+    ),
+    Row::new("setnx", 3, WRITE_MEMORY | FAST, setnx)
+        .keys(ONE_KEY)
+        .doc("string", "1.0.0", "Set a value if the key is absent."),
+    Row::new("setex", 4, WRITE_MEMORY, setex).keys(ONE_KEY).doc(
+        "string",
+        "2.0.0",
+        "Set a value with a time to live in seconds.",
+    ),
+    Row::new("psetex", 4, WRITE_MEMORY, psetex)
+        .keys(ONE_KEY)
+        .doc(
+            "string",
+            "2.6.0",
+            "Set a value with a time to live in milliseconds.",
+        ),
+    Row::new("getset", 3, WRITE_MEMORY | FAST, getset)
+        .keys(ONE_KEY)
+        .doc("string", "1.0.0", "Set a value and return the old one."),
+    Row::new("getdel", 2, WRITE | FAST, getdel)
+        .keys(ONE_KEY)
+        .doc("string", "6.2.0", "Return a value and delete the key."),
+    Row::new("getex", -2, WRITE | FAST, getex)
+        .keys(ONE_KEY)
+        .doc(
+            "string",
+            "6.2.0",
+            "Return a value and change its time to live.",
+        ),
+    Row::new("mget", -2, READ | FAST, mget).keys(ALL_KEYS).doc(
+        "string",
+        "1.0.0",
+        "Get several values of one instant.",
+    ),
+    Row::new("mset", -3, WRITE_MEMORY, mset).keys(PAIRS).doc(
+        "string",
+        "1.0.1",
+        "Set several values at one instant.",
+    ),
+    Row::new("msetnx", -3, WRITE_MEMORY, msetnx)
+        .keys(PAIRS)
+        .doc(
+            "string",
+            "1.0.1",
+            "Set several values at one instant, if all keys are absent.",
+        ),
+];
+
+/// What to store: a value, with an expiry or without.
+pub(crate) fn stored(value: Vec<u8>, expires_at_ms: Option<u64>) -> Decision {
+    match expires_at_ms {
+        Some(at) => Decision::PutExpiring(value, at),
+        None => Decision::Put(value),
+    }
+}
+
+/// The expiry of what was found, if anything was.
+pub(crate) fn expiry_of(entry: Option<&Entry>) -> Option<u64> {
+    entry.and_then(|entry| entry.expires_at_ms)
+}
+
+impl Context<'_> {
+    /// Reads, decides and writes one key of the database selected.
+    pub(crate) fn modify(
+        &mut self,
+        key: &[u8],
+        decide: impl FnMut(Option<&Entry>) -> Result<Decision, Failure>,
+    ) -> Result<RmwOutcome, Failure> {
+        let outcome = self.writable()?.rmw_entry(key, BUFFERED, decide)?;
+        if let Some(stamp) = outcome.stamp {
+            self.session.wrote(stamp);
+        }
+        Ok(outcome)
+    }
+
+    fn put(&mut self, key: &[u8], value: &[u8], expires_at_ms: Option<u64>) -> Outcome {
+        let keyspace = self.databases.writable(self.session.database)?;
+        let stamp = match expires_at_ms {
+            None => keyspace.put_with(key, value, BUFFERED)?,
+            Some(at) => keyspace.put_expiring(key, value, at, BUFFERED)?,
+        };
+        self.session.wrote(stamp);
+        Ok(())
+    }
+
+    fn reply_value(&mut self, entry: Option<&Entry>) {
+        self.reply.bulk_or_null(entry.map(|entry| &*entry.value));
+    }
+}
+
+fn get(ctx: &mut Context<'_>, args: Args<'_>) -> Outcome {
+    let found = match ctx.databases.existing(ctx.session.database)? {
+        Some(keyspace) => keyspace
+            .get_with(args.at(1), |value| ctx.reply.bulk(value))?
+            .is_some(),
+        None => false,
+    };
+    ctx.counters.looked_up(found);
+    if !found {
+        ctx.reply.null();
+    }
+    Ok(())
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Condition {
+    Always,
+    IfAbsent,
+    IfPresent,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Expiry {
+    Never,
+    Keep,
+    At(u64),
+}
+
+struct SetOptions {
+    condition: Condition,
+    expiry: Expiry,
+    get: bool,
+}
+
+impl SetOptions {
+    fn parse(args: Args<'_>, command: &str) -> Result<SetOptions, Failure> {
+        let (mut condition, mut expiry, mut get) = (Condition::Always, Expiry::Never, false);
+        let mut at = 3;
+        while let Some(option) = args.get(at) {
+            at += 1;
+            if is(option, "nx") && condition != Condition::IfPresent {
+                condition = Condition::IfAbsent;
+            } else if is(option, "xx") && condition != Condition::IfAbsent {
+                condition = Condition::IfPresent;
+            } else if is(option, "get") {
+                get = true;
+            } else if is(option, "keepttl") && !matches!(expiry, Expiry::At(_)) {
+                expiry = Expiry::Keep;
+            } else if let (Some(time), Expiry::Never) = (Time::option(option), expiry) {
+                let value = args.get(at).ok_or(SYNTAX)?;
+                at += 1;
+                // A syntax error further on comes before a wrong time.
+                expiry = Expiry::At(time.positive(value, command).or_else(|failure| {
+                    SetOptions::rest_is_sound(args.from(at)).and(Err(failure))
+                })?);
+            } else {
+                return Err(SYNTAX);
+            }
+        }
+        Ok(SetOptions {
+            condition,
+            expiry,
+            get,
+        })
+    }
+
+    fn rest_is_sound(args: Args<'_>) -> Outcome {
+        let known = |option: &[u8]| ["nx", "xx", "get"].iter().any(|name| is(option, name));
+        if args.iter().all(known) {
+            Ok(())
+        } else {
+            Err(SYNTAX)
+        }
+    }
+}
+
+fn set(ctx: &mut Context<'_>, args: Args<'_>) -> Outcome {
+    let (key, value) = (args.at(1), args.at(2));
+    let options = SetOptions::parse(args, "set")?;
+    if options.condition == Condition::Always && !options.get {
+        match options.expiry {
+            Expiry::Never => ctx.put(key, value, None)?,
+            Expiry::At(at) => ctx.put(key, value, Some(at))?,
+            Expiry::Keep => {
+                ctx.modify(key, |old| Ok(stored(value.to_vec(), expiry_of(old))))?;
+            }
+        }
+        ctx.reply.ok();
+        return Ok(());
+    }
+    let outcome = ctx.modify(key, |old| {
+        let refused = match options.condition {
+            Condition::Always => false,
+            Condition::IfAbsent => old.is_some(),
+            Condition::IfPresent => old.is_none(),
+        };
+        Ok(match options.expiry {
+            _ if refused => Decision::Keep,
+            Expiry::Never => Decision::Put(value.to_vec()),
+            Expiry::Keep => stored(value.to_vec(), expiry_of(old)),
+            Expiry::At(at) => Decision::PutExpiring(value.to_vec(), at),
+        })
+    })?;
+    if options.get {
+        ctx.reply_value(outcome.old.as_ref());
+    } else if outcome.stamp.is_some() {
+        ctx.reply.ok();
+    } else {
+        ctx.reply.null();
+    }
+    Ok(())
+}
+
+fn setnx(ctx: &mut Context<'_>, args: Args<'_>) -> Outcome {
+    let outcome = ctx.modify(args.at(1), |old| {
+        Ok(match old {
+            None => Decision::Put(args.at(2).to_vec()),
+            Some(_) => Decision::Keep,
+        })
+    })?;
+    ctx.reply.integer(i64::from(outcome.stamp.is_some()));
+    Ok(())
+}
+
+fn setex(ctx: &mut Context<'_>, args: Args<'_>) -> Outcome {
+    set_for(ctx, args, Time::Seconds)
+}
+
+fn psetex(ctx: &mut Context<'_>, args: Args<'_>) -> Outcome {
+    set_for(ctx, args, Time::Millis)
+}
+
+fn set_for(ctx: &mut Context<'_>, args: Args<'_>, time: Time) -> Outcome {
+    let at = time.positive(args.at(2), ctx.row.name)?;
+    ctx.put(args.at(1), args.at(3), Some(at))?;
+    ctx.reply.ok();
+    Ok(())
+}
+
+fn getset(ctx: &mut Context<'_>, args: Args<'_>) -> Outcome {
+    let outcome = ctx.modify(args.at(1), |_| Ok(Decision::Put(args.at(2).to_vec())))?;
+    ctx.reply_value(outcome.old.as_ref());
+    Ok(())
+}
+
+fn getdel(ctx: &mut Context<'_>, args: Args<'_>) -> Outcome {
+    let outcome = match ctx.existing()? {
+        None => None,
+        Some(_) => {
+            let delete = |old: Option<&Entry>| match old {
+                Some(_) => Decision::Delete,
+                None => Decision::Keep,
+            };
+            ctx.modify(args.at(1), |old| Ok(delete(old)))?.old
+        }
+    };
+    ctx.counters.looked_up(outcome.is_some());
+    ctx.reply_value(outcome.as_ref());
+    Ok(())
+}
+
+fn getex(ctx: &mut Context<'_>, args: Args<'_>) -> Outcome {
+    if args.len() == 2 {
+        return get(ctx, args);
+    }
+    let persists = args.from(2).iter().all(|option| is(option, "persist"));
+    let time = match args.len() {
+        _ if persists => None,
+        4 => Some(Time::option(args.at(2)).ok_or(SYNTAX)?),
+        _ => return Err(SYNTAX),
+    };
+    // An absent key is no occasion to look at the time given.
+    if !ctx.contains(args.at(1))? {
+        ctx.reply.null();
+        return Ok(());
+    }
+    let expiry = match time {
+        Some(time) => Some(time.positive(args.at(3), "getex")?),
+        None => None,
+    };
+    let outcome = ctx.modify(args.at(1), |old| {
+        Ok(match old {
+            Some(entry) if entry.expires_at_ms != expiry => stored(entry.value.to_vec(), expiry),
+            _ => Decision::Keep,
+        })
+    })?;
+    ctx.reply_value(outcome.old.as_ref());
+    Ok(())
+}
+
+fn mget(ctx: &mut Context<'_>, args: Args<'_>) -> Outcome {
+    let keys: Vec<&[u8]> = args.from(1).iter().collect();
+    ctx.reply.array(keys.len());
+    let values = match ctx.existing()? {
+        Some(keyspace) => keyspace.multi_get(&keys)?,
+        None => vec![None; keys.len()],
+    };
+    for value in &values {
+        ctx.counters.looked_up(value.is_some());
+        ctx.reply.bulk_or_null(value.as_deref());
+        ctx.check_output()?;
+    }
+    Ok(())
+}
+
+/// Puts the pairs of MSET and MSETNX into `batch`.
+fn put_pairs(batch: &mut WriteBatch, keyspace: &Keyspace, args: Args<'_>) {
+    for pair in (1..args.len()).step_by(2) {
+        batch.put(keyspace, args.at(pair), args.at(pair + 1));
+    }
+}
+
+fn mset(ctx: &mut Context<'_>, args: Args<'_>) -> Outcome {
+    if args.len().is_multiple_of(2) {
+        return Err(Failure::arity("mset"));
+    }
+    let mut batch = WriteBatch::new();
+    put_pairs(&mut batch, ctx.writable()?, args);
+    let stamp = ctx.shared.db.write_with(&batch, BUFFERED)?;
+    ctx.session.wrote(stamp);
+    ctx.reply.ok();
+    Ok(())
+}
+
+fn msetnx(ctx: &mut Context<'_>, args: Args<'_>) -> Outcome {
+    if args.len().is_multiple_of(2) {
+        return Err(Failure::arity("msetnx"));
+    }
+    let keyspace = ctx.writable()?.clone();
+    let set = ctx.atomically(|snapshot, batch| {
+        for key in args.from(1).iter().step_by(2) {
+            if snapshot.get(&keyspace, key)?.is_some() {
+                return Ok(false);
+            }
+        }
+        put_pairs(batch, &keyspace, args);
+        Ok(true)
+    })?;
+    ctx.reply.integer(i64::from(set));
+    Ok(())
+}
+
+impl From<std::num::TryFromIntError> for Failure {
+    fn from(_: std::num::TryFromIntError) -> Self {
+        NOT_AN_INTEGER
+    }
+}

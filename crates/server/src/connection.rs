@@ -1,0 +1,344 @@
+//! One client's connection: bytes in, commands run, bytes out.
+//!
+//! P1. All complete requests at hand run as a group, their replies go out in one write.
+//! P2. A client that does not read is not served: while more than [`BACKLOG_BYTES_MAX`] bytes wait
+//!     for it, its requests wait too. What one command can add to that is bounded by
+//!     `Config::max_output_bytes`, or by the one value asked for.
+//! P3. An idle connection holds no buffer: bytes are received into the thread's, and only what is
+//!     left of an incomplete request is kept; output buffers go back to the thread once sent.
+//! P4. Replies that vouch for durability are withheld, with all that follow on the connection,
+//!     until it is reached; if it cannot be, they are never sent.
+//!
+//! Tests: through sockets in `tests/`.
+
+use crate::command::run::Runner;
+use crate::command::session::Session;
+use crate::resp::reply::{Protocol, Reply};
+use crate::resp::request::{Decoder, Limits, Progress};
+use mio::net::TcpStream;
+use std::io::{ErrorKind, Read, Write};
+use std::time::{Duration, Instant};
+use velella::Stamp;
+use velella_sync::atomic::Ordering;
+use velella_sync::thread::now;
+
+/// Unsent bytes above which a client's requests wait.
+const BACKLOG_BYTES_MAX: usize = 1 << 20;
+/// Unsent bytes above which a client that has yet to authenticate is closed.
+const UNAUTHENTICATED_BACKLOG_MAX: usize = 1 << 10;
+/// Time a client has to authenticate.
+const AUTHENTICATION_TIME: Duration = Duration::from_secs(10);
+/// Bytes received at once that count as activity even if no request is complete: a large value
+/// is on its way, not a drip that keeps a connection open.
+const ACTIVITY_BYTES: usize = 4 << 10;
+/// Bytes received at a time.
+const READ_BYTES: usize = 64 << 10;
+/// Output buffers a thread keeps, and the largest of them.
+const SPARES_MAX: usize = 64;
+const SPARE_BYTES_MAX: usize = 256 << 10;
+
+/// The buffers of one thread, lent to its connections.
+pub(crate) struct Buffers {
+    input: Box<[u8]>,
+    outputs: Vec<Vec<u8>>,
+}
+
+impl Buffers {
+    /// One for input, none yet for output.
+    pub(crate) fn new() -> Self {
+        Buffers {
+            input: vec![0; READ_BYTES].into_boxed_slice(),
+            outputs: Vec::new(),
+        }
+    }
+
+    fn take_back(&mut self, mut buffer: Vec<u8>) {
+        if self.outputs.len() < SPARES_MAX && buffer.capacity() <= SPARE_BYTES_MAX {
+            buffer.clear();
+            self.outputs.push(buffer);
+        }
+    }
+}
+
+/// What withholds a connection's replies (P4).
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Hold {
+    /// What must be durable.
+    pub stamp: Stamp,
+    /// When waiting for it must begin.
+    pub due: Instant,
+    /// Where in the output the replies begin that vouch for it.
+    from: usize,
+}
+
+/// One client.
+pub(crate) struct Connection {
+    stream: TcpStream,
+    /// The state commands see.
+    pub session: Session,
+    decoder: Decoder,
+    /// Received and not yet executed.
+    pending: Vec<u8>,
+    reply: Reply,
+    /// Bytes of the reply that are sent.
+    sent: usize,
+    /// The socket may have bytes for us.
+    pub readable: bool,
+    /// The socket may take bytes from us.
+    pub writable: bool,
+    /// Requests in `pending` wait for the backlog to shrink (P2).
+    stalled: bool,
+    /// No more bytes will come.
+    ended: bool,
+    /// Nothing more can be done with the socket.
+    broken: bool,
+    /// Why replies are withheld, if they are.
+    pub hold: Option<Hold>,
+    /// Whether the connection is in the thread's list of ready ones.
+    pub queued: bool,
+    opened: Instant,
+    active: Instant,
+}
+
+impl Connection {
+    /// A connection just accepted.
+    pub(crate) fn new(stream: TcpStream, session: Session, now: Instant) -> Self {
+        Connection {
+            stream,
+            session,
+            decoder: Decoder::default(),
+            pending: Vec::new(),
+            reply: Reply::default(),
+            sent: 0,
+            readable: true,
+            writable: true,
+            stalled: false,
+            ended: false,
+            broken: false,
+            hold: None,
+            queued: false,
+            opened: now,
+            active: now,
+        }
+    }
+
+    /// The socket, for registration.
+    pub(crate) fn stream(&mut self) -> &mut TcpStream {
+        &mut self.stream
+    }
+
+    fn backlog(&self) -> usize {
+        self.reply.len() - self.sent
+    }
+
+    /// Receives once and runs what is complete. Replies stay in the output until `flush`.
+    pub(crate) fn turn(&mut self, runner: &mut Runner, buffers: &mut Buffers) {
+        if !self.has_work() {
+            return;
+        }
+        runner.clock = now();
+        if self.reply.is_empty()
+            && let Some(mut spare) = buffers.outputs.pop()
+        {
+            self.reply.swap_buffer(&mut spare);
+        }
+        let from = self.reply.len();
+        let received = self.receive(runner, buffers);
+        let fresh = &buffers.input[..received];
+        let (used, commands) = if self.pending.is_empty() {
+            let (used, commands) = self.execute(runner, fresh);
+            self.pending.extend_from_slice(&fresh[used..]);
+            (used, commands)
+        } else {
+            self.pending.extend_from_slice(fresh);
+            let mut pending = std::mem::take(&mut self.pending);
+            let (used, commands) = self.execute(runner, &pending);
+            pending.drain(..used);
+            self.pending = pending;
+            (used, commands)
+        };
+        if self.pending.is_empty() && self.pending.capacity() > 0 {
+            self.pending = Vec::new();
+        }
+        if used > READ_BYTES {
+            self.decoder.shrink();
+        }
+        self.after_commands(runner, from, commands, received);
+        if self.ended {
+            self.session.closing = true;
+        }
+    }
+
+    fn after_commands(
+        &mut self,
+        runner: &Runner,
+        from: usize,
+        last: Option<usize>,
+        received: usize,
+    ) {
+        if last.is_some() {
+            let resp3 = self.reply.protocol == Protocol::Resp3;
+            self.session.client.note(self.session.database, resp3, last);
+        }
+        if last.is_some() || received >= ACTIVITY_BYTES {
+            self.active = runner.clock;
+        }
+        self.session
+            .client
+            .note_buffers(self.pending.len(), self.backlog());
+        if let Some(patience) = self.session.withhold.take() {
+            let due = runner.clock + patience;
+            let stamp = self.session.last_stamp;
+            let before = self.hold.unwrap_or(Hold { stamp, due, from });
+            self.hold = Some(Hold {
+                stamp,
+                due: before.due.min(due),
+                from: before.from,
+            });
+        }
+    }
+
+    /// Receives what one read gives.
+    fn receive(&mut self, runner: &Runner, buffers: &mut Buffers) -> usize {
+        if !self.readable || self.stalled {
+            return 0;
+        }
+        loop {
+            match self.stream.read(&mut buffers.input) {
+                Ok(0) => {
+                    self.readable = false;
+                    self.ended = true;
+                    return 0;
+                }
+                Ok(received) => {
+                    runner.counters.reads.add(1);
+                    runner.counters.bytes_in.add(received as u64);
+                    return received;
+                }
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                    self.readable = false;
+                    return 0;
+                }
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(_) => {
+                    self.broken = true;
+                    return 0;
+                }
+            }
+        }
+    }
+
+    /// Runs the complete requests in `bytes`: how many bytes they were, and the number of the last
+    /// command.
+    fn execute(&mut self, runner: &mut Runner, bytes: &[u8]) -> (usize, Option<usize>) {
+        let (mut used, mut last) = (0, None);
+        self.stalled = false;
+        while used < bytes.len() && !self.session.closing {
+            if self.backlog() > BACKLOG_BYTES_MAX {
+                self.stalled = true;
+                break;
+            }
+            let limits = if self.session.authenticated {
+                // Relaxed: a setting, see `Settings`.
+                let most = runner
+                    .shared
+                    .settings
+                    .max_bulk_bytes
+                    .load(Ordering::Relaxed);
+                Limits::trusted(most)
+            } else {
+                Limits::unauthenticated()
+            };
+            let rest = &bytes[used..];
+            match self.decoder.decode(rest, &limits) {
+                Ok(Progress::Incomplete) => break,
+                Ok(Progress::Complete(size)) => {
+                    let args = self.decoder.args(rest);
+                    if args.len() > 0 {
+                        last = runner
+                            .run(&mut self.session, &mut self.reply, args)
+                            .or(last);
+                    }
+                    used += size;
+                }
+                Err(error) => {
+                    self.reply
+                        .error(format!("ERR Protocol error: {}", error.0).as_bytes());
+                    runner.counters.errors.add(1);
+                    self.session.closing = true;
+                }
+            }
+        }
+        if self.session.closing {
+            used = bytes.len();
+        }
+        (used, last)
+    }
+
+    /// Ends the wait of P4: the replies may be sent.
+    pub(crate) fn release(&mut self) {
+        self.hold = None;
+    }
+
+    /// Ends the wait of P4 in failure: the replies are replaced by `error`.
+    pub(crate) fn fail_hold(&mut self, error: &velella::Error) {
+        if let Some(hold) = self.hold.take() {
+            self.reply.truncate(hold.from);
+            let text = format!("MISCONF the write may not survive a power loss: {error}");
+            self.reply.error(text.as_bytes());
+            self.session.closing = true;
+        }
+    }
+
+    /// Sends what is written, unless it is withheld.
+    pub(crate) fn flush(&mut self, runner: &Runner, buffers: &mut Buffers) {
+        if self.hold.is_some() || self.broken {
+            return;
+        }
+        while self.backlog() > 0 && self.writable {
+            match self.stream.write(&self.reply.bytes()[self.sent..]) {
+                Ok(0) => self.broken = true,
+                Ok(sent) => {
+                    runner.counters.writes.add(1);
+                    runner.counters.bytes_out.add(sent as u64);
+                    self.sent += sent;
+                }
+                Err(error) if error.kind() == ErrorKind::WouldBlock => self.writable = false,
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(_) => self.broken = true,
+            }
+            if self.broken {
+                return;
+            }
+        }
+        if self.backlog() == 0 && self.reply.has_buffer() {
+            let mut buffer = Vec::new();
+            self.reply.swap_buffer(&mut buffer);
+            buffers.take_back(buffer);
+            self.sent = 0;
+        }
+        let unauthenticated = !self.session.authenticated;
+        if unauthenticated && self.backlog() > UNAUTHENTICATED_BACKLOG_MAX {
+            self.broken = true;
+        }
+    }
+
+    /// Whether there is something to do without waiting for the socket.
+    pub(crate) fn has_work(&self) -> bool {
+        let willing = !self.session.closing && !self.broken;
+        willing && self.backlog() <= BACKLOG_BYTES_MAX && (self.readable || self.stalled)
+    }
+
+    /// Whether the connection is over: broken, or closing with nothing left to send.
+    pub(crate) fn done(&self) -> bool {
+        self.broken || self.session.closing && self.backlog() == 0 && self.hold.is_none()
+    }
+
+    /// Whether the client has been silent, or unable to authenticate, for too long.
+    pub(crate) fn overdue(&self, now: Instant, timeout: Duration) -> bool {
+        let idle = now.saturating_duration_since(self.active);
+        let age = now.saturating_duration_since(self.opened);
+        !timeout.is_zero() && idle >= timeout
+            || !self.session.authenticated && age >= AUTHENTICATION_TIME
+    }
+}

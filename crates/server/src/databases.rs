@@ -1,0 +1,51 @@
+//! The numbered databases of the protocol on the named keyspaces of the engine.
+//!
+//! B1. Database 0 is the keyspace `default`; database n is `db<n>`, created by the first write to
+//!     it. A read of a keyspace that does not exist finds nothing and creates nothing.
+//! B2. Each network thread has its own handles: finding one takes no lock.
+//!
+//! Tests: through SELECT in `tests/`.
+
+use velella::{Db, ErrorKind, Keyspace, Result};
+
+/// How many databases there are.
+pub(crate) const DATABASES: usize = 16;
+
+/// One thread's handles of the databases.
+#[derive(Debug)]
+pub(crate) struct Databases {
+    db: Db,
+    handles: [Option<Keyspace>; DATABASES],
+}
+
+impl Databases {
+    /// The databases of `db`.
+    pub(crate) fn new(db: Db) -> Self {
+        let mut handles = [const { None }; DATABASES];
+        handles[0] = Some(Keyspace::clone(&db));
+        Databases { db, handles }
+    }
+
+    /// The keyspace of database `number`, if it was ever written.
+    #[inline]
+    pub(crate) fn existing(&mut self, number: usize) -> Result<Option<&Keyspace>> {
+        if self.handles[number].is_none() {
+            match self.db.keyspace(&format!("db{number}")) {
+                Ok(keyspace) => self.handles[number] = Some(keyspace),
+                Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(self.handles[number].as_ref())
+    }
+
+    /// The keyspace of database `number`, created if need be.
+    #[inline]
+    pub(crate) fn writable(&mut self, number: usize) -> Result<&Keyspace> {
+        let handle = &mut self.handles[number];
+        Ok(match handle {
+            Some(keyspace) => keyspace,
+            None => handle.insert(self.db.keyspace_or_create(&format!("db{number}"))?),
+        })
+    }
+}

@@ -1,0 +1,188 @@
+//! A server from its start to its end.
+//!
+//! A server owns its threads; they end when it is told to stop, by a [`Handle`], SHUTDOWN or a
+//! signal: first nothing more is accepted, then running commands finish, replies are sent, and the
+//! database is closed.
+
+use crate::command::all;
+use crate::config::Config;
+use crate::counters::Counters;
+use crate::listener::{self, Listener};
+use crate::network::{Network, WAKE};
+use crate::shared::Shared;
+use crate::shutdown::{Handle, Signals};
+use mio::{Poll, Waker};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::mpsc::channel;
+use std::thread::JoinHandle;
+use velella::{Db, Error, ErrorKind, Result};
+use velella_sync::thread::spawn;
+
+/// Files left to the engine when clients take all they may.
+const FILES_RESERVED: u64 = 256;
+
+/// A running server.
+#[derive(Debug)]
+pub struct Server {
+    shared: Arc<Shared>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+impl Server {
+    /// Starts a server over `db`.
+    ///
+    /// # Errors
+    /// `InvalidInput`: a setting is outside its limits. `Locked`: the port is in use. `Permission`,
+    /// `Io`: the operating system refuses the port or the threads.
+    pub fn start(config: Config, db: Db) -> Result<Server> {
+        let mut config = config.validated()?;
+        let socket = listener::bind(SocketAddr::new(config.bind, config.port))?;
+        config.maxclients = affordable_clients(config.maxclients);
+        let refused = |error: std::io::Error| {
+            Error::new(
+                ErrorKind::Io,
+                "start the threads of the server",
+                error.to_string(),
+            )
+        };
+        let address = socket.local_addr().map_err(refused)?;
+        let polls = (0..=config.threads).map(|_| Poll::new());
+        let mut polls = polls
+            .collect::<std::io::Result<Vec<_>>>()
+            .map_err(refused)?;
+        let wakers = polls.iter().map(|poll| Waker::new(poll.registry(), WAKE));
+        let wakers = wakers
+            .collect::<std::io::Result<Vec<_>>>()
+            .map_err(refused)?;
+        let counters: Vec<_> = (0..config.threads)
+            .map(|_| Arc::new(Counters::new(all::table().len())))
+            .collect();
+        let listener_poll = polls
+            .pop()
+            .expect("there is one more poll than network threads");
+        let shared = Arc::new(Shared::new(db, config, address, counters, wakers));
+        let mut server = Server {
+            shared: Arc::clone(&shared),
+            threads: Vec::new(),
+        };
+        let mut senders = Vec::new();
+        for (number, poll) in polls.into_iter().enumerate() {
+            let (sender, arrivals) = channel();
+            senders.push(sender);
+            let counters = Arc::clone(&shared.counters[number]);
+            let network = Network::new(poll, Arc::clone(&shared), counters, arrivals);
+            server
+                .run(&format!("velella-net-{number}"), || network.run())
+                .map_err(refused)?;
+        }
+        let listener = Listener::new(listener_poll, socket, shared, senders).map_err(refused)?;
+        server
+            .run("velella-listen", || listener.run())
+            .map_err(refused)?;
+        Ok(server)
+    }
+
+    /// Runs one of the server's threads; whatever ends it ends the server.
+    fn run(&mut self, name: &str, body: impl FnOnce() + Send + 'static) -> std::io::Result<()> {
+        let stop = StopOnDrop(self.handle());
+        self.threads.push(spawn(name, move || {
+            let _stop = stop;
+            body();
+        })?);
+        Ok(())
+    }
+
+    /// The address it listens on.
+    #[must_use]
+    pub fn address(&self) -> SocketAddr {
+        self.shared.address
+    }
+
+    /// For stopping it.
+    #[must_use]
+    pub fn handle(&self) -> Handle {
+        Handle::new(Arc::clone(&self.shared))
+    }
+
+    /// Waits until the server has stopped, then closes the database.
+    ///
+    /// # Errors
+    /// What closing met; `Io` if a thread of the server panicked.
+    pub fn wait(mut self) -> Result<()> {
+        let mut panicked = false;
+        for thread in self.threads.drain(..) {
+            panicked |= thread.join().is_err();
+        }
+        self.shared.db.close()?;
+        if panicked {
+            return Err(Error::new(
+                ErrorKind::Io,
+                "go on serving",
+                "a thread of the server panicked",
+            )
+            .remedy("report it with what was printed, and start the server again"));
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Server {
+    /// A server that is not waited for still ends with its owner.
+    fn drop(&mut self) {
+        self.shared.stop();
+        for thread in self.threads.drain(..) {
+            // Its panic was printed when it happened.
+            let _panicked = thread.join();
+        }
+    }
+}
+
+/// Stops the server when a thread of it ends, by return or panic.
+struct StopOnDrop(Handle);
+
+impl Drop for StopOnDrop {
+    fn drop(&mut self) {
+        self.0.stop();
+    }
+}
+
+/// Raises the limit of open files to what `wanted` clients need; how many clients it admits.
+fn affordable_clients(wanted: usize) -> usize {
+    let limit = getrlimit(Resource::Nofile);
+    let needed = u64::try_from(wanted)
+        .unwrap_or(u64::MAX)
+        .saturating_add(FILES_RESERVED);
+    let current = limit.current.unwrap_or(u64::MAX);
+    if current >= needed {
+        return wanted;
+    }
+    let raised = limit.maximum.map_or(needed, |most| most.min(needed));
+    let raised = match setrlimit(
+        Resource::Nofile,
+        Rlimit {
+            current: Some(raised),
+            maximum: limit.maximum,
+        },
+    ) {
+        Ok(()) => raised,
+        Err(_) => current,
+    };
+    let affordable = raised.saturating_sub(FILES_RESERVED).max(1);
+    usize::try_from(affordable).map_or(wanted, |affordable| affordable.min(wanted))
+}
+
+/// Serves `db` until SHUTDOWN, SIGTERM or SIGINT, then closes it. `ready` is called with the
+/// address once clients can connect.
+///
+/// # Errors
+/// As [`Server::start`] and [`Server::wait`].
+pub fn serve(config: Config, db: Db, ready: impl FnOnce(SocketAddr)) -> Result<()> {
+    let server = Server::start(config, db)?;
+    let signals = Signals::watch(server.handle())?;
+    ready(server.address());
+    let outcome = server.wait();
+    signals.ignore();
+    outcome
+}

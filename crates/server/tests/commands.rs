@@ -1,0 +1,185 @@
+//! What commands promise beyond their single replies: atomicity, durability, complete scans.
+
+#![allow(clippy::unwrap_used, reason = "what helps a test fails as a test does")]
+
+mod common;
+
+use common::{Answer, Fixture, bulk, encode, ok};
+use std::collections::BTreeSet;
+
+#[test]
+fn increments_of_many_clients_are_all_counted() {
+    let fixture = Fixture::start();
+    std::thread::scope(|scope| {
+        for _ in 0..4 {
+            let mut client = fixture.client();
+            scope.spawn(move || {
+                client.send(&encode(&[b"INCR", b"n"]).repeat(500));
+                for _ in 0..500 {
+                    assert!(matches!(client.answer(), Answer::Integer(_)));
+                }
+            });
+        }
+    });
+    assert_eq!(fixture.client().ask("GET n"), bulk("2000"));
+    fixture.stop();
+}
+
+#[test]
+fn a_value_renamed_by_many_is_never_two_and_never_none() {
+    let fixture = Fixture::start();
+    assert_eq!(fixture.client().ask("SET k0 v"), ok());
+    std::thread::scope(|scope| {
+        for number in 0..4u64 {
+            let mut client = fixture.client();
+            scope.spawn(move || {
+                for round in 0..200u64 {
+                    let (from, to) = ((number + round) % 3, (number + round + 1) % 3);
+                    client.ask(&format!("RENAMENX k{from} k{to}"));
+                    let seen = client.ask("EXISTS k0 k1 k2");
+                    assert!(matches!(seen, Answer::Integer(0..=2)), "{seen:?}");
+                    let Answer::Array(seen) = client.ask("MGET k0 k1 k2") else {
+                        panic!("three")
+                    };
+                    let values = seen.iter().filter(|value| **value != Answer::Null).count();
+                    assert_eq!(values, 1, "{seen:?}");
+                }
+            });
+        }
+    });
+    fixture.stop();
+}
+
+#[test]
+fn msetnx_is_won_once_and_wins_all() {
+    const ROUNDS: usize = 5000;
+    let fixture = Fixture::start();
+    // Pipelines on both network threads race for the same keys, the one behind catching up.
+    let wins: usize = std::thread::scope(|scope| {
+        let race = |who: usize| {
+            let mut client = fixture.client();
+            let round = |round: usize| {
+                let (a, b, who) = (format!("a{round}"), format!("b{round}"), who.to_string());
+                let pair = [a.as_bytes(), who.as_bytes(), b.as_bytes(), who.as_bytes()];
+                encode(&[&[&b"MSETNX"[..]], &pair[..]].concat())
+            };
+            let pipeline: Vec<u8> = (0..ROUNDS).flat_map(round).collect();
+            scope.spawn(move || {
+                client.send(&pipeline);
+                let won = |_: &usize| client.answer() == Answer::Integer(1);
+                (0..ROUNDS).filter(won).count()
+            })
+        };
+        let racers: Vec<_> = (0..4).map(race).collect();
+        racers.into_iter().map(|racer| racer.join().unwrap()).sum()
+    });
+    assert_eq!(wins, ROUNDS);
+    let mut client = fixture.client();
+    for round in (0..ROUNDS).step_by(50) {
+        assert_eq!(
+            client.ask(&format!("GET a{round}")),
+            client.ask(&format!("GET b{round}"))
+        );
+    }
+    fixture.stop();
+}
+
+#[test]
+fn replies_withheld_for_the_device_come_in_order() {
+    let fixture = Fixture::start();
+    for class in ["sync", "group 5"] {
+        let mut client = fixture.client();
+        assert_eq!(client.ask(&format!("KV.DURABILITY {class}")), ok());
+        assert_eq!(client.ask("KV.DURABILITY"), bulk(class));
+        let pair = [encode(&[b"SET", b"k", b"v"]), encode(&[b"GET", b"k"])].concat();
+        client.send(&pair.repeat(50));
+        for _ in 0..50 {
+            assert_eq!(client.answer(), ok());
+            assert_eq!(client.answer(), bulk("v"));
+        }
+    }
+    let mut client = fixture.client();
+    assert_eq!(client.ask("SET k w"), ok());
+    let waited = Answer::Array(vec![Answer::Integer(1), Answer::Integer(0)]);
+    assert_eq!(client.ask("WAITAOF 1 0 0"), waited);
+    fixture.stop();
+}
+
+fn scan(client: &mut common::Client, cursor: &str, rest: &str) -> (String, Vec<Vec<u8>>) {
+    let Answer::Array(reply) = client.ask(&format!("SCAN {cursor} {rest}")) else {
+        panic!("two")
+    };
+    let [Answer::Bulk(cursor), Answer::Array(keys)] = &reply[..] else {
+        panic!("{reply:?}")
+    };
+    let keys = keys.iter().map(|key| match key {
+        Answer::Bulk(key) => key.clone(),
+        other => panic!("{other:?}"),
+    });
+    (String::from_utf8(cursor.clone()).unwrap(), keys.collect())
+}
+
+#[test]
+fn a_scan_over_several_connections_misses_no_key() {
+    let fixture = Fixture::start();
+    let mut clients = [fixture.client(), fixture.client(), fixture.client()];
+    for number in 0..500 {
+        assert_eq!(clients[0].ask(&format!("SET key:{number:03} v")), ok());
+    }
+    let (mut cursor, mut seen, mut calls) = ("0".to_owned(), BTreeSet::new(), 0);
+    loop {
+        let (next, keys) = scan(&mut clients[calls % 3], &cursor, "COUNT 20");
+        seen.extend(keys);
+        calls += 1;
+        cursor = next;
+        if cursor == "0" {
+            break;
+        }
+    }
+    assert_eq!(seen.len(), 500);
+    assert!(calls <= 27, "{calls} calls");
+    // A cursor nobody knows starts over: nothing is missed.
+    let (_, keys) = scan(&mut clients[0], "12345", "COUNT 1000");
+    assert_eq!(keys.len(), 500);
+    fixture.stop();
+}
+
+#[test]
+fn databases_are_apart_and_flushed_apart() {
+    let fixture = Fixture::start();
+    let (mut zero, mut three) = (fixture.client(), fixture.client());
+    assert_eq!(three.ask("SELECT 3"), ok());
+    assert_eq!(three.ask("DBSIZE"), Answer::Integer(0));
+    assert_eq!(zero.ask("SET k zero"), ok());
+    assert_eq!(three.ask("GET k"), Answer::Null);
+    assert_eq!(three.ask("SET k three"), ok());
+    assert_eq!(zero.ask("COPY k j DB 3"), Answer::Integer(1));
+    assert_eq!(
+        three.ask("MGET k j"),
+        Answer::Array(vec![bulk("three"), bulk("zero")])
+    );
+    assert_eq!(zero.ask("FLUSHDB"), ok());
+    assert_eq!(zero.ask("DBSIZE"), Answer::Integer(0));
+    assert_eq!(three.ask("DBSIZE"), Answer::Integer(2));
+    assert_eq!(zero.ask("FLUSHALL"), ok());
+    assert_eq!(three.ask("DBSIZE"), Answer::Integer(0));
+    fixture.stop();
+}
+
+#[test]
+fn what_the_library_writes_the_server_reads_and_the_reverse() {
+    let directory = tempfile::tempdir().unwrap();
+    let db = velella::open(directory.path()).unwrap();
+    db.put("from the library", "v").unwrap();
+    let config = velella_server::Config {
+        port: 0,
+        ..velella_server::Config::default()
+    };
+    let server = velella_server::Server::start(config, db.clone()).unwrap();
+    let mut client = common::Client::connect(server.address());
+    assert_eq!(client.call(&[b"GET", b"from the library"]), bulk("v"));
+    assert_eq!(client.call(&[b"SET", b"from a client", b"w"]), ok());
+    assert_eq!(db.get("from a client").unwrap().unwrap(), b"w");
+    server.handle().stop();
+    server.wait().unwrap();
+}

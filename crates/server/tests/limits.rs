@@ -1,0 +1,248 @@
+//! Limits, passwords, panics and ends: what a server does when things are not as they should be.
+
+mod common;
+
+use common::{Answer, Client, Fixture, bulk, encode, error, ok};
+use std::net::{IpAddr, Ipv4Addr};
+use std::time::Duration;
+use velella_server::{Config, Server};
+
+#[test]
+fn without_the_password_nothing_is_said_or_done() {
+    let fixture = Fixture::with(|config| config.requirepass = Some("secret".into()));
+    let mut client = fixture.client();
+    let noauth = error("NOAUTH Authentication required.");
+    let Answer::Array(names) = fixture_commands() else {
+        panic!("a list of names")
+    };
+    for name in names {
+        let Answer::Bulk(name) = name else { continue };
+        if matches!(&name[..], b"auth" | b"hello" | b"quit" | b"reset") {
+            continue;
+        }
+        // Whatever the arity, some number of arguments reaches the question of authentication.
+        let answers: Vec<Answer> = (0..5)
+            .map(|count| {
+                let args: Vec<&[u8]> = std::iter::once(&name[..])
+                    .chain(std::iter::repeat_n(&b"x"[..], count))
+                    .collect();
+                client.call(&args)
+            })
+            .collect();
+        let text = String::from_utf8_lossy(&name).into_owned();
+        assert!(
+            answers
+                .iter()
+                .all(|answer| matches!(answer, Answer::Error(_))),
+            "{text}"
+        );
+        assert!(answers.contains(&noauth), "{text}: {answers:?}");
+    }
+    assert!(matches!(client.ask("HELLO 3"), Answer::Error(text) if text.starts_with("NOAUTH")));
+    assert!(
+        matches!(client.ask("AUTH wrong"), Answer::Error(text) if text.starts_with("WRONGPASS"))
+    );
+    assert_eq!(client.ask("AUTH secret"), ok());
+    assert_eq!(client.ask("SET k v"), ok());
+    let mut other = fixture.client();
+    assert!(matches!(
+        other.ask("HELLO 3 AUTH default secret"),
+        Answer::Map(_)
+    ));
+    assert_eq!(other.ask("GET k"), bulk("v"));
+    let mut hostile = fixture.client();
+    hostile.send(b"*11\r\n");
+    let refused = "ERR Protocol error: unauthenticated multibulk length";
+    assert_eq!(hostile.answer(), error(refused));
+    fixture.stop();
+}
+
+/// The names of all commands, subcommands left out.
+fn fixture_commands() -> Answer {
+    let fixture = Fixture::start();
+    let answer = fixture.client().ask("COMMAND LIST");
+    fixture.stop();
+    let Answer::Array(mut names) = answer else {
+        return answer;
+    };
+    names.retain(|name| !matches!(name, Answer::Bulk(name) if name.contains(&b'|')));
+    Answer::Array(names)
+}
+
+#[test]
+fn one_client_too_many_is_told_so() {
+    let fixture = Fixture::with(|config| config.maxclients = 2);
+    let (mut first, mut second) = (fixture.client(), fixture.client());
+    assert_eq!(first.ask("SET k v"), ok());
+    assert_eq!(second.ask("GET k"), bulk("v"));
+    let mut third = fixture.client();
+    assert_eq!(third.answer(), error("ERR max number of clients reached"));
+    assert!(third.closed());
+    assert_eq!(second.ask("QUIT"), ok());
+    assert!(second.closed());
+    assert_eq!(fixture.client().ask("GET k"), bulk("v"));
+    fixture.stop();
+}
+
+#[test]
+fn a_panic_ends_only_its_own_connection() {
+    let fixture = Fixture::with(|config| config.debug_commands = true);
+    let mut witness = fixture.client();
+    assert_eq!(witness.ask("SET k v"), ok());
+    for _ in 0..4 {
+        let mut client = fixture.client();
+        assert!(matches!(client.ask("DEBUG PANIC"), Answer::Error(text) if text.contains("panic")));
+        assert!(client.closed());
+    }
+    assert_eq!(witness.ask("GET k"), bulk("v"));
+    assert_eq!(fixture.client().ask("INCR n"), Answer::Integer(1));
+    fixture.stop();
+    let fixture = Fixture::start();
+    let mut client = fixture.client();
+    assert!(
+        matches!(client.ask("DEBUG PANIC"), Answer::Error(text) if text.contains("not allowed"))
+    );
+    assert_eq!(client.ask("PING"), Answer::Simple("PONG".into()));
+    fixture.stop();
+}
+
+#[test]
+fn a_port_in_use_is_named_with_what_to_do() {
+    let fixture = Fixture::start();
+    let directory = tempfile::tempdir().unwrap();
+    let config = Config {
+        port: fixture.address.port(),
+        ..Config::default()
+    };
+    let failed = Server::start(config, velella::open(directory.path()).unwrap());
+    let text = failed.unwrap_err().to_string();
+    assert!(text.contains(&fixture.address.to_string()), "{text}");
+    assert!(text.contains("choose another port"), "{text}");
+    fixture.stop();
+}
+
+#[test]
+fn an_address_others_can_reach_is_refused_without_a_password() {
+    let directory = tempfile::tempdir().unwrap();
+    let bind = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
+    let config = Config {
+        bind,
+        port: 0,
+        ..Config::default()
+    };
+    let failed = Server::start(config, velella::open(directory.path()).unwrap());
+    assert!(failed.unwrap_err().to_string().contains("requirepass"));
+}
+
+#[test]
+fn silent_clients_are_closed_and_busy_ones_are_not() {
+    let fixture = Fixture::with(|config| config.timeout = Duration::from_secs(1));
+    let mut silent = fixture.client();
+    let mut busy = fixture.client();
+    assert_eq!(silent.ask("PING"), Answer::Simple("PONG".into()));
+    // Ends when the server closes the silent client, however long that takes.
+    silent.stream.set_nonblocking(true).unwrap();
+    loop {
+        assert_eq!(busy.ask("PING"), Answer::Simple("PONG".into()));
+        let mut byte = [0];
+        match std::io::Read::read(&mut silent.stream, &mut byte) {
+            Ok(0) => break,
+            Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {}
+            other => panic!("{other:?}"),
+        }
+    }
+    fixture.stop();
+}
+
+#[test]
+fn a_reply_beyond_the_limit_is_refused_and_the_connection_goes_on() {
+    let fixture = Fixture::with(|config| config.max_output_bytes = 1 << 20);
+    let mut client = fixture.client();
+    let value = vec![b'v'; 300 << 10];
+    assert_eq!(client.call(&[b"SET", b"k", &value]), ok());
+    let refused = client.ask("MGET k k k k k");
+    assert!(
+        matches!(&refused, Answer::Error(text) if text.contains("exceeds")),
+        "{refused:?}"
+    );
+    assert_eq!(client.ask("STRLEN k"), Answer::Integer(300 << 10));
+    let large = vec![b'v'; 2 << 20];
+    assert_eq!(client.call(&[b"SET", b"k", &large]), ok());
+    assert_eq!(client.ask("GET k"), Answer::Bulk(large));
+    fixture.stop();
+}
+
+#[test]
+fn keys_and_values_are_limited_with_a_clear_error() {
+    let fixture = Fixture::with(|config| config.max_bulk_bytes = 1 << 20);
+    let mut client = fixture.client();
+    for (len, fits) in [
+        ((64 << 10) - 1, true),
+        (64 << 10, true),
+        ((64 << 10) + 1, false),
+    ] {
+        let answer = client.call(&[b"SET", &vec![b'k'; len], b"v"]);
+        assert_eq!(answer == ok(), fits, "{len}: {answer:?}");
+    }
+    for (len, fits) in [
+        ((1 << 20) - 1, true),
+        (1 << 20, true),
+        ((1 << 20) + 1, false),
+    ] {
+        let mut client = fixture.client();
+        let answer = client.call(&[b"SET", b"k", &vec![b'v'; len]]);
+        assert_eq!(answer == ok(), fits, "{len}: {answer:?}");
+    }
+    let grown = client.call(&[b"SETRANGE", b"k", b"1048576", b"x"]);
+    assert!(matches!(grown, Answer::Error(text) if text.contains("maximum allowed size")));
+    fixture.stop();
+}
+
+#[test]
+fn killed_clients_go_and_others_stay() {
+    let fixture = Fixture::start();
+    let (mut killer, mut victim, mut other) =
+        (fixture.client(), fixture.client(), fixture.client());
+    let Answer::Integer(id) = victim.ask("CLIENT ID") else {
+        panic!("an id")
+    };
+    assert_eq!(other.ask("PING"), Answer::Simple("PONG".into()));
+    assert_eq!(
+        killer.ask(&format!("CLIENT KILL ID {id}")),
+        Answer::Integer(1)
+    );
+    assert!(victim.closed());
+    assert_eq!(other.ask("PING"), Answer::Simple("PONG".into()));
+    assert_eq!(
+        killer.ask("CLIENT KILL 1.2.3.4:5"),
+        error("ERR No such client")
+    );
+    fixture.stop();
+}
+
+#[test]
+fn shutdown_sends_what_is_written_and_keeps_what_is_acknowledged() {
+    let directory = tempfile::tempdir().unwrap();
+    let config = || Config {
+        port: 0,
+        ..Config::default()
+    };
+    let server = Server::start(config(), velella::open(directory.path()).unwrap()).unwrap();
+    let mut client = Client::connect(server.address());
+    let mut pipeline: Vec<u8> = (0..100)
+        .flat_map(|number: u32| encode(&[b"SET", number.to_string().as_bytes(), b"v"]))
+        .collect();
+    pipeline.extend(encode(&[b"SHUTDOWN"]));
+    client.send(&pipeline);
+    for _ in 0..100 {
+        assert_eq!(client.answer(), ok());
+    }
+    assert!(client.closed());
+    server.wait().unwrap();
+    let server = Server::start(config(), velella::open(directory.path()).unwrap()).unwrap();
+    let mut client = Client::connect(server.address());
+    assert_eq!(client.ask("DBSIZE"), Answer::Integer(100));
+    server.handle().stop();
+    server.wait().unwrap();
+    assert!(client.closed());
+}

@@ -1,0 +1,186 @@
+//! The protocol through sockets: both versions, pieces, pipelines, silence, garbage.
+
+mod common;
+
+use common::{Answer, Client, Fixture, bulk, encode, error, ok};
+use std::io::Write;
+use std::net::Shutdown;
+
+#[test]
+fn both_protocols_are_spoken_as_asked_for() {
+    let fixture = Fixture::start();
+    let mut client = fixture.client();
+    assert_eq!(client.ask("SET k v"), ok());
+    assert_eq!(client.ask("GET k"), bulk("v"));
+    assert_eq!(client.ask("GET none"), Answer::Null);
+    assert!(matches!(client.ask("CONFIG GET port"), Answer::Array(pair) if pair.len() == 2));
+    assert!(matches!(client.ask("HELLO 3 SETNAME me"), Answer::Map(fields) if fields.len() == 14));
+    assert!(matches!(client.ask("CONFIG GET port"), Answer::Map(pair) if pair.len() == 2));
+    assert!(matches!(client.ask("INFO server"), Answer::Verbatim(_)));
+    assert!(matches!(client.ask("COMMAND LIST"), Answer::Set(_)));
+    assert_eq!(client.ask("CLIENT GETNAME"), bulk("me"));
+    assert_eq!(
+        client.ask("HELLO 4"),
+        error("NOPROTO unsupported protocol version")
+    );
+    assert_eq!(client.ask("RESET"), Answer::Simple("RESET".into()));
+    assert_eq!(client.ask("CLIENT GETNAME"), Answer::Null);
+    fixture.stop();
+}
+
+#[test]
+fn a_pipeline_in_any_two_pieces_gets_the_same_replies() {
+    let fixture = Fixture::start();
+    let stream = [
+        encode(&[b"SET", b"k", b"1"]),
+        b"incr k\r\n".to_vec(),
+        encode(&[b"GET", b"k"]),
+        encode(&[b"MGET", b"k", b"none"]),
+        encode(&[b"NOSUCH"]),
+    ]
+    .concat();
+    let mut client = fixture.client();
+    for split in 0..stream.len() {
+        client.send(&stream[..split]);
+        // Lets the server see the first piece on its own, sometimes.
+        std::thread::yield_now();
+        client.send(&stream[split..]);
+        assert_eq!(client.answer(), ok(), "split at {split}");
+        assert_eq!(client.answer(), Answer::Integer(2));
+        assert_eq!(client.answer(), bulk("2"));
+        assert_eq!(
+            client.answer(),
+            Answer::Array(vec![bulk("2"), Answer::Null])
+        );
+        assert!(matches!(client.answer(), Answer::Error(_)));
+    }
+    fixture.stop();
+}
+
+#[test]
+fn a_client_that_reads_late_gets_every_reply_in_order() {
+    let fixture = Fixture::start();
+    let mut client = fixture.client();
+    let value = vec![b'v'; 100 << 10];
+    assert_eq!(client.call(&[b"SET", b"big", &value]), ok());
+    let mut sender = client.stream.try_clone().unwrap();
+    let rounds: usize = 400;
+    // 40 MB of replies against a backlog of 1 MiB: the server has to stop and go on many times.
+    let writer = std::thread::spawn(move || {
+        for round in 0..rounds {
+            let echo = round.to_string();
+            let pair = [
+                encode(&[b"GET", b"big"]),
+                encode(&[b"ECHO", echo.as_bytes()]),
+            ]
+            .concat();
+            sender.write_all(&pair).unwrap();
+        }
+        sender
+    });
+    for round in 0..rounds {
+        assert_eq!(
+            client.answer(),
+            Answer::Bulk(value.clone()),
+            "round {round}"
+        );
+        assert_eq!(client.answer(), bulk(&round.to_string()));
+    }
+    writer.join().unwrap();
+    fixture.stop();
+}
+
+#[test]
+fn a_client_that_closes_its_half_still_gets_its_replies() {
+    let fixture = Fixture::start();
+    let mut client = fixture.client();
+    client.send(&[encode(&[b"SET", b"k", b"v"]), encode(&[b"GET", b"k"])].concat());
+    client.stream.shutdown(Shutdown::Write).unwrap();
+    assert_eq!(client.answer(), ok());
+    assert_eq!(client.answer(), bulk("v"));
+    assert!(client.closed());
+    fixture.stop();
+}
+
+#[test]
+fn replies_can_be_switched_off() {
+    let fixture = Fixture::start();
+    let mut client = fixture.client();
+    client.send(&encode(&[b"CLIENT", b"REPLY", b"SKIP"]));
+    client.send(&encode(&[b"SET", b"k", b"1"]));
+    assert_eq!(client.ask("INCR k"), Answer::Integer(2));
+    client.send(&encode(&[b"CLIENT", b"REPLY", b"OFF"]));
+    client.send(&encode(&[b"INCR", b"k"]));
+    client.send(&encode(&[b"NOSUCH"]));
+    assert_eq!(client.ask("CLIENT REPLY ON"), ok());
+    assert_eq!(client.ask("GET k"), bulk("3"));
+    fixture.stop();
+}
+
+#[test]
+fn garbage_ends_its_connection_with_an_error_and_no_other() {
+    let fixture = Fixture::start();
+    let mut witness = fixture.client();
+    assert_eq!(witness.ask("SET k v"), ok());
+    for (garbage, expected) in [
+        (
+            &b"*1\r\n$x\r\n"[..],
+            Some("ERR Protocol error: invalid bulk length"),
+        ),
+        (
+            b"*1\r\n+PING\r\n",
+            Some("ERR Protocol error: expected '$', got '+'"),
+        ),
+        (
+            b"*99999999\r\n",
+            Some("ERR Protocol error: invalid multibulk length"),
+        ),
+        (
+            b"*1\r\n$1000000000\r\n",
+            Some("ERR Protocol error: invalid bulk length"),
+        ),
+        (
+            b"GET \"k\r\n",
+            Some("ERR Protocol error: unbalanced quotes in request"),
+        ),
+        (
+            &[b'x'; 70_000],
+            Some("ERR Protocol error: too big inline request"),
+        ),
+        (b"POST / HTTP/1.1\r\nHost: localhost\r\n\r\nGET k\r\n", None),
+    ] {
+        let mut client = fixture.client();
+        client.send(garbage);
+        assert_eq!(
+            client.try_answer(),
+            expected.map(error),
+            "{:?}",
+            &garbage[..9]
+        );
+        assert!(client.closed());
+    }
+    for half in [
+        &b"*2\r\n$3\r\nGE"[..],
+        b"*2\r\n$3\r\nGET\r\n$400000000\r\nabc",
+        b"SET k",
+        b"*",
+    ] {
+        Client::connect(fixture.address).send(half);
+    }
+    assert_eq!(witness.ask("GET k"), bulk("v"));
+    fixture.stop();
+}
+
+#[test]
+fn a_pipeline_before_an_error_is_still_answered() {
+    let fixture = Fixture::start();
+    let mut client = fixture.client();
+    client.send(&[&encode(&[b"SET", b"k", b"v"])[..], b"*1\r\nbad\r\n"].concat());
+    assert_eq!(client.answer(), ok());
+    assert_eq!(
+        client.answer(),
+        error("ERR Protocol error: expected '$', got 'b'")
+    );
+    assert!(client.closed());
+    fixture.stop();
+}
