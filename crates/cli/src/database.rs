@@ -1,0 +1,113 @@
+//! The arguments that every command on a database shares: where it is, which keyspace, how keys are
+//! written on the command line.
+//!
+//! B1. A command that only reads never creates anything.
+//!
+//! Tests: `tests/`.
+
+use crate::failure::Failure;
+use crate::text;
+use clap::{Args, ValueEnum};
+use std::ffi::OsString;
+use std::path::PathBuf;
+use velella::{Db, ErrorKind, Keyspace, RecoveryMode};
+
+/// Where the data is unless `--dir` says otherwise.
+pub(crate) const DEFAULT_DIR: &str = "./velella-data";
+
+/// Which database.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct Place {
+    /// Directory of the database
+    #[arg(long, short = 'd', default_value = DEFAULT_DIR, value_name = "DIR")]
+    pub(crate) dir: PathBuf,
+    /// How to treat the journal of a run that did not close
+    #[arg(long, value_enum, default_value_t = Recovery::Normal, value_name = "MODE")]
+    pub(crate) recovery: Recovery,
+}
+
+/// The words of `--recovery`.
+#[derive(Debug, Clone, Copy, ValueEnum)]
+pub(crate) enum Recovery {
+    /// Every acknowledged write of a process that died; after a power loss, the durable prefix
+    Normal,
+    /// Trust only what was synced, whatever the page cache seems to hold
+    AssumePowerLoss,
+    /// On damage to durable data, open with the largest valid prefix
+    AcceptLoss,
+}
+
+impl From<Recovery> for RecoveryMode {
+    fn from(mode: Recovery) -> Self {
+        match mode {
+            Recovery::Normal => RecoveryMode::Normal,
+            Recovery::AssumePowerLoss => RecoveryMode::AssumePowerLoss,
+            Recovery::AcceptLoss => RecoveryMode::AcceptLoss,
+        }
+    }
+}
+
+impl Place {
+    /// Opens the database that is there.
+    pub(crate) fn open(&self) -> Result<Db, Failure> {
+        let opened = self.builder().create(false).open(&self.dir);
+        Ok(opened.map_err(|error| match error.kind() {
+            ErrorKind::NotFound if error.file() == Some(&self.dir) => {
+                error.remedy("check --dir; put, import and serve create a database")
+            }
+            ErrorKind::Locked => error
+                .remedy("stop that process first, or ask it: a server answers redis-cli and INFO"),
+            _ => error,
+        })?)
+    }
+
+    /// Opens the database, creating it if there is none.
+    pub(crate) fn open_or_create(&self) -> Result<Db, Failure> {
+        Ok(self.builder().open(&self.dir)?)
+    }
+
+    fn builder(&self) -> velella::Builder {
+        Db::builder().recovery(self.recovery.into())
+    }
+}
+
+/// Which keyspace.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct KeyspaceName {
+    /// Keyspace in the database
+    #[arg(long, short = 'k', default_value = "default", value_name = "NAME")]
+    pub(crate) keyspace: String,
+}
+
+impl KeyspaceName {
+    /// The keyspace, which must exist.
+    pub(crate) fn of(&self, db: &Db) -> Result<Keyspace, Failure> {
+        Ok(db.keyspace(&self.keyspace)?)
+    }
+
+    /// The keyspace, created with default settings if it is missing.
+    pub(crate) fn of_or_create(&self, db: &Db) -> Result<Keyspace, Failure> {
+        Ok(db.keyspace_or_create(&self.keyspace)?)
+    }
+}
+
+/// How keys and values are written on the command line.
+#[derive(Debug, Clone, Copy, Args)]
+pub(crate) struct Escaped {
+    /// Read `\t`, `\n`, `\r`, `\\` and `\xHH` in keys and values of the command line as escapes
+    #[arg(long, short = 'e')]
+    pub(crate) escaped: bool,
+}
+
+impl Escaped {
+    /// The bytes an argument stands for.
+    pub(crate) fn bytes(self, argument: OsString) -> Result<Vec<u8>, Failure> {
+        let bytes = argument.into_encoded_bytes();
+        if !self.escaped {
+            return Ok(bytes);
+        }
+        text::unescape(&bytes).map_err(|reason| {
+            Failure::Usage(format!("cannot read an argument with --escaped: {reason}"))
+        })
+    }
+}

@@ -1,0 +1,229 @@
+//! `velella export`: the pairs of a keyspace into a file.
+//!
+//! X1. The file appears under its name only when it is complete.
+//!
+//! Tests: `tests/import_export.rs`.
+
+use crate::database::{KeyspaceName, Place};
+use crate::failure::Failure;
+use crate::human;
+use crate::import::delimiter;
+use crate::output::Output;
+use crate::progress;
+use crate::range::{Pair, Range, Walk};
+use crate::record::{Format, WriteError, Writer};
+use crate::scan::unfit;
+use clap::Args;
+use serde::Serialize;
+use std::fs::{self, File};
+use std::io::{self, BufWriter, Write};
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+use velella::{Error, ErrorKind};
+
+/// Pairs between two looks at the progress bar.
+const PAIRS_PER_TICK: u64 = 1024;
+const WRITE_BYTES: usize = 256 << 10;
+
+/// Arguments of `export`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  velella export words.tsv --keyspace words
+  velella export backup.raw
+  velella export - --format jsonl --prefix user: | gzip > users.jsonl.gz
+
+The format follows from the file's name (.tsv .txt .csv .jsonl .raw), else it is tsv.
+Every format can be imported again. Only jsonl and raw carry expiry times. csv carries text;
+bytes that are not UTF-8 need --bytes or another format.")]
+pub(crate) struct Export {
+    /// The file; - for standard output
+    file: PathBuf,
+    #[command(flatten)]
+    place: Place,
+    #[command(flatten)]
+    keyspace: KeyspaceName,
+    #[command(flatten)]
+    range: Range,
+    /// The file's format, if its name does not tell
+    #[arg(long, value_enum, value_name = "FORMAT")]
+    format: Option<Format>,
+    /// What separates the columns of csv
+    #[arg(long, value_name = "CHAR", default_value = ",", value_parser = delimiter)]
+    delimiter: u8,
+    /// Begin with a line `key`, `value` (tsv, csv)
+    #[arg(long)]
+    header: bool,
+    /// Give bytes as they are: no escapes, no check for UTF-8 (tsv, csv)
+    #[arg(long)]
+    bytes: bool,
+    /// Replace the file if it exists
+    #[arg(long)]
+    force: bool,
+}
+
+/// What an export did.
+#[derive(Debug, Default, Serialize)]
+struct Summary {
+    file: String,
+    pairs: u64,
+    bytes: u64,
+    /// Pairs whose expiry time the format could not carry.
+    expiries_lost: u64,
+    seconds: f64,
+}
+
+impl Export {
+    pub(crate) fn run(self, output: &mut Output) -> Result<(), Failure> {
+        let to_stdout = self.file == Path::new("-");
+        if !to_stdout && !self.force && self.file.exists() {
+            let error = Error::new(ErrorKind::AlreadyExists, "export to", "the file exists");
+            return Err(error
+                .on(&self.file)
+                .remedy("use --force to replace it")
+                .into());
+        }
+        let format = self
+            .format
+            .or_else(|| Format::of(&self.file))
+            .unwrap_or(Format::Tsv);
+        let db = self.place.open()?;
+        let keyspace = self.keyspace.of(&db)?;
+        let mut walk = self.range.walk(&keyspace, false)?;
+        let mut job = Job {
+            format,
+            header: self.header,
+            bytes: self.bytes,
+            ..Job::new()
+        };
+        job.delimiter = self.delimiter;
+        job.summary.file = self.file.display().to_string();
+        let start = Instant::now();
+        if to_stdout {
+            job.write(&mut walk, &mut output.out, Failure::from)?;
+        } else {
+            job.write_file(&mut walk, &self.file)?;
+        }
+        drop(walk);
+        db.close()?;
+        job.summary.seconds = start.elapsed().as_secs_f64();
+        finish(&job.summary, to_stdout, output)
+    }
+}
+
+fn finish(summary: &Summary, to_stdout: bool, output: &mut Output) -> Result<(), Failure> {
+    if summary.expiries_lost > 0 {
+        let pairs = human::counted(summary.expiries_lost, "pair");
+        output.note(&format!(
+            "note: {pairs} had an expiry time, which this format does not carry; jsonl and raw do"
+        ));
+    }
+    if to_stdout {
+        return Ok(());
+    }
+    let time = std::time::Duration::from_secs_f64(summary.seconds);
+    output.result(summary, |out| {
+        writeln!(
+            out,
+            "exported {} ({}) to {}, in {} ({})",
+            human::counted(summary.pairs, "pair"),
+            human::bytes(summary.bytes),
+            summary.file,
+            human::duration(time),
+            human::rate(summary.pairs, time),
+        )
+    })
+}
+
+/// An export under way.
+struct Job {
+    format: Format,
+    delimiter: u8,
+    header: bool,
+    bytes: bool,
+    summary: Summary,
+}
+
+impl Job {
+    fn new() -> Self {
+        Job {
+            format: Format::Tsv,
+            delimiter: b',',
+            header: false,
+            bytes: false,
+            summary: Summary::default(),
+        }
+    }
+
+    fn write_file(&mut self, walk: &mut Walk, path: &Path) -> Result<(), Failure> {
+        let failed = |error| Failure::Error(Error::io("export to", path, error));
+        let mut partial = path.as_os_str().to_owned();
+        partial.push(".partial");
+        let partial = PathBuf::from(partial);
+        let mut out =
+            BufWriter::with_capacity(WRITE_BYTES, File::create(&partial).map_err(failed)?);
+        let written = self.write(walk, &mut out, failed).and_then(|()| {
+            out.get_ref().sync_all().map_err(failed)?;
+            fs::rename(&partial, path).map_err(failed)
+        });
+        if written.is_err() {
+            // The first error is the one to tell; a file left behind is named for what it is.
+            let _ = fs::remove_file(&partial);
+        }
+        written
+    }
+
+    fn write<W: Write>(
+        &mut self,
+        walk: &mut Walk,
+        out: &mut W,
+        failed: impl Fn(io::Error) -> Failure,
+    ) -> Result<(), Failure> {
+        let bar = progress::pairs("exporting");
+        let mut out = Counted { out, bytes: 0 };
+        let mut writer = Writer::new(&mut out, self.format, self.bytes, self.delimiter);
+        writer.begin(self.header).map_err(&failed)?;
+        while let Some(Pair {
+            key,
+            value,
+            expires_at_ms,
+        }) = walk.next()?
+        {
+            writer
+                .write(key, value, expires_at_ms)
+                .map_err(|error| match error {
+                    WriteError::Io(error) => failed(error),
+                    WriteError::Unfit(reason) => unfit(key, reason),
+                })?;
+            self.summary.pairs += 1;
+            if expires_at_ms.is_some() && !self.format.carries_expiry() {
+                self.summary.expiries_lost += 1;
+            }
+            if self.summary.pairs.is_multiple_of(PAIRS_PER_TICK) {
+                bar.set_position(self.summary.pairs);
+            }
+        }
+        writer.end().map_err(&failed)?;
+        self.summary.bytes = out.bytes;
+        bar.finish_and_clear();
+        Ok(())
+    }
+}
+
+/// Counts what passes through.
+struct Counted<W> {
+    out: W,
+    bytes: u64,
+}
+
+impl<W: Write> Write for Counted<W> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let written = self.out.write(bytes)?;
+        self.bytes += written as u64;
+        Ok(written)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.out.flush()
+    }
+}

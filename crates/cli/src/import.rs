@@ -1,0 +1,338 @@
+//! `velella import`: a file of pairs into a keyspace.
+//!
+//! M1. Pairs are written in batches, in the file's order: of two with one key the later stays.
+//! M2. What the summary counts is durable when the summary is printed.
+//! M3. A malformed line is reported by its number; what came before it stays.
+//!
+//! Tests: `tests/import_export.rs`.
+
+use crate::database::{KeyspaceName, Place};
+use crate::failure::{Failure, say};
+use crate::human;
+use crate::output::Output;
+use crate::progress;
+use crate::record::columns::Columns;
+use crate::record::{Format, Malformed, Next, ReadOptions, Reader, Record};
+use clap::{Args, ValueEnum};
+use indicatif::ProgressBar;
+use serde::Serialize;
+use std::fs::File;
+use std::io::{self, BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+use velella::{Db, Error, ErrorKind, Keyspace, WriteBatch, limits};
+
+/// A batch ends at this many pairs or bytes, whichever comes first.
+const BATCH_PAIRS_MAX: usize = 512;
+const BATCH_BYTES_MAX: usize = 1 << 20;
+/// Malformed lines that are named on standard error, and in `--json`; the rest is counted.
+const MALFORMED_NAMED_MAX: usize = 20;
+const MALFORMED_KEPT_MAX: usize = 1000;
+const READ_BYTES: usize = 256 << 10;
+
+/// Arguments of `import`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  velella import /usr/share/dict/words --keyspace words
+  velella import people.csv --header --key-column 2 --on-error skip
+  zcat pairs.jsonl.gz | velella import - --format jsonl
+
+The format follows from the file's name (.tsv .txt .csv .jsonl .raw), else it is tsv.
+tsv and csv: the key is the first column, the value the others; one column: an empty value.
+tsv: \\t \\n \\r \\\\ \\xHH are escapes; --bytes takes backslashes, and all bytes, as they are.
+jsonl: {\"key\": \"...\", \"value\": \"...\"}, or {\"base64\": \"...\"} in place of a string.
+
+Exit code 1 if a malformed line stopped it, 3 if it went on and left such lines out.")]
+pub(crate) struct Import {
+    /// The file; - for standard input
+    file: PathBuf,
+    #[command(flatten)]
+    place: Place,
+    #[command(flatten)]
+    keyspace: KeyspaceName,
+    /// The file's format, if its name does not tell
+    #[arg(long, value_enum, value_name = "FORMAT")]
+    format: Option<Format>,
+    /// Column of the key, from 1 (tsv, csv)
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = column)]
+    key_column: usize,
+    /// Column of the value, from 1 (tsv, csv); without it all but the key's
+    #[arg(long, value_name = "N", value_parser = column)]
+    value_column: Option<usize>,
+    /// What separates the columns of csv
+    #[arg(long, value_name = "CHAR", default_value = ",", value_parser = delimiter)]
+    delimiter: u8,
+    /// Pass over the first line (tsv, csv)
+    #[arg(long)]
+    header: bool,
+    /// Take bytes as they are: no escapes, no check for UTF-8 (tsv, csv)
+    #[arg(long)]
+    bytes: bool,
+    /// What to do about a malformed line
+    #[arg(long, value_enum, default_value_t = OnError::Stop, value_name = "WHAT")]
+    on_error: OnError,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum OnError {
+    /// End there; what came before it stays
+    Stop,
+    /// Report it and go on
+    Skip,
+}
+
+/// Reads a column's number.
+fn column(text: &str) -> Result<usize, String> {
+    match text.parse() {
+        Ok(0) | Err(_) => Err("columns are counted from 1".to_owned()),
+        Ok(number) => Ok(number),
+    }
+}
+
+/// Reads a delimiter: one ASCII character that is not a quote or a line's end.
+pub(crate) fn delimiter(text: &str) -> Result<u8, String> {
+    match text.as_bytes() {
+        b"\\t" => Ok(b'\t'),
+        [byte] if byte.is_ascii() && !b"\"\r\n".contains(byte) => Ok(*byte),
+        _ => Err("a delimiter is one ASCII character, such as ; or \\t".to_owned()),
+    }
+}
+
+/// What an import did.
+#[derive(Debug, Default, Serialize)]
+struct Summary {
+    file: String,
+    pairs: u64,
+    bytes: u64,
+    skipped: u64,
+    /// Whether the file was read to its end.
+    complete: bool,
+    ends_within_line: bool,
+    seconds: f64,
+    malformed: Vec<Malformed>,
+}
+
+impl Import {
+    pub(crate) fn run(self, output: &mut Output) -> Result<(), Failure> {
+        let (source, bytes) = open(&self.file)?;
+        let format = self
+            .format
+            .or_else(|| Format::of(&self.file))
+            .unwrap_or(Format::Tsv);
+        let options = ReadOptions {
+            format,
+            columns: Columns {
+                key: self.key_column,
+                value: self.value_column,
+            },
+            delimiter: self.delimiter,
+            header: self.header,
+            bytes: self.bytes,
+        };
+        let db = self.place.open_or_create()?;
+        let mut job = Job {
+            keyspace: self.keyspace.of_or_create(&db)?,
+            reader: Reader::new(source, &self.file, options),
+            bar: bytes.map_or_else(
+                || progress::pairs("importing"),
+                |bytes| progress::bytes(bytes, "importing"),
+            ),
+            db,
+            unit: format.unit(),
+            on_error: self.on_error,
+            batch: WriteBatch::new(),
+            batch_bytes: 0,
+            summary: Summary {
+                file: self.file.display().to_string(),
+                ..Summary::default()
+            },
+        };
+        let start = Instant::now();
+        let ended = job.run(output);
+        job.bar.finish_and_clear();
+        ended?;
+        job.db.close()?;
+        let mut summary = job.summary;
+        summary.seconds = start.elapsed().as_secs_f64();
+        finish(
+            &summary,
+            format,
+            &self.place.dir,
+            &self.keyspace.keyspace,
+            output,
+        )?;
+        if summary.skipped == 0 {
+            return Ok(());
+        }
+        Err(Failure::Told(if summary.complete { 3 } else { 1 }))
+    }
+}
+
+/// An import under way.
+struct Job<R> {
+    db: Db,
+    keyspace: Keyspace,
+    reader: Reader<R>,
+    bar: ProgressBar,
+    unit: &'static str,
+    on_error: OnError,
+    batch: WriteBatch,
+    batch_bytes: usize,
+    summary: Summary,
+}
+
+impl<R: BufRead> Job<R> {
+    /// Takes all pairs; ends early after a malformed one if asked to.
+    fn run(&mut self, output: &Output) -> Result<(), Failure> {
+        loop {
+            match self.reader.next()? {
+                Next::Record(record) => match check(&record) {
+                    Ok(()) => self.take(&record)?,
+                    Err(reason) => {
+                        let number = self.reader.number();
+                        let malformed = Malformed {
+                            number,
+                            reason,
+                            resumable: true,
+                        };
+                        if !self.goes_on(malformed, output) {
+                            break;
+                        }
+                    }
+                },
+                Next::Malformed(malformed) => {
+                    if !self.goes_on(malformed, output) {
+                        break;
+                    }
+                }
+                Next::End => {
+                    self.summary.complete = true;
+                    break;
+                }
+            }
+        }
+        self.write()?;
+        self.db.persist()?;
+        self.summary.bytes = self.reader.position();
+        self.summary.ends_within_line = self.reader.ends_within_line();
+        Ok(())
+    }
+
+    fn take(&mut self, record: &Record) -> Result<(), Failure> {
+        let Record {
+            key,
+            value,
+            expires_at_ms,
+        } = record;
+        match expires_at_ms {
+            Some(at) => self.batch.put_expiring(&self.keyspace, key, value, *at),
+            None => self.batch.put(&self.keyspace, key, value),
+        };
+        self.batch_bytes += key.len() + value.len();
+        if self.batch.len() >= BATCH_PAIRS_MAX || self.batch_bytes >= BATCH_BYTES_MAX {
+            self.write()?;
+        }
+        Ok(())
+    }
+
+    fn write(&mut self) -> Result<(), Failure> {
+        if !self.batch.is_empty() {
+            self.db.write(&self.batch)?;
+            self.summary.pairs += self.batch.len() as u64;
+            self.batch.clear();
+            self.batch_bytes = 0;
+        }
+        self.bar.set_position(match self.bar.length() {
+            Some(_) => self.reader.position(),
+            None => self.summary.pairs,
+        });
+        Ok(())
+    }
+
+    /// Counts and tells a malformed line; whether to read on.
+    fn goes_on(&mut self, malformed: Malformed, output: &Output) -> bool {
+        let Malformed {
+            number,
+            reason,
+            resumable,
+        } = &malformed;
+        let go_on = *resumable && self.on_error == OnError::Skip;
+        if self.summary.malformed.len() < MALFORMED_NAMED_MAX && !output.json {
+            let (file, unit) = (&self.summary.file, self.unit);
+            self.bar.suspend(|| {
+                say(&format!(
+                    "velella: cannot import {unit} {number} of {file}: {reason}"
+                ));
+            });
+        } else if self.summary.malformed.len() == MALFORMED_NAMED_MAX {
+            self.bar
+                .suspend(|| output.note("velella: further ones are only counted"));
+        }
+        self.summary.skipped += 1;
+        if self.summary.malformed.len() < MALFORMED_KEPT_MAX {
+            self.summary.malformed.push(malformed);
+        }
+        go_on
+    }
+}
+
+fn check(record: &Record) -> Result<(), String> {
+    limits::check_key(&record.key)
+        .and_then(|()| limits::check_value(&record.value))
+        .map_err(|error| error.to_string())
+}
+
+/// The source of pairs, and how long it is if that is known.
+fn open(path: &Path) -> Result<(Box<dyn BufRead>, Option<u64>), Failure> {
+    if path == Path::new("-") {
+        return Ok((
+            Box::new(BufReader::with_capacity(READ_BYTES, io::stdin())),
+            None,
+        ));
+    }
+    let failed = |error| Error::io("import", path, error);
+    let file = File::open(path).map_err(failed)?;
+    let metadata = file.metadata().map_err(failed)?;
+    if metadata.is_dir() {
+        let found = "it is a directory";
+        let error = Error::new(ErrorKind::InvalidInput, "import", found).on(path);
+        return Err(error.remedy("name a file, or - for standard input").into());
+    }
+    let bytes = metadata.is_file().then_some(metadata.len());
+    Ok((Box::new(BufReader::with_capacity(READ_BYTES, file)), bytes))
+}
+
+fn finish(
+    summary: &Summary,
+    format: Format,
+    dir: &Path,
+    keyspace: &str,
+    output: &mut Output,
+) -> Result<(), Failure> {
+    if summary.ends_within_line && summary.skipped == 0 && format != Format::Csv {
+        output.note(
+            "note: the last line does not end in a line feed; if the file was cut off, its last \
+             pair is, too",
+        );
+    }
+    let time = std::time::Duration::from_secs_f64(summary.seconds);
+    output.result(summary, |out| {
+        writeln!(
+            out,
+            "imported {} ({} of {}) into {}, keyspace {keyspace}, in {} ({})",
+            human::counted(summary.pairs, "pair"),
+            human::bytes(summary.bytes),
+            summary.file,
+            dir.display(),
+            human::duration(time),
+            human::rate(summary.pairs, time),
+        )?;
+        let unit = format!("malformed {}", format.unit());
+        match summary.skipped {
+            0 => Ok(()),
+            _ if !summary.complete => writeln!(out, "stopped at a {unit}"),
+            skipped => writeln!(out, "left out {}", human::counted(skipped, &unit)),
+        }
+    })
+}

@@ -1,0 +1,61 @@
+//! `velella inspect`: what stands in a file or directory of a database.
+//!
+//! Reads only, and takes no lock: it also shows what cannot be opened.
+//!
+//! Tests: `tests/maintenance.rs`.
+
+use crate::failure::Failure;
+use crate::output::{Output, write_json};
+use clap::Args;
+use std::io::Write;
+use std::path::PathBuf;
+
+/// Arguments of `inspect`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  velella inspect velella-data
+  velella inspect velella-data/MANIFEST
+  velella inspect velella-data/000012.sst --entries | less
+
+Recognises journal segments, seals, tables, manifests and external values. Takes no lock: a
+directory that a server is writing to may be caught between two files.")]
+pub(crate) struct Inspect {
+    /// A file of a database, or its directory
+    path: PathBuf,
+    /// List every entry, not only what sums them up
+    #[arg(long)]
+    entries: bool,
+}
+
+impl Inspect {
+    pub(crate) fn run(self, output: &mut Output) -> Result<(), Failure> {
+        if !output.json {
+            self.list(&mut output.out)?;
+            return Ok(output.out.flush()?);
+        }
+        if self.path.is_dir() {
+            write_json(&mut output.out, &velella::inspect::listing(&self.path)?)?;
+            return Ok(output.out.flush()?);
+        }
+        let mut listing = Vec::new();
+        self.list(&mut listing)?;
+        let text = String::from_utf8_lossy(&listing);
+        let lines: Vec<&str> = text.lines().collect();
+        let path = self.path.display().to_string();
+        write_json(
+            &mut output.out,
+            &serde_json::json!({"path": path, "lines": lines}),
+        )?;
+        Ok(output.out.flush()?)
+    }
+
+    fn list(&self, out: &mut dyn Write) -> Result<(), Failure> {
+        if self.path.is_dir() {
+            velella::inspect::directory(&self.path, out)?;
+        } else {
+            velella::inspect::file(&self.path, self.entries, out)?;
+        }
+        Ok(())
+    }
+}

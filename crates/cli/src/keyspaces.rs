@@ -1,0 +1,167 @@
+//! `velella keyspaces`: lists, creates and drops keyspaces.
+//!
+//! Tests: `tests/maintenance.rs`.
+
+use crate::database::Place;
+use crate::failure::Failure;
+use crate::human;
+use crate::output::Output;
+use crate::table::Table;
+use clap::{Args, Subcommand, ValueEnum};
+use serde_json::json;
+use velella::{Compression, KeyspaceOptions, KeyspaceStats, MemtableKind};
+
+/// Arguments of `keyspaces`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  velella keyspaces list
+  velella keyspaces create words --compression zstd
+  velella keyspaces drop words --yes")]
+pub(crate) struct Keyspaces {
+    #[command(subcommand)]
+    action: Action,
+}
+
+#[derive(Debug, Subcommand)]
+enum Action {
+    /// List the keyspaces and their sizes
+    List {
+        #[command(flatten)]
+        place: Place,
+    },
+    /// Create a keyspace
+    Create(Create),
+    /// Drop a keyspace and its data for good
+    Drop {
+        /// Its name
+        name: String,
+        #[command(flatten)]
+        place: Place,
+        /// Confirm that its data may go
+        #[arg(long, required = true)]
+        yes: bool,
+    },
+}
+
+#[derive(Debug, Args)]
+struct Create {
+    /// Its name
+    name: String,
+    #[command(flatten)]
+    place: Place,
+    /// Compression of its tables; without it, the database's
+    #[arg(long, value_enum, value_name = "NAME")]
+    compression: Option<CompressionName>,
+    /// Bits per key of its filters; without it, the database's
+    #[arg(long, value_name = "N")]
+    bloom_bits: Option<u32>,
+    /// Structure of its memtables; without it, the database's
+    #[arg(long, value_enum, value_name = "NAME")]
+    memtable: Option<MemtableName>,
+}
+
+/// The words of `--compression`.
+#[derive(Debug, Clone, Copy, ValueEnum)]
+pub(crate) enum CompressionName {
+    /// Not at all
+    None,
+    /// Fast
+    Lz4,
+    /// Dense
+    Zstd,
+}
+
+impl From<CompressionName> for Compression {
+    fn from(name: CompressionName) -> Self {
+        match name {
+            CompressionName::None => Compression::None,
+            CompressionName::Lz4 => Compression::Lz4,
+            CompressionName::Zstd => Compression::Zstd,
+        }
+    }
+}
+
+/// The words of `--memtable`.
+#[derive(Debug, Clone, Copy, ValueEnum)]
+pub(crate) enum MemtableName {
+    /// A skip list of distinct keys, each with its versions
+    Jellyfish,
+    /// One tower per version: the baseline
+    AppendOnly,
+}
+
+impl From<MemtableName> for MemtableKind {
+    fn from(name: MemtableName) -> Self {
+        match name {
+            MemtableName::Jellyfish => MemtableKind::Jellyfish,
+            MemtableName::AppendOnly => MemtableKind::AppendOnly,
+        }
+    }
+}
+
+impl Keyspaces {
+    pub(crate) fn run(self, output: &mut Output) -> Result<(), Failure> {
+        match self.action {
+            Action::List { place } => list(&place, output),
+            Action::Create(create) => create.run(output),
+            Action::Drop { name, place, .. } => {
+                let db = place.open()?;
+                db.drop_keyspace(&name)?;
+                db.close()?;
+                output.result(&json!({"dropped": name}), |out| {
+                    writeln!(out, "dropped keyspace {name}")
+                })
+            }
+        }
+    }
+}
+
+fn list(place: &Place, output: &mut Output) -> Result<(), Failure> {
+    let db = place.open()?;
+    let stats = db.stats();
+    db.close()?;
+    output.result(&stats.keyspaces, |out| table(&stats.keyspaces).print(out))
+}
+
+/// A row for each keyspace.
+pub(crate) fn table(keyspaces: &[KeyspaceStats]) -> Table {
+    let names = [
+        "keyspace",
+        ">tables",
+        ">entries",
+        ">on disk",
+        ">memtable",
+        ">immutable",
+    ];
+    let mut table = Table::new(&names);
+    for keyspace in keyspaces {
+        let sum = |field: fn(&velella::LevelStats) -> u64| keyspace.levels.iter().map(field).sum();
+        table.row([
+            keyspace.name.clone(),
+            human::count(sum(|level| level.tables)),
+            human::count(sum(|level| level.entries)),
+            human::bytes(sum(|level| level.bytes)),
+            human::bytes(keyspace.memtable_bytes),
+            human::count(keyspace.immutable_memtables),
+        ]);
+    }
+    table
+}
+
+impl Create {
+    fn run(self, output: &mut Output) -> Result<(), Failure> {
+        let options = KeyspaceOptions {
+            compression: self.compression.map(Into::into),
+            bloom_bits: self.bloom_bits,
+            memtable: self.memtable.map(Into::into),
+            ..KeyspaceOptions::default()
+        };
+        let db = self.place.open_or_create()?;
+        db.create_keyspace(&self.name, options)?;
+        db.close()?;
+        output.result(&json!({"created": self.name}), |out| {
+            writeln!(out, "created keyspace {}", self.name)
+        })
+    }
+}

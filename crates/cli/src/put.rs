@@ -1,0 +1,124 @@
+//! `velella put`: one value, from the command line, a file or standard input.
+//!
+//! Tests: `tests/pairs.rs`.
+
+use crate::database::{Escaped, KeyspaceName, Place};
+use crate::failure::Failure;
+use crate::human;
+use crate::output::{JsonBytes, Output};
+use crate::text;
+use clap::Args;
+use serde::Serialize;
+use std::ffi::OsString;
+use std::fs::File;
+use std::io::{self, IsTerminal, Read};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use velella::{Durability, Error, WriteOptions, limits};
+
+/// Arguments of `put`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  velella put user:1 'Ada Lovelace'
+  velella put photo --file photo.jpg --sync
+  date | velella put started --expires-in 1h
+  velella put -e 'id\\x00\\xff' 'one\\ttwo'
+
+Without VALUE and --file the value is read from standard input, to its end.
+The database and the keyspace are created if they are missing.")]
+pub(crate) struct Put {
+    /// The key
+    key: OsString,
+    /// The value
+    #[arg(conflicts_with = "file")]
+    value: Option<OsString>,
+    /// Take the value from this file
+    #[arg(long, short = 'f', value_name = "FILE")]
+    file: Option<PathBuf>,
+    #[command(flatten)]
+    place: Place,
+    #[command(flatten)]
+    keyspace: KeyspaceName,
+    #[command(flatten)]
+    escaped: Escaped,
+    /// Forget the key after this time, such as 30s, 10m, 2h or 7d
+    #[arg(long, value_name = "TIME", value_parser = human::parse_duration)]
+    expires_in: Option<Duration>,
+    /// Return when the value is on the device
+    #[arg(long)]
+    sync: bool,
+}
+
+#[derive(Serialize)]
+struct Stored<'a> {
+    key: JsonBytes<'a>,
+    value_bytes: usize,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    expires_at_ms: Option<u64>,
+    stamp: u64,
+}
+
+impl Put {
+    pub(crate) fn run(self, output: &mut Output) -> Result<(), Failure> {
+        let key = self.escaped.bytes(self.key)?;
+        limits::check_key(&key)?;
+        let value = match (self.value, self.file) {
+            (Some(value), _) => self.escaped.bytes(value)?,
+            (None, Some(file)) => read_file(&file)?,
+            (None, None) => read_standard_input(output)?,
+        };
+        let options = WriteOptions {
+            durability: self.sync.then_some(Durability::Sync),
+        };
+        let db = self.place.open_or_create()?;
+        let keyspace = self.keyspace.of_or_create(&db)?;
+        let expires_at_ms = self.expires_in.map(from_now);
+        let stamp = match expires_at_ms {
+            Some(at) => keyspace.put_expiring(&key, &value, at, options)?,
+            None => keyspace.put_with(&key, &value, options)?,
+        };
+        db.close()?;
+        let stored = Stored {
+            key: JsonBytes(&key),
+            value_bytes: value.len(),
+            expires_at_ms,
+            stamp: stamp.0,
+        };
+        output.result(&stored, |out| {
+            let size = human::bytes(value.len() as u64);
+            writeln!(out, "stored {size} at `{}`", text::escape(&key))
+        })
+    }
+}
+
+fn from_now(time: Duration) -> u64 {
+    let now = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .unwrap_or_default();
+    u64::try_from(now.saturating_add(time).as_millis()).unwrap_or(u64::MAX)
+}
+
+fn read_file(path: &Path) -> Result<Vec<u8>, Failure> {
+    let attempt = "read the value from";
+    let file = File::open(path).map_err(|error| Error::io(attempt, path, error))?;
+    bounded(file).map_err(|error| Error::io(attempt, path, error).into())
+}
+
+fn read_standard_input(output: &Output) -> Result<Vec<u8>, Failure> {
+    if io::stdin().is_terminal() {
+        output.note("Reading the value from the terminal; end it with Ctrl-D.");
+    }
+    let attempt = "read the value from";
+    bounded(io::stdin().lock())
+        .map_err(|error| Error::io(attempt, Path::new("standard input"), error).into())
+}
+
+/// Reads to the end, but no more than shows that it is too much; the engine refuses it then.
+fn bounded(source: impl Read) -> io::Result<Vec<u8>> {
+    let mut value = Vec::new();
+    source
+        .take(limits::VALUE_BYTES_MAX as u64 + 1)
+        .read_to_end(&mut value)?;
+    Ok(value)
+}

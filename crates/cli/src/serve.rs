@@ -1,0 +1,289 @@
+//! `velella serve`: a server for Redis clients over one database.
+//!
+//! Says what it did (created or opened, what recovery found, where it listens) and what to type
+//! next; ends on SIGINT and SIGTERM after a clean close.
+//!
+//! Tests: `tests/serve.rs`.
+
+use crate::database::Place;
+use crate::failure::Failure;
+use crate::human;
+use crate::output::Output;
+use clap::Args;
+use serde_json::json;
+use std::net::{IpAddr, SocketAddr};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+use velella::{Db, Durability, Error, ErrorKind, RecoveryReport, RecoveryRule};
+use velella_server::Config;
+
+/// Longest password, in bytes; more in the file is a mistake.
+const PASSWORD_BYTES_MAX: u64 = 4096;
+
+/// Arguments of `serve`.
+#[derive(Debug, Clone, Args)]
+#[command(after_help = "\
+Examples:
+  velella serve
+  velella serve --port 7000 --dir /var/lib/velella --memory 4GiB
+  velella serve --durability group:5ms
+  velella serve --bind 0.0.0.0 --requirepass-file /etc/velella/password
+
+Durability of writes that do not say:
+  buffered    survives kill -9 at once; a power loss loses at most the last second
+  sync        on the device before the reply; clients share one sync
+  group:5ms   as sync, but a sync may wait this long for company
+
+Stop it with Ctrl-C or SIGTERM; kill -9 loses no acknowledged write.")]
+pub(crate) struct Serve {
+    /// Port to listen on; 0 lets the system choose
+    #[arg(long, short = 'P', default_value_t = 6380, value_name = "PORT")]
+    port: u16,
+    #[command(flatten)]
+    place: Place,
+    /// Address to listen on; any but a loopback address needs a password
+    #[arg(long, default_value = "127.0.0.1", value_name = "ADDRESS")]
+    bind: IpAddr,
+    /// Memory for everything: memtables, block cache, filters, indexes, journal
+    #[arg(long, default_value = "1GiB", value_name = "BYTES", value_parser = human::parse_bytes)]
+    memory: u64,
+    /// Durability of writes that do not say: buffered, sync or group:TIME
+    #[arg(long, default_value = "buffered", value_name = "CLASS", value_parser = durability)]
+    durability: Durability,
+    /// File with the password that clients give by AUTH
+    #[arg(long, value_name = "FILE")]
+    requirepass_file: Option<PathBuf>,
+    /// Most clients at once
+    #[arg(long, value_name = "N", default_value_t = 10_000)]
+    maxclients: usize,
+    /// Close a client that is idle this long; 0s: never
+    #[arg(long, value_name = "TIME", default_value = "5m", value_parser = human::parse_duration)]
+    timeout: Duration,
+    /// Network threads; 0: one per core
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    threads: usize,
+}
+
+/// Reads a durability class.
+fn durability(text: &str) -> Result<Durability, String> {
+    match text.split_once(':') {
+        None if text == "buffered" => Ok(Durability::Buffered),
+        None if text == "sync" => Ok(Durability::Sync),
+        Some(("group", time)) => human::parse_duration(time).map(Durability::Group),
+        _ => Err("choose buffered, sync, or group and a time, such as group:5ms".to_owned()),
+    }
+}
+
+impl Serve {
+    pub(crate) fn run(self, output: &mut Output) -> Result<(), Failure> {
+        let config = Config {
+            bind: self.bind,
+            port: self.port,
+            requirepass: self.requirepass_file.as_deref().map(password).transpose()?,
+            maxclients: self.maxclients,
+            timeout: self.timeout,
+            threads: self.threads,
+            ..Config::default()
+        };
+        let existed = is_occupied(&self.place.dir);
+        let db = Db::builder()
+            .memory(self.memory)
+            .durability(self.durability)
+            .recovery(self.place.recovery.into())
+            .open(&self.place.dir)?;
+        let start = Start {
+            created: !existed,
+            durability: self.durability,
+            db: db.clone(),
+        };
+        let served = velella_server::serve(config, db.clone(), |address| {
+            // A server whose standard output is closed still serves.
+            let _ = start.tell(address, output);
+        });
+        // A second close after the server's own is harmless; after its failure it is needed.
+        let closed = db.close();
+        served?;
+        match closed {
+            Err(error) if error.kind() != ErrorKind::Closed => Err(error.into()),
+            _ => {
+                output.note("closed");
+                Ok(())
+            }
+        }
+    }
+}
+
+fn is_occupied(dir: &Path) -> bool {
+    std::fs::read_dir(dir).is_ok_and(|mut entries| entries.next().is_some())
+}
+
+/// The password in the first line of a file.
+fn password(path: &Path) -> Result<String, Failure> {
+    use std::io::Read;
+    let attempt = "read the password from";
+    let mut text = String::new();
+    std::fs::File::open(path)
+        .and_then(|file| file.take(PASSWORD_BYTES_MAX).read_to_string(&mut text))
+        .map_err(|error| Error::io(attempt, path, error))?;
+    match text.lines().next() {
+        Some(line) if !line.is_empty() => Ok(line.to_owned()),
+        _ => {
+            let error = Error::new(ErrorKind::InvalidInput, attempt, "its first line is empty");
+            Err(error
+                .on(path)
+                .remedy("write the password into its first line")
+                .into())
+        }
+    }
+}
+
+/// What happened before the first client.
+struct Start {
+    created: bool,
+    durability: Durability,
+    db: Db,
+}
+
+impl Start {
+    fn tell(&self, address: SocketAddr, output: &mut Output) -> Result<(), Failure> {
+        let recovery = self.db.recovery();
+        let dir = self.db.path().display();
+        let document = json!({
+            "address": address.to_string(),
+            "dir": dir.to_string(),
+            "created": self.created,
+            "recovery": {
+                "rule": rule(recovery),
+                "records": recovery.records,
+                "bytes": recovery.bytes,
+                "discarded_records": recovery.discarded_records,
+                "discarded_bytes": recovery.discarded_bytes,
+                "notes": recovery.notes,
+            },
+        });
+        output.result(&document, |out| {
+            writeln!(out, "velella {}", env!("CARGO_PKG_VERSION"))?;
+            let did = if self.created {
+                "created a database in"
+            } else {
+                "opened the database in"
+            };
+            writeln!(out, "  {did} {dir}")?;
+            for line in recovery_lines(recovery, self.created) {
+                writeln!(out, "  {line}")?;
+            }
+            let memory = human::bytes(self.db.options().memory);
+            let access = self.db.stats().journal.access;
+            writeln!(
+                out,
+                "  memory {memory}, journal {access}, {}",
+                promise(self.durability)
+            )?;
+            writeln!(out, "  listening on {address}; stop with Ctrl-C")?;
+            let host = match address.ip() {
+                ip if ip.is_loopback() || ip.is_unspecified() => String::new(),
+                ip => format!(" -h {ip}"),
+            };
+            writeln!(out, "\nNow type in another terminal:")?;
+            writeln!(
+                out,
+                "  redis-cli{host} -p {} set greeting hello",
+                address.port()
+            )?;
+            writeln!(out, "  redis-cli{host} -p {} get greeting", address.port())
+        })
+    }
+}
+
+fn promise(durability: Durability) -> String {
+    match durability {
+        Durability::Buffered => {
+            "durability buffered: writes survive kill -9; a power loss may take the last second"
+                .to_owned()
+        }
+        Durability::Sync => "durability sync: a reply means it is on the device".to_owned(),
+        Durability::Group(time) => format!(
+            "durability group: a reply means it is on the device; a sync waits up to {}",
+            human::duration(time)
+        ),
+    }
+}
+
+fn rule(report: &RecoveryReport) -> &'static str {
+    match report.rule {
+        RecoveryRule::Nothing => "nothing",
+        RecoveryRule::CleanClose => "clean-close",
+        RecoveryRule::PageCache => "page-cache",
+        RecoveryRule::Cut => "cut",
+    }
+}
+
+/// What recovery did, in a few lines.
+fn recovery_lines(report: &RecoveryReport, created: bool) -> Vec<String> {
+    let mut lines = Vec::new();
+    match report.rule {
+        RecoveryRule::Nothing if created => {}
+        RecoveryRule::Nothing => lines.push("there was no journal to recover".to_owned()),
+        RecoveryRule::CleanClose => lines.push("the last run closed it".to_owned()),
+        RecoveryRule::PageCache => {
+            lines.push("the last run was killed; every acknowledged write is here".to_owned());
+        }
+        RecoveryRule::Cut => lines.push(format!(
+            "the last run ended by a power loss; every durable write is here, up to stamp {}",
+            report.cut
+        )),
+    }
+    if report.records > 0 {
+        let records = human::counted(report.records, "record");
+        lines.push(format!(
+            "recovered {records} ({})",
+            human::bytes(report.bytes)
+        ));
+    }
+    if report.discarded_records > 0 {
+        let records = human::counted(report.discarded_records, "record");
+        let bytes = human::bytes(report.discarded_bytes);
+        lines.push(format!(
+            "gave up {records} ({bytes}) that had not become durable"
+        ));
+    }
+    lines.extend(report.notes.iter().map(|note| format!("note: {note}")));
+    lines
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use velella::Stamp;
+
+    #[test]
+    fn a_durability_class_is_read() {
+        assert_eq!(durability("buffered"), Ok(Durability::Buffered));
+        assert_eq!(durability("sync"), Ok(Durability::Sync));
+        assert_eq!(
+            durability("group:5ms"),
+            Ok(Durability::Group(Duration::from_millis(5)))
+        );
+        for text in ["", "group", "group:", "group:5", "fsync"] {
+            assert!(durability(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_recovery_is_told_in_a_few_lines() {
+        let report = RecoveryReport {
+            rule: RecoveryRule::Cut,
+            cut: Stamp(41),
+            records: 1,
+            bytes: 2048,
+            discarded_records: 2,
+            discarded_bytes: 64,
+            notes: vec!["a torn seal".to_owned()],
+        };
+        let lines = recovery_lines(&report, false);
+        assert_eq!(lines.len(), 4);
+        assert!(lines[0].contains("up to stamp 41"));
+        assert_eq!(lines[1], "recovered 1 record (2.00 KiB)");
+        assert!(recovery_lines(&RecoveryReport::default(), true).is_empty());
+    }
+}

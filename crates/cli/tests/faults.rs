@@ -1,0 +1,120 @@
+//! What goes wrong around a database, by running the binary.
+
+#![allow(
+    clippy::unwrap_used,
+    reason = "a test fails by panicking, its helpers too"
+)]
+
+mod common;
+
+use common::{Place, Server, files};
+
+fn words() -> Place {
+    let place = Place::new();
+    let lines: String = (0..20_000)
+        .map(|n| format!("key{n:06}\tvalue {n}\n"))
+        .collect();
+    place.write("x.tsv", lines);
+    place.ok(&["import", "x.tsv"]);
+    place.ok(&["compact"]);
+    place
+}
+
+#[test]
+fn a_database_without_damage_is_verified() {
+    let place = words();
+    let said = place.ok(&["verify"]);
+    assert!(
+        said.text().starts_with("no damage: 20,000 entries"),
+        "{}",
+        said.text()
+    );
+    let report = place.ok(&["verify", "--json"]).json();
+    assert_eq!(
+        (&report["ok"], &report["entries"]),
+        (&true.into(), &20_000.into())
+    );
+}
+
+#[test]
+fn a_flipped_byte_is_found_and_named_with_file_and_offset() {
+    let place = words();
+    let table = files(&place.data(), "sst").pop().unwrap();
+    let mut bytes = std::fs::read(&table).unwrap();
+    let middle = bytes.len() / 2;
+    bytes[middle] ^= 0x10;
+    std::fs::write(&table, bytes).unwrap();
+    let name = table.file_name().unwrap().to_str().unwrap();
+    place
+        .run(&["verify"])
+        .failed(1, &["velella: cannot", name, "at offset"]);
+    let said = place.run(&["verify", "--json"]);
+    let error: serde_json::Value = serde_json::from_str(&said.err).unwrap();
+    assert_eq!(error["error"]["kind"], "corruption");
+    assert!(error["error"]["offset"].is_u64(), "{error}");
+}
+
+#[test]
+fn a_truncated_table_is_an_error_not_a_panic() {
+    let place = words();
+    let table = files(&place.data(), "sst").pop().unwrap();
+    let bytes = std::fs::read(&table).unwrap();
+    for len in [0, 1, bytes.len() / 2, bytes.len() - 1] {
+        std::fs::write(&table, &bytes[..len]).unwrap();
+        place.run(&["verify"]).failed(1, &["velella: cannot"]);
+        place.run(&["scan"]).failed(1, &["velella: cannot"]);
+    }
+}
+
+#[test]
+fn a_second_process_is_refused() {
+    let place = Place::new();
+    let server = Server::start(&place);
+    place
+        .run(&["get", "a"])
+        .failed(1, &["velella: cannot", "velella-data"]);
+    place
+        .run(&["serve", "--port", "0"])
+        .failed(1, &["velella: cannot", "velella-data"]);
+    drop(server);
+}
+
+#[test]
+fn a_directory_that_is_no_database_is_refused_and_left_alone() {
+    let place = Place::new();
+    std::fs::create_dir(place.data()).unwrap();
+    std::fs::write(place.data().join("thesis.txt"), "mine").unwrap();
+    place
+        .run(&["get", "a"])
+        .failed(1, &["velella: cannot", "velella-data"]);
+    let names: Vec<_> = std::fs::read_dir(place.data()).unwrap().collect();
+    assert_eq!(names.len(), 1);
+    place.write("file", "");
+    place
+        .run(&["put", "a", "1", "--dir", "file"])
+        .failed(1, &["velella: cannot", "file"]);
+}
+
+#[test]
+fn keys_and_values_over_their_limits_are_refused() {
+    let place = Place::new();
+    let long = "k".repeat(65_537);
+    place
+        .run(&["put", &long, "v"])
+        .failed(1, &["65537 bytes", "65536"]);
+    place.ok(&["put", &long[1..], "v"]);
+    assert_eq!(place.ok(&["get", &long[1..]]).text(), "v\n");
+}
+
+#[test]
+fn a_value_over_a_mebibyte_goes_in_and_comes_out() {
+    let place = Place::new();
+    let value: Vec<u8> = (0..3 << 20).map(|n: u32| n.to_le_bytes()[1]).collect();
+    place.write("big", &value);
+    place.ok(&["put", "big", "--file", "big"]);
+    assert_eq!(place.ok(&["get", "big", "--raw"]).out, value);
+    place.ok(&["export", "x.raw"]);
+    place.ok(&["import", "x.raw", "-k", "copy"]);
+    assert_eq!(place.ok(&["get", "big", "-k", "copy", "--raw"]).out, value);
+    place.ok(&["verify"]);
+}

@@ -1,0 +1,230 @@
+//! import and export, by running the binary.
+
+#![allow(
+    clippy::unwrap_used,
+    reason = "a test fails by panicking, its helpers too"
+)]
+
+mod common;
+
+use common::Place;
+
+/// A place with text, with bytes, and with an expiring pair.
+fn mixed(with_bytes: bool) -> Place {
+    let place = Place::new();
+    place.ok(&["put", "plain", "value"]);
+    place.ok(&[
+        "put",
+        "-e",
+        "tab\\there",
+        "line\\nfeed, \"quoted\" \\\\ back",
+    ]);
+    place.ok(&["put", "", "of the empty key"]);
+    place.ok(&["put", "ключ", ""]);
+    if with_bytes {
+        place.ok(&["put", "-e", "\\xff\\x00", "\\xfe\\r\\n\\x00"]);
+    }
+    place
+}
+
+fn hex(place: &Place, keyspace: &str) -> String {
+    place
+        .ok(&["scan", "-k", keyspace, "--format", "hex"])
+        .text()
+        .to_owned()
+}
+
+#[test]
+fn every_format_goes_out_and_comes_back() {
+    for (file, with_bytes, flags) in [
+        ("x.tsv", true, &[][..]),
+        ("x.csv", false, &[]),
+        ("x.csv", true, &["--bytes"]),
+        ("x.csv", false, &["--header", "--delimiter", ";"]),
+        ("x.jsonl", true, &[]),
+        ("x.raw", true, &[]),
+    ] {
+        let place = mixed(with_bytes);
+        let pairs = if with_bytes { 5 } else { 4 };
+        let summary = place
+            .ok(&[&["export", file, "--json"], flags].concat())
+            .json();
+        assert_eq!(summary["pairs"], pairs, "{file}");
+        assert_eq!(summary["bytes"], place.read(file).len(), "{file}");
+        let summary = place
+            .ok(&[&["import", file, "-k", "copy", "--json"], flags].concat())
+            .json();
+        assert_eq!(
+            (&summary["pairs"], &summary["skipped"]),
+            (&pairs.into(), &0.into()),
+            "{file}"
+        );
+        assert_eq!(hex(&place, "copy"), hex(&place, "default"), "{file}");
+    }
+}
+
+#[test]
+fn expiry_times_survive_in_jsonl_and_raw_and_are_missed_in_tsv() {
+    let place = Place::new();
+    place.ok(&["put", "later", "x", "--expires-in", "1h"]);
+    let expiry = |keyspace| {
+        place.ok(&["get", "later", "-k", keyspace, "--json"]).json()["expires_at_ms"].clone()
+    };
+    for file in ["x.jsonl", "x.raw"] {
+        place.ok(&["export", file]);
+        place.ok(&["import", file, "-k", file]);
+        assert_eq!(expiry(file), expiry("default"));
+    }
+    let said = place.ok(&["export", "x.tsv"]);
+    assert!(
+        said.err.contains("1 pair had an expiry time"),
+        "{}",
+        said.err
+    );
+}
+
+#[test]
+fn standard_input_and_output_are_files_too() {
+    let place = Place::new();
+    let said = place.run_with(&["import", "-", "--format", "csv"], b"b,2\na,1\n");
+    assert!(
+        said.text().starts_with("imported 2 pairs"),
+        "{}",
+        said.text()
+    );
+    assert_eq!(place.ok(&["export", "-"]).text(), "a\t1\nb\t2\n");
+    assert_eq!(
+        place
+            .ok(&["export", "-", "--reverse", "--limit", "1"])
+            .text(),
+        "b\t2\n"
+    );
+}
+
+#[test]
+fn columns_are_chosen_by_number() {
+    let place = Place::new();
+    place.write(
+        "people.csv",
+        "name,id,town\nAda,1,\"London, UK\"\nBob,2,Rome\n",
+    );
+    let choose = ["import", "people.csv", "--header", "--key-column", "2"];
+    place.ok(&choose);
+    assert_eq!(place.ok(&["get", "1"]).text(), "Ada,\"London, UK\"\n");
+    place.ok(&[&choose[..], &["--value-column", "3"]].concat());
+    assert_eq!(place.ok(&["get", "1"]).text(), "London, UK\n");
+    place
+        .run(&["import", "people.csv", "--key-column", "0"])
+        .failed(2, &["counted from 1"]);
+}
+
+#[test]
+fn of_two_pairs_with_one_key_the_later_stays() {
+    let place = Place::new();
+    let lines: String = (0..3000).map(|n| format!("k{}\t{n}\n", n % 7)).collect();
+    place.write("x.tsv", lines);
+    place.ok(&["import", "x.tsv"]);
+    assert_eq!(place.ok(&["get", "k0"]).text(), "2996\n");
+    assert_eq!(place.ok(&["scan", "--keys-only"]).text().lines().count(), 7);
+}
+
+#[test]
+fn a_malformed_line_stops_the_import_and_what_came_before_it_stays() {
+    let place = Place::new();
+    place.write("x.tsv", b"a\t1\nb\xff\t2\nc\t3\n");
+    let said = place.run(&["import", "x.tsv"]);
+    said.failed(
+        1,
+        &["cannot import line 2 of x.tsv: invalid UTF-8 (byte 0xff) at byte 2"],
+    );
+    assert!(said.text().contains("imported 1 pair"), "{}", said.text());
+    assert_eq!(place.ok(&["scan", "--keys-only"]).text(), "a\n");
+}
+
+#[test]
+fn malformed_lines_are_left_out_when_asked_to_and_counted() {
+    let place = Place::new();
+    let long = "x".repeat(70_000);
+    place.write(
+        "x.jsonl",
+        format!(
+            "{{\"key\":\"a\",\"value\":\"1\"}}\nnonsense\n{{\"key\":\"{long}\",\"value\":\"\"}}\n\
+         {{\"key\":\"b\",\"value\":\"2\"}}\n{{\"key\":\"half"
+        ),
+    );
+    let import = ["import", "x.jsonl", "--on-error", "skip"];
+    let said = place.run(&import);
+    said.failed(
+        3,
+        &[
+            "line 2 of",
+            "line 3 of",
+            "70000 bytes",
+            "line 5 of",
+            "ends in the middle",
+        ],
+    );
+    assert!(
+        said.text().contains("left out 3 malformed lines"),
+        "{}",
+        said.text()
+    );
+    assert_eq!(
+        place.ok(&["scan", "--format", "tsv"]).text(),
+        "a\t1\nb\t2\n"
+    );
+    let said = place.run(&[&import[..], &["--json"]].concat());
+    let summary = said.json();
+    assert_eq!(
+        (&summary["pairs"], &summary["skipped"]),
+        (&2.into(), &3.into())
+    );
+    assert_eq!(summary["malformed"][0]["number"], 2);
+    assert_eq!(said.code, Some(3));
+}
+
+#[test]
+fn half_a_last_line_is_taken_and_pointed_out() {
+    let place = Place::new();
+    place.write("x.tsv", "a\t1\nb\t2");
+    let said = place.ok(&["import", "x.tsv"]);
+    assert!(
+        said.err
+            .contains("the last line does not end in a line feed"),
+        "{}",
+        said.err
+    );
+    assert!(said.text().contains("imported 2 pairs"));
+}
+
+#[test]
+fn a_raw_file_that_was_cut_off_is_noticed() {
+    let place = mixed(true);
+    place.ok(&["export", "x.raw"]);
+    let bytes = place.read("x.raw");
+    place.write("cut.raw", &bytes[..bytes.len() - 12]);
+    let said = place.run(&["import", "cut.raw", "-k", "copy", "--on-error", "skip"]);
+    said.failed(1, &["cannot import pair 6 of cut.raw: the file is cut off"]);
+}
+
+#[test]
+fn files_that_are_no_sources_or_destinations_are_refused() {
+    let place = mixed(true);
+    place
+        .run(&["import", "nowhere.tsv"])
+        .failed(1, &["cannot import nowhere.tsv", "No such file"]);
+    place
+        .run(&["import", "."])
+        .failed(1, &["it is a directory"]);
+    place
+        .run(&["export", "no/where.tsv"])
+        .failed(1, &["cannot export to no/where.tsv"]);
+    place.write("there.tsv", "x");
+    place
+        .run(&["export", "there.tsv"])
+        .failed(1, &["the file exists", "--force"]);
+    place.ok(&["export", "there.tsv", "--force"]);
+    let said = place.run(&["export", "x.csv"]);
+    said.failed(1, &["\\xff\\x00", "invalid UTF-8", "--bytes"]);
+    assert!(!place.path("x.csv").exists() && !place.path("x.csv.partial").exists());
+}

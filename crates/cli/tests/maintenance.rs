@@ -1,0 +1,100 @@
+//! keyspaces, stats, compact and inspect, by running the binary.
+
+#![allow(
+    clippy::unwrap_used,
+    reason = "a test fails by panicking, its helpers too"
+)]
+
+mod common;
+
+use common::{Place, files};
+
+#[test]
+fn keyspaces_are_created_listed_and_dropped() {
+    let place = Place::new();
+    place.ok(&[
+        "keyspaces",
+        "create",
+        "words",
+        "--compression",
+        "zstd",
+        "--bloom-bits",
+        "8",
+    ]);
+    place
+        .run(&["keyspaces", "create", "words"])
+        .failed(1, &["velella: cannot", "words"]);
+    place.ok(&["put", "a", "1", "-k", "words"]);
+    place.run(&["get", "a"]).failed(1, &["keyspace `default`"]);
+    let listed = place.ok(&["keyspaces", "list"]).text().to_owned();
+    assert!(
+        listed.contains("default") && listed.contains("words"),
+        "{listed}"
+    );
+    place
+        .run(&["keyspaces", "drop", "words"])
+        .failed(2, &["--yes"]);
+    place.ok(&["keyspaces", "drop", "words", "--yes"]);
+    place
+        .run(&["get", "a", "-k", "words"])
+        .failed(1, &["velella: cannot", "words"]);
+    let listed = place.ok(&["keyspaces", "list", "--json"]).json();
+    assert_eq!(listed.as_array().unwrap().len(), 1);
+}
+
+#[test]
+fn statistics_tell_levels_memory_and_journal() {
+    let place = Place::new();
+    place.ok(&["put", "a", "1"]);
+    place.ok(&["compact"]);
+    let text = place.ok(&["stats"]).text().to_owned();
+    for section in ["keyspaces\n", "levels\n", "memory\n", "journal\n", "budget"] {
+        assert!(text.contains(section), "no `{section}` in: {text}");
+    }
+    let stats = place.ok(&["stats", "--json"]).json();
+    assert_eq!(stats["keyspaces"][0]["name"], "default");
+    assert!(stats["memory"]["budget"].as_u64() > Some(0));
+}
+
+#[test]
+fn a_compaction_leaves_one_version_of_each_key() {
+    let place = Place::new();
+    place.write("x.tsv", "a\t1\nb\t2\n");
+    place.ok(&["import", "x.tsv"]);
+    place.ok(&["import", "x.tsv"]);
+    place.ok(&["delete", "b"]);
+    let done = place.ok(&["compact", "--json"]).json();
+    assert_eq!(done["after"]["entries"], 1, "{done}");
+    assert_eq!(place.ok(&["scan", "--format", "tsv"]).text(), "a\t1\n");
+    assert!(
+        place
+            .ok(&["compact"])
+            .text()
+            .starts_with("before  1 entry in 1 table")
+    );
+}
+
+#[test]
+fn files_and_directories_are_listed_for_people() {
+    let place = Place::new();
+    place.ok(&["put", "a", "1"]);
+    place.ok(&["compact"]);
+    let listed = place.ok(&["inspect", "velella-data"]).text().to_owned();
+    assert!(listed.contains("default"), "{listed}");
+    let listed = place.ok(&["inspect", "velella-data", "--json"]).json();
+    assert_eq!(listed["keyspaces"][0]["name"], "default");
+    let table = files(&place.data(), "sst").pop().unwrap();
+    let table = table.to_str().unwrap();
+    assert!(!place.ok(&["inspect", table]).out.is_empty());
+    let short = place.ok(&["inspect", table, "--json"]).json();
+    let long = place.ok(&["inspect", table, "--json", "--entries"]).json();
+    let lines = |listing: &serde_json::Value| listing["lines"].as_array().unwrap().len();
+    assert!(lines(&long) > lines(&short), "{long}");
+    place.write("foreign.txt", "hello");
+    place
+        .run(&["inspect", "foreign.txt"])
+        .failed(1, &["velella: cannot", "foreign.txt"]);
+    place
+        .run(&["inspect", "nowhere"])
+        .failed(1, &["velella: cannot", "nowhere"]);
+}

@@ -1,0 +1,191 @@
+//! get, put, delete and scan, by running the binary.
+
+#![allow(
+    clippy::unwrap_used,
+    reason = "a test fails by panicking, its helpers too"
+)]
+
+mod common;
+
+use common::Place;
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+
+fn fruit() -> Place {
+    let place = Place::new();
+    for (key, value) in [
+        ("apple", "1"),
+        ("banana", "2"),
+        ("berry", "3"),
+        ("cherry", "4"),
+    ] {
+        place.ok(&["put", key, value]);
+    }
+    place
+}
+
+fn keys(place: &Place, arguments: &[&str]) -> Vec<String> {
+    let all = [&["scan", "--keys-only"], arguments].concat();
+    place.ok(&all).text().lines().map(str::to_owned).collect()
+}
+
+#[test]
+fn what_was_put_is_got_and_deleted() {
+    let place = Place::new();
+    place.ok(&["put", "a", "1"]);
+    assert_eq!(place.ok(&["get", "a"]).text(), "1\n");
+    place.ok(&["put", "a", "2"]);
+    assert_eq!(place.ok(&["get", "a"]).text(), "2\n");
+    let found = place.ok(&["get", "a", "--json"]).json();
+    assert_eq!((&found["key"], &found["value"]), (&"a".into(), &"2".into()));
+    place.ok(&["delete", "a"]);
+    place
+        .run(&["get", "a"])
+        .failed(1, &["no key `a` in keyspace `default`"]);
+    place.run(&["delete", "a"]).failed(1, &["no key `a`"]);
+}
+
+#[test]
+fn bytes_of_any_kind_go_in_and_come_out() {
+    let place = Place::new();
+    let all: Vec<u8> = (0..=255).collect();
+    assert_eq!(place.run_with(&["put", "bytes"], &all).code, Some(0));
+    assert_eq!(place.ok(&["get", "bytes", "--raw"]).out, all);
+    let escaped = place.ok(&["get", "bytes"]).text().to_owned();
+    assert!(escaped.starts_with("\\x00\\x01"), "{escaped}");
+    place.ok(&[
+        "put",
+        "-e",
+        "copy\\x00\\xff",
+        escaped.trim_end_matches('\n'),
+    ]);
+    assert_eq!(place.ok(&["get", "-e", "copy\\x00\\xff", "--raw"]).out, all);
+    place.write("file", &all);
+    let raw_key = OsStr::from_bytes(b"k\xff");
+    place.ok(&[
+        OsStr::new("put"),
+        raw_key,
+        OsStr::new("--file"),
+        OsStr::new("file"),
+    ]);
+    assert_eq!(
+        place
+            .ok(&[OsStr::new("get"), raw_key, OsStr::new("--raw")])
+            .out,
+        all
+    );
+    let found = place.ok(&["get", "-e", "k\\xff", "--json"]).json();
+    assert_eq!(found["key"]["base64"], "a/8=");
+    place
+        .run(&["get", "-e", "k\\q"])
+        .failed(2, &["`\\q` at byte 2 is no escape"]);
+}
+
+#[test]
+fn the_empty_key_and_the_empty_value_are_legal() {
+    let place = Place::new();
+    place.ok(&["put", "", ""]);
+    assert_eq!(place.ok(&["get", ""]).text(), "\n");
+    assert_eq!(keys(&place, &[]), [""]);
+}
+
+#[test]
+fn an_expired_key_is_absent() {
+    let place = Place::new();
+    place.ok(&["put", "later", "x", "--expires-in", "1h"]);
+    place.ok(&["put", "gone", "x", "--expires-in", "0s"]);
+    assert!(place.ok(&["get", "later", "--json"]).json()["expires_at_ms"].is_u64());
+    place.run(&["get", "gone"]).failed(1, &["no key `gone`"]);
+    place
+        .run(&["put", "k", "v", "--expires-in", "soon"])
+        .failed(2, &["no time"]);
+}
+
+#[test]
+fn a_scan_keeps_to_its_bounds_prefix_direction_and_limit() {
+    let place = fruit();
+    assert_eq!(keys(&place, &[]), ["apple", "banana", "berry", "cherry"]);
+    assert_eq!(
+        keys(&place, &["--from", "banana"]),
+        ["banana", "berry", "cherry"]
+    );
+    assert_eq!(keys(&place, &["--after", "banana"]), ["berry", "cherry"]);
+    assert_eq!(keys(&place, &["--to", "berry"]), ["apple", "banana"]);
+    assert_eq!(
+        keys(&place, &["--through", "berry"]),
+        ["apple", "banana", "berry"]
+    );
+    assert_eq!(keys(&place, &["--prefix", "b"]), ["banana", "berry"]);
+    assert_eq!(
+        keys(&place, &["--prefix", "b", "--reverse"]),
+        ["berry", "banana"]
+    );
+    assert_eq!(
+        keys(&place, &["--prefix", "b", "--after", "banana"]),
+        ["berry"]
+    );
+    assert_eq!(keys(&place, &["--reverse", "--limit", "1"]), ["cherry"]);
+    assert_eq!(
+        keys(&place, &["--reverse", "--from", "b", "--to", "c"]),
+        ["berry", "banana"]
+    );
+    assert_eq!(keys(&place, &["--limit", "0"]), [""; 0]);
+    assert_eq!(keys(&place, &["--from", "z"]), [""; 0]);
+    place
+        .run(&["scan", "--from", "a", "--after", "a"])
+        .failed(2, &["cannot be used"]);
+}
+
+#[test]
+fn every_format_of_a_scan_prints_its_pairs() {
+    let place = fruit();
+    let scan = |format| {
+        place
+            .ok(&["scan", "--limit", "2", "--format", format])
+            .text()
+            .to_owned()
+    };
+    assert_eq!(scan("text"), "apple   1\nbanana  2\n");
+    assert_eq!(scan("tsv"), "apple\t1\nbanana\t2\n");
+    assert_eq!(scan("csv"), "apple,1\nbanana,2\n");
+    assert_eq!(scan("hex"), "6170706c65  31\n62616e616e61  32\n");
+    let jsonl = "{\"key\":\"apple\",\"value\":\"1\"}\n{\"key\":\"banana\",\"value\":\"2\"}\n";
+    assert_eq!(scan("jsonl"), jsonl);
+    assert_eq!(place.ok(&["scan", "--limit", "2", "--json"]).text(), jsonl);
+}
+
+#[test]
+fn a_reader_that_goes_away_is_no_failure() {
+    let place = Place::new();
+    let lines: String = (0..50_000).map(|n| format!("key{n:08}\n")).collect();
+    place.write("keys.tsv", lines);
+    place.ok(&["import", "keys.tsv"]);
+    let mut scan = place.command(&["scan"]).spawn().unwrap();
+    drop(scan.stdout.take());
+    let output = scan.wait_with_output().unwrap();
+    assert!(
+        output.status.success() && output.stderr.is_empty(),
+        "{output:?}"
+    );
+}
+
+#[test]
+fn reading_creates_nothing() {
+    let place = Place::new();
+    for arguments in [
+        &["get", "a"][..],
+        &["scan"],
+        &["delete", "a"],
+        &["stats"],
+        &["verify"],
+        &["compact"],
+        &["export", "x.tsv"],
+        &["keyspaces", "list"],
+    ] {
+        place
+            .run(arguments)
+            .failed(1, &["velella: cannot", "velella-data"]);
+        assert!(!place.data().exists(), "{arguments:?}");
+    }
+    assert!(!place.path("x.tsv").exists());
+}

@@ -1,0 +1,91 @@
+//! serve, by running the binary and talking to it through a socket.
+
+#![allow(
+    clippy::unwrap_used,
+    reason = "a test fails by panicking, its helpers too"
+)]
+
+mod common;
+
+use common::{Place, Server};
+use std::io::{BufRead, BufReader, Write};
+use std::net::{TcpListener, TcpStream};
+
+/// Sends inline commands, one after the other; the first line of each reply.
+fn talk(server: &Server, commands: &[&str]) -> Vec<String> {
+    let stream = TcpStream::connect(server.address()).unwrap();
+    let mut replies = BufReader::new(stream.try_clone().unwrap());
+    let mut first_lines = Vec::new();
+    for command in commands {
+        (&stream)
+            .write_all(format!("{command}\r\n").as_bytes())
+            .unwrap();
+        let mut line = String::new();
+        replies.read_line(&mut line).unwrap();
+        if line.starts_with('$') && !line.starts_with("$-1") {
+            line.clear();
+            replies.read_line(&mut line).unwrap();
+        }
+        first_lines.push(line.trim_end().to_owned());
+    }
+    first_lines
+}
+
+#[test]
+fn the_server_and_the_command_line_see_the_same_pairs() {
+    let place = Place::new();
+    let server = Server::start(&place);
+    assert_eq!(server.hello["created"], true);
+    assert_eq!(
+        talk(&server, &["SET greeting hello", "GET greeting"]),
+        ["+OK", "hello"]
+    );
+    assert_eq!(server.terminate(), Some(0));
+    assert_eq!(place.ok(&["get", "greeting"]).text(), "hello\n");
+    place.ok(&["put", "answer", "42"]);
+    let server = Server::start(&place);
+    assert_eq!(server.hello["created"], false);
+    assert_eq!(server.hello["recovery"]["rule"], "clean-close");
+    assert_eq!(talk(&server, &["INCR answer"]), [":43"]);
+}
+
+#[test]
+fn a_killed_server_has_lost_no_acknowledged_write() {
+    let place = Place::new();
+    let server = Server::start(&place);
+    let sets: Vec<String> = (0..500).map(|n| format!("SET key{n} {n}")).collect();
+    let sets: Vec<&str> = sets.iter().map(String::as_str).collect();
+    assert!(talk(&server, &sets).iter().all(|reply| reply == "+OK"));
+    server.kill();
+    let server = Server::start(&place);
+    assert_eq!(server.hello["recovery"]["rule"], "page-cache");
+    let gets: Vec<String> = (0..500).map(|n| format!("GET key{n}")).collect();
+    let gets: Vec<&str> = gets.iter().map(String::as_str).collect();
+    let expected: Vec<String> = (0..500).map(|n| n.to_string()).collect();
+    assert_eq!(talk(&server, &gets), expected);
+}
+
+#[test]
+fn a_port_in_use_is_told_and_harms_nothing() {
+    let place = Place::new();
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = taken.local_addr().unwrap().port().to_string();
+    place
+        .run(&["serve", "--port", &port])
+        .failed(1, &["velella: cannot", &port, "in use"]);
+    place.ok(&["put", "a", "1"]);
+}
+
+#[test]
+fn an_address_that_others_reach_needs_a_password() {
+    let place = Place::new();
+    let serve = ["serve", "--port", "0", "--bind", "0.0.0.0"];
+    place.run(&serve).failed(1, &["0.0.0.0", "password"]);
+    place.write("empty", "\n");
+    let with_empty = [&serve[..], &["--requirepass-file", "empty"]].concat();
+    place.run(&with_empty).failed(1, &["empty", "first line"]);
+    let with_none = [&serve[..], &["--requirepass-file", "nowhere"]].concat();
+    place
+        .run(&with_none)
+        .failed(1, &["cannot read the password from nowhere"]);
+}
