@@ -70,6 +70,11 @@ impl Engine {
     pub(crate) fn create_keyspace(&self, name: &str, own: &KeyspaceOptions) -> Result<Arc<Core>> {
         self.check()?;
         check_name(name)?;
+        let created = self.clock.draw();
+        if self.journal.is_some() {
+            // C2. Without a journal D only moves with a switch, which would have to wait for us.
+            self.make_durable(Stamp(created.0 - 1), Duration::ZERO)?;
+        }
         // Not during a switch: without a journal a switch covers every keyspace there is.
         let _switching = self.switching.lock();
         let mut keyspaces = self.keyspaces.lock();
@@ -81,7 +86,6 @@ impl Engine {
             );
         }
         let id = self.env.manifest.state().next_keyspace;
-        let created = self.clock.observe();
         let record = record(id, name, &own.order, created);
         self.env
             .manifest

@@ -25,6 +25,7 @@ use velella_sync::counter::Counter;
 use velella_sync::lock::{Mutex, RwLock};
 use velella_sync::parker::Parker;
 use velella_sync::{Pool, PoolGuard, thread};
+use velella_tree::Edit;
 
 /// How many writes may be between their first and last step at once.
 pub(crate) const PAIRS: usize = 64;
@@ -245,9 +246,13 @@ impl Engine {
     /// notes that it was closed.
     pub(crate) fn finish(&self) -> Result<()> {
         match &self.journal {
-            Some(journal) => journal.close(|| self.slots.frontier(&self.clock)),
-            None => self.drain_memtables(&self.cores()),
+            Some(journal) => journal.close(|| self.slots.frontier(&self.clock))?,
+            None => self.drain_memtables(&self.cores())?,
         }
+        let wall = Edit::WallClock {
+            ms: self.wall.now_ms(),
+        };
+        self.env.manifest.commit(&[wall])
     }
 
     /// Waits for flushes and compactions of other threads, then gives up the lock.

@@ -75,6 +75,10 @@ impl Engine {
                 std::time::Duration::ZERO,
             )?;
         }
+        // What expired in this run stays expired in the next, wherever the wall clock is set.
+        edits.push(Edit::WallClock {
+            ms: self.wall.now_ms(),
+        });
         self.env.manifest.commit(&edits)?;
         for ((core, mem), run) in members.iter().zip(built) {
             core.tree.apply(run);
@@ -114,7 +118,9 @@ impl Engine {
     /// As `flush_all`, also while closing.
     pub(crate) fn drain_memtables(&self, cores: &[Arc<Core>]) -> Result<()> {
         self.switch(cores);
-        while self.flush_next()? {}
+        // Not until the queue is empty: writers may fill it faster than it drains.
+        let last = self.clock.now();
+        while self.flushes.begins_at_or_before(last) && self.flush_next()? {}
         Ok(())
     }
 

@@ -37,6 +37,14 @@ impl FlushQueue {
         self.groups.lock().is_empty()
     }
 
+    /// Whether the oldest group was made immutable at or before `stamp`.
+    pub(crate) fn begins_at_or_before(&self, stamp: Stamp) -> bool {
+        self.groups
+            .lock()
+            .front()
+            .is_some_and(|group| group.boundary <= stamp)
+    }
+
     /// Returns once no flush is under way.
     pub(crate) fn wait(&self) {
         drop(self.turn.lock());
