@@ -79,6 +79,7 @@ fn memory(stats: &Stats) -> Table {
     let owners = [
         ("memtables", memory.memtables),
         ("block cache", memory.block_cache),
+        ("filters and indexes", memory.filters_and_indexes),
         ("journal mappings", memory.journal_mappings),
     ];
     let all = owners.iter().map(|(_, bytes)| bytes).sum();

@@ -25,6 +25,7 @@ impl Engine {
                 .map(|keyspace| keyspace.memtable_bytes)
                 .sum(),
             block_cache: cache.bytes(),
+            filters_and_indexes: cache.pinned_bytes(),
             journal_mappings: self.journal.as_ref().map_or(0, |j| j.stats().mapped_bytes),
         };
         let timers = &self.timers;

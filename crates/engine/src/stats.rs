@@ -71,6 +71,8 @@ pub struct MemoryStats {
     pub memtables: u64,
     /// Decoded blocks.
     pub block_cache: u64,
+    /// Filters and indexes of open tables; the cache makes room for them.
+    pub filters_and_indexes: u64,
     /// Mapped journal segments.
     pub journal_mappings: u64,
 }

@@ -13,11 +13,13 @@
 //! C3. A lookup never waits, and allocates nothing: a slot whose lock is held for writing counts as
 //!     empty, and the caller reads the file.
 //! C4. Lock order: queues, then slots. Slots are only tried, never waited for.
+//! C5. What open tables hold besides (filters, indexes, slots) is taken off the capacity, so that
+//!     tables and cache together stay within it; but a sixteenth always remains.
 //!
 //! Threads: any. Tests: below; many threads on a small cache in tests/model.rs.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 use velella_sync::CachePadded;
 use velella_sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use velella_sync::counter::Counter;
@@ -30,6 +32,8 @@ const SHARD_BYTES_MIN: u64 = 8 << 20;
 const SHARDS_MAX: u64 = 16;
 /// The small queue's share of the capacity: one in this many.
 const SMALL_SHARE: u64 = 10;
+/// The part of the capacity that pinned bytes leave in any case: one in this many.
+const LEAST_SHARE: u64 = 16;
 /// Uses that a slot remembers at most.
 const USES_MAX: u32 = 3;
 /// Queue entries before the first sweep.
@@ -38,12 +42,17 @@ const SWEEP_MIN: usize = 1024;
 /// Decoded blocks, shared by all tables of a database, bounded in bytes.
 pub struct BlockCache {
     shards: Box<[CachePadded<Shard>]>,
+    /// Bytes that open tables hold outside of it: filters, indexes, slots.
+    pinned: AtomicU64,
     hits: Counter,
     misses: Counter,
 }
 
 struct Shard {
-    capacity: u64,
+    /// Bytes this shard may hold while tables pin nothing.
+    whole: u64,
+    /// Bytes it may hold now (C5).
+    capacity: AtomicU64,
     /// Weight of the blocks in slots of this shard (C2).
     bytes: AtomicU64,
     queues: Mutex<Queues>,
@@ -69,6 +78,8 @@ struct Queued {
 pub(crate) struct TableBlocks {
     cache: Arc<BlockCache>,
     file: u64,
+    /// What the table told `pin`.
+    pinned: OnceLock<u64>,
     slots: Box<[Slot]>,
 }
 
@@ -88,7 +99,8 @@ impl BlockCache {
         let shards = (bytes / SHARD_BYTES_MIN).clamp(1, SHARDS_MAX);
         let shard = |_| {
             CachePadded::new(Shard {
-                capacity: bytes / shards,
+                whole: bytes / shards,
+                capacity: AtomicU64::new(bytes / shards),
                 bytes: AtomicU64::new(0),
                 queues: Mutex::new(Queues {
                     sweep_at: SWEEP_MIN,
@@ -98,6 +110,7 @@ impl BlockCache {
         };
         Arc::new(BlockCache {
             shards: (0..shards).map(shard).collect(),
+            pinned: AtomicU64::new(0),
             hits: Counter::new(),
             misses: Counter::new(),
         })
@@ -107,6 +120,30 @@ impl BlockCache {
     #[must_use]
     pub fn bytes(&self) -> u64 {
         self.shards.iter().map(|shard| shard.bytes()).sum()
+    }
+
+    /// Bytes that open tables hold outside of the cache, for which it makes room (C5).
+    #[must_use]
+    pub fn pinned_bytes(&self) -> u64 {
+        // Relaxed: a figure.
+        self.pinned.load(Ordering::Relaxed)
+    }
+
+    /// Tables hold `more` and give up `less` bytes outside of the cache.
+    fn pin(&self, more: u64, less: u64) {
+        // Relaxed: each shard obeys its new capacity at its next insertion.
+        let before = self
+            .pinned
+            .fetch_add(more.wrapping_sub(less), Ordering::Relaxed);
+        let pinned = before.wrapping_add(more).wrapping_sub(less);
+        let share = pinned / self.shards.len() as u64;
+        for shard in &self.shards {
+            let capacity = shard
+                .whole
+                .saturating_sub(share)
+                .max(shard.whole / LEAST_SHARE);
+            shard.capacity.store(capacity, Ordering::Relaxed);
+        }
     }
 
     /// Lookups that found their block.
@@ -141,8 +178,16 @@ impl TableBlocks {
         Arc::new(TableBlocks {
             cache,
             file,
+            pinned: OnceLock::new(),
             slots: (0..blocks).map(|_| Slot::default()).collect(),
         })
+    }
+
+    /// Tells the cache what the table holds in memory besides its blocks (C5); once.
+    pub(crate) fn pin(&self, bytes: u64) {
+        if self.pinned.set(bytes).is_ok() {
+            self.cache.pin(bytes, 0);
+        }
     }
 
     /// Bytes of memory the slots take.
@@ -213,6 +258,7 @@ impl TableBlocks {
 
 impl Drop for TableBlocks {
     fn drop(&mut self) {
+        self.cache.pin(0, self.pinned.get().copied().unwrap_or(0));
         for number in 0..self.slots.len() {
             if let Some(block) = self.slots[number].block.get_mut().take() {
                 let shard = self.cache.shard(self.file, number);
@@ -243,16 +289,18 @@ impl Shard {
         weight: u64,
         evicted: &mut Vec<(Arc<TableBlocks>, Arc<[u8]>)>,
     ) -> bool {
-        if weight > self.capacity {
+        // Relaxed: see `BlockCache::pin`.
+        let capacity = self.capacity.load(Ordering::Relaxed);
+        if weight > capacity {
             return false;
         }
         // Each entry has at most USES_MAX more chances, and moves to the main queue once.
         let entries = queues.small.len() + queues.main.len();
         for _ in 0..=entries * (USES_MAX as usize + 2) {
-            if self.bytes() + weight <= self.capacity {
+            if self.bytes() + weight <= capacity {
                 return true;
             }
-            let from_small = queues.small_bytes > self.capacity / SMALL_SHARE;
+            let from_small = queues.small_bytes > capacity / SMALL_SHARE;
             let evict = match from_small || queues.main.is_empty() {
                 true => queues.evict_small(),
                 false => queues.evict_main(),

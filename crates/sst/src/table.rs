@@ -59,7 +59,7 @@ impl Table {
             filter,
         } = parts;
         let blocks = TableBlocks::new(cache, source.number, index.len());
-        Ok(Arc::new(Table {
+        let table = Table {
             source,
             index,
             filter,
@@ -67,7 +67,9 @@ impl Table {
             properties,
             footer,
             blocks,
-        }))
+        };
+        table.blocks.pin(table.pinned_bytes());
+        Ok(Arc::new(table))
     }
 
     /// What is known of the table.

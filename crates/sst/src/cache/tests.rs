@@ -110,3 +110,22 @@ fn a_locked_slot_counts_as_empty_and_is_not_evicted() {
     assert!(is_cached(&table, 0));
     assert!(cache.bytes() <= 3 * 4064);
 }
+
+#[test]
+fn what_tables_pin_is_taken_off_the_capacity_and_given_back() {
+    let cache = BlockCache::new(1 << 20);
+    let table = TableBlocks::new(Arc::clone(&cache), 1, 1000);
+    table.pin(512 << 10);
+    table.pin(512 << 10);
+    assert_eq!(cache.pinned_bytes(), 512 << 10, "a table pins once");
+    for number in 0..1000 {
+        table.insert(number, &vec![0; 4096].into());
+    }
+    assert!(cache.bytes() <= 512 << 10, "{}", cache.bytes());
+    let huge = TableBlocks::new(Arc::clone(&cache), 2, 10);
+    huge.pin(1 << 30);
+    huge.insert(0, &vec![0; 4096].into());
+    assert!(cache.bytes() <= (1 << 20) / 16, "{}", cache.bytes());
+    drop((table, huge));
+    assert_eq!((cache.pinned_bytes(), cache.bytes()), (0, 0));
+}
