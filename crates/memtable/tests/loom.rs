@@ -46,7 +46,8 @@ impl Model {
     /// is no such role.
     fn explore(self, kind: MemtableKind, main: usize) {
         let mut builder = loom::model::Builder::new();
-        builder.preemption_bound = Some(3);
+        // Two preemptions find every control; a third role at three takes a minute.
+        builder.preemption_bound = Some(if self.roles.len() > 2 { 2 } else { 3 });
         builder.check(move || {
             let world = Arc::new(world(kind));
             (self.before)(&world);
@@ -244,9 +245,9 @@ const BATCH_TWO_GETS: Model = Model {
             world.batch(0, &[put(b"a", b"1"), put(b"b", b"1")]);
         },
         |world| {
-            let first = world.get(b"b", NEWEST).map(|seen| seen.0);
-            let second = world.get(b"a", NEWEST).map(|seen| seen.0);
-            assert!(second >= first, "half a batch");
+            let [a, b, again] = [&b"a"[..], b"b", b"a"].map(|key| world.get(key, NEWEST));
+            assert!(a.is_none() || b.is_some(), "a without b");
+            assert!(b.is_none() || again.is_some(), "b without a");
         },
     ],
     after: |world| assert_eq!(all(world).len(), 2),
@@ -287,6 +288,7 @@ const CELL_REWRITE: Model = Model {
 #[test]
 fn batch_cell_rewrite_and_free() {
     CELL_REWRITE.holds(&[MemtableKind::Jellyfish]);
+    CELL_REWRITE.fails(MemtableKind::Jellyfish, Some(Site::HeadCas));
     BATCH_TWO_GETS.fails(MemtableKind::Jellyfish, Some(Site::Word));
 }
 
