@@ -62,12 +62,3 @@ pub fn wall_ms() -> u64 {
             u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
         })
 }
-
-/// Lets the user's threads go first on a busy machine (nice 19 for this thread). Best effort.
-pub fn lower_priority() {
-    #[cfg(all(target_os = "linux", not(loom)))]
-    {
-        // On Linux niceness belongs to the thread; 0 names the caller.
-        let _ = rustix::process::setpriority_process(None, 19);
-    }
-}
