@@ -12,8 +12,8 @@
 //! Threads: any. The lock is taken once per chunk. Tests: below.
 
 use crate::counters::Counters;
-use crate::hardware::advise_huge_pages;
-use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
+use crate::hardware::HUGE_PAGE;
+use crate::memory::{BLOCK_ALIGN, Block};
 use std::cell::Cell;
 use std::ptr::{NonNull, null_mut};
 use std::sync::Arc;
@@ -25,8 +25,9 @@ use velella_sync::lock::Mutex;
 pub(crate) const ALIGN: usize = align_of::<AtomicPtr<u8>>();
 
 const CHUNK_MIN: usize = if cfg!(loom) { 4 << 10 } else { 64 << 10 };
-/// A huge page, and aligned like one.
-const CHUNK_MAX: usize = 2 << 20;
+/// A huge page, aligned like one, which leaves the process when the arena is freed.
+const CHUNK_MAX: usize = HUGE_PAGE;
+const _: () = assert!(ALIGN <= BLOCK_ALIGN && align_of::<Chunk>() <= BLOCK_ALIGN);
 
 #[cfg(not(loom))]
 const STRIPES: usize = 8;
@@ -42,6 +43,7 @@ thread_local! {
 
 /// Which chunk this thread allocates from.
 #[inline]
+#[cfg_attr(loom, expect(clippy::modulo_one, reason = "a model has one stripe"))]
 fn stripe() -> usize {
     let stripe = STRIPE.get();
     if stripe != usize::MAX {
@@ -61,12 +63,6 @@ struct Chunk {
     size: usize,
 }
 
-/// Memory taken from the system.
-struct Block {
-    start: NonNull<u8>,
-    layout: Layout,
-}
-
 /// A source of memory that is freed as a whole.
 pub(crate) struct Arena {
     current: Box<[CachePadded<AtomicPtr<Chunk>>]>,
@@ -74,12 +70,6 @@ pub(crate) struct Arena {
     bytes: AtomicUsize,
     counters: Arc<Counters>,
 }
-
-// SAFETY: `Block` and `Chunk` pointers refer to memory the arena owns; the blocks are reached
-// under the lock only, and a chunk is shared through atomics only.
-unsafe impl Send for Arena {}
-// SAFETY: as for Send.
-unsafe impl Sync for Arena {}
 
 impl Arena {
     /// An arena that has taken no memory yet.
@@ -151,19 +141,12 @@ impl Arena {
 
     /// Takes `size` bytes from the system.
     fn take(&self, blocks: &mut Vec<Block>, size: usize) -> NonNull<u8> {
-        let align = if size == CHUNK_MAX { CHUNK_MAX } else { 64 };
-        let layout =
-            Layout::from_size_align(size, align).expect("a record is far smaller than isize::MAX");
-        // SAFETY: no caller asks for nothing: the layout's size is not zero.
-        let start = unsafe { alloc(layout) };
-        let Some(start) = NonNull::new(start) else {
-            handle_alloc_error(layout)
-        };
-        advise_huge_pages(start.as_ptr(), size);
-        blocks.push(Block { start, layout });
+        let block = Block::new(size);
+        let start = block.start();
         // Relaxed: see `bytes`.
-        self.bytes.fetch_add(size, Ordering::Relaxed);
-        self.counters.bytes.add(size as u64);
+        self.bytes.fetch_add(block.size(), Ordering::Relaxed);
+        self.counters.bytes.add(block.size() as u64);
+        blocks.push(block);
         start
     }
 }
@@ -185,15 +168,6 @@ fn bump(chunk: *mut Chunk, size: usize) -> Option<NonNull<u8>> {
     // SAFETY: offset + size lies inside the chunk's block.
     let start = unsafe { chunk.cast::<u8>().add(offset) };
     NonNull::new(start)
-}
-
-impl Drop for Arena {
-    fn drop(&mut self) {
-        for block in std::mem::take(&mut *self.blocks.lock()) {
-            // SAFETY: taken from the allocator with this layout, and given back once: here.
-            unsafe { dealloc(block.start.as_ptr(), block.layout) };
-        }
-    }
 }
 
 impl std::fmt::Debug for Arena {

@@ -10,7 +10,7 @@
 //!     gathering; a step forward forgets it. Keys inserted since are above the reader's time.
 //!
 //! Threads: a cursor has one user at a time, and may be sent. Tests: the contract suite;
-//! `a_step_back_compares_little_more_than_a_step_forward` in `tests/reverse.rs`.
+//! `a_step_back_compares_little_more_than_a_step_forward` in `jellyfish/tests.rs`.
 
 use crate::counters::{Counters, Tally};
 use crate::interface::{CursorMode, ReadAt, Version};

@@ -15,15 +15,19 @@ pub(crate) fn prefetch<T>(address: *const T) {
     let _ = address;
 }
 
+/// Bytes of a huge page, on the processors that matter here.
+pub(crate) const HUGE_PAGE: usize = 2 << 20;
+
 /// Asks for huge pages behind `bytes` bytes at `start`: a search's next node is rarely on a page
 /// whose translation the processor still knows. Less than a huge page is left alone.
 pub(crate) fn advise_huge_pages(start: *mut u8, bytes: usize) {
     #[cfg(all(target_os = "linux", not(miri)))]
-    if bytes >= 2 << 20 {
+    if bytes >= HUGE_PAGE {
+        use rustix::mm::{Advice, madvise};
         let skipped = start.align_offset(4096);
         let (start, bytes) = (start.wrapping_add(skipped), bytes - skipped);
         // SAFETY: advice on memory of the caller's; it changes no content. A refusal is harmless.
-        let _refused = unsafe { libc::madvise(start.cast(), bytes, libc::MADV_HUGEPAGE) };
+        let _refused = unsafe { madvise(start.cast(), bytes, Advice::LinuxHugepage) };
     }
     #[cfg(not(all(target_os = "linux", not(miri))))]
     let _ = (start, bytes);

@@ -16,11 +16,12 @@
 //!     make a system call.
 //!
 //! Threads: all methods from any thread. Tests: `contract::run`, on every kind; loom models in
-//! `tests/loom.rs`; races under Miri in `tests/stress.rs`.
+//! `tests/loom.rs`; what only the list has, in `jellyfish/tests.rs`.
 
 mod ordering;
 mod counters;
 mod hardware;
+mod memory;
 mod arena;
 mod record;
 mod cell;

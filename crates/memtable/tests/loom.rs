@@ -7,6 +7,7 @@
 //! spawned ones differently; and each has a control, the same model with one ordering weakened or
 //! one step displaced, that must fail: a model that cannot fail proves nothing.
 #![cfg(loom)]
+#![expect(clippy::unwrap_used, reason = "helpers of tests")]
 
 use loom::sync::Arc;
 use std::panic::{AssertUnwindSafe, catch_unwind};

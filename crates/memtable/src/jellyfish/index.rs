@@ -18,11 +18,11 @@
 //! I4. Where no slot is found (keys made to collide) the table is marked incomplete, and a search
 //!     that misses goes to the list from then on.
 //!
-//! Threads: any; the lock is taken once per table. Tests: below; the contract suite.
+//! Threads: any; the lock is taken once per table. Tests: `tests.rs` beside; the contract suite.
 
-use crate::hardware::{advise_huge_pages, prefetch};
+use crate::hardware::prefetch;
 use crate::jellyfish::node::{Node, NodeHead};
-use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
+use crate::memory::Block;
 use std::ptr::null_mut;
 use velella_sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering};
 use velella_sync::lock::Mutex;
@@ -78,7 +78,8 @@ pub(crate) struct KeyIndex {
     /// The table that insertions start at.
     filling: AtomicUsize,
     is_complete: AtomicBool,
-    growing: Mutex<()>,
+    /// What the tables lie in; freed with the index.
+    blocks: Mutex<Vec<Block>>,
     bytes: AtomicUsize,
 }
 
@@ -86,11 +87,9 @@ fn slots_of(table: usize) -> usize {
     FIRST << table
 }
 
-fn layout(table: usize) -> Layout {
-    // One bucket more, to begin at a cache line: an alignment of 64 would cost the lazily zeroed
-    // pages of a plain allocation.
-    let bytes = (slots_of(table) + BUCKET) * size_of::<Slot>();
-    Layout::from_size_align(bytes, 16).expect("a table is far smaller than isize::MAX")
+/// Bytes of a table: one bucket more than its slots take, to begin at a cache line.
+fn bytes_of(table: usize) -> usize {
+    (slots_of(table) + BUCKET) * size_of::<Slot>()
 }
 
 impl KeyIndex {
@@ -101,7 +100,7 @@ impl KeyIndex {
             sampled: std::array::from_fn(|_| AtomicUsize::new(0)),
             filling: AtomicUsize::new(0),
             is_complete: AtomicBool::new(is_used && !cfg!(loom)),
-            growing: Mutex::new(()),
+            blocks: Mutex::new(Vec::new()),
             bytes: AtomicUsize::new(0),
         }
     }
@@ -197,7 +196,7 @@ impl KeyIndex {
     /// Makes table `table`, unless the one before is suspiciously empty for having overflowed.
     #[cold]
     fn grow(&self, table: usize) -> bool {
-        let _growing = self.growing.lock();
+        let mut blocks = self.blocks.lock();
         if table >= TABLES {
             return false;
         }
@@ -211,15 +210,11 @@ impl KeyIndex {
                 return false;
             }
         }
-        let layout = layout(table);
-        // SAFETY: the layout's size is not zero.
-        let start = unsafe { alloc_zeroed(layout) };
-        if start.is_null() {
-            handle_alloc_error(layout)
-        }
-        advise_huge_pages(start, layout.size());
+        let block = Block::zeroed(bytes_of(table));
+        let start = block.start().as_ptr();
         // Relaxed: see `bytes`.
-        self.bytes.fetch_add(layout.size(), Ordering::Relaxed);
+        self.bytes.fetch_add(block.size(), Ordering::Relaxed);
+        blocks.push(block);
         // Release, partner: the Acquire in `table`.
         self.tables[table].store(start.cast(), Ordering::Release);
         true
@@ -270,17 +265,4 @@ fn enter(slots: &[Slot], home: usize, entry: *mut NodeHead) -> bool {
         }
     }
     false
-}
-
-impl Drop for KeyIndex {
-    fn drop(&mut self) {
-        for (table, start) in self.tables.iter().enumerate() {
-            // Relaxed: `&mut self` proves that no other thread is looking.
-            let start = start.load(Ordering::Relaxed);
-            if !start.is_null() {
-                // SAFETY: allocated by `grow` with this layout, and given back once: here.
-                unsafe { dealloc(start.cast(), layout(table)) };
-            }
-        }
-    }
 }

@@ -8,7 +8,7 @@
 //! J2. What lies above the first committed version is unlinked by installations only, what lies
 //!     below by the key's one pruner only: no version is retired twice.
 //!
-//! Threads: all methods from any thread. Tests: the contract suite, `tests/`.
+//! Threads: all methods from any thread. Tests: `tests.rs` beside; `tests/loom.rs`.
 
 pub(crate) mod version;
 pub(crate) mod node;

@@ -1,8 +1,13 @@
-//! The contract, run on this kind; and what only this kind has: levels.
+//! The contract, run on this kind; and what only this kind has: levels, the index, runs of
+//! predecessors.
 
 use super::Jellyfish;
-use super::node::LEVELS;
+use super::index::KeyIndex;
+use super::list::List;
+use super::node::{LEVELS, Node};
+use crate::Memtable;
 use crate::contract::World;
+use crate::contract::world::{NEWEST, rest_back};
 use crate::counters::Counters;
 use std::sync::{Arc, Barrier};
 use velella_base::Order;
@@ -50,4 +55,47 @@ fn every_level_is_a_sorted_subsequence() {
             "{counts:?}"
         );
     }
+}
+
+#[test]
+fn colliding_hashes_leave_the_index_incomplete_and_correct() {
+    let counters = Arc::new(Counters::default());
+    let list = List::new(&counters);
+    let index = KeyIndex::new(true);
+    // More than a bucket and its neighbours take: the first table is far too empty to grow.
+    let keys: Vec<[u8; 2]> = (0..100u16).map(u16::to_be_bytes).collect();
+    for key in &keys {
+        let (block, _) = list.allocate(key, 0);
+        // SAFETY: fresh memory of the right size, which lives as long as the list.
+        let node = unsafe { Node::write(block, key) };
+        index.insert(7, node);
+    }
+    assert!(!index.is_complete());
+    let found = |key: &[u8]| index.find(7, |node| node.key() == key).is_some();
+    assert!(found(&keys[0]), "what was entered stays");
+    assert!(!found(&keys[99]), "this one is the list's to find");
+}
+
+#[test]
+fn a_step_back_compares_little_more_than_a_step_forward() {
+    let counters = Arc::new(Counters::default());
+    let make = |order, slots| {
+        Arc::new(Jellyfish::new(order, slots, Arc::clone(&counters))) as Arc<dyn Memtable>
+    };
+    let world = World::new(&make, &Order::Bytewise);
+    let keys = if cfg!(miri) { 100 } else { 20_000u32 };
+    for key in 0..keys {
+        world.put(0, &key.to_be_bytes(), b"");
+    }
+    let before = counters.comparisons.sum();
+    let mut cursor = world.visible(NEWEST);
+    cursor.seek_last().expect("memory has no errors");
+    assert_eq!(rest_back(&mut *cursor).len(), keys as usize);
+    drop(cursor);
+    let compared = counters.comparisons.sum() - before;
+    // A search for every step would compare some thirty keys.
+    assert!(
+        compared < u64::from(keys) / 2 + 100,
+        "{compared} comparisons"
+    );
 }

@@ -1,0 +1,211 @@
+//! Memory from the system: small blocks from the allocator, large ones as pages of their own.
+//!
+//! Source: none. An allocator keeps what is freed in the middle of its heap, and so the process
+//! would exceed its budget although every memtable kept to it; pages that were mapped for one
+//! block leave the process with it.
+//!
+//! K1. A block is aligned to [`BLOCK_ALIGN`], and from the size of a huge page on to a huge page;
+//!     it is its owner's alone until dropped.
+//! K2. `size` is what the system was asked for: at least what the caller asked for.
+//!
+//! Threads: a block may be dropped by another thread than made it. Tests: below;
+//! `tests/resident_memory.rs`.
+
+use crate::hardware::advise_huge_pages;
+use std::alloc::{Layout, alloc, alloc_zeroed, dealloc, handle_alloc_error};
+use std::ptr::NonNull;
+
+/// Alignment of every block: what every allocator gives without padding.
+pub(crate) const BLOCK_ALIGN: usize = 16;
+
+/// Whether large blocks are mapped at all: models and interpreters have no pages.
+const MAPS: bool = cfg!(all(unix, not(miri), not(loom)));
+
+/// Blocks from this size on are mapped: the system calls are few, and pages lie whole in a block.
+const MAPPED_FROM: usize = 1 << 20;
+
+fn is_mapped(size: usize) -> bool {
+    MAPS && size >= MAPPED_FROM
+}
+
+/// Memory taken from the system; given back when dropped.
+#[derive(Debug)]
+pub(crate) struct Block {
+    start: NonNull<u8>,
+    size: usize,
+}
+
+// SAFETY: a block is plain memory with one owner.
+unsafe impl Send for Block {}
+// SAFETY: through a shared reference only its address is read.
+unsafe impl Sync for Block {}
+
+fn layout(size: usize) -> Layout {
+    Layout::from_size_align(size, BLOCK_ALIGN).expect("a block is far smaller than isize::MAX")
+}
+
+impl Block {
+    /// A block of at least `size` bytes, uninitialised; `size` is not zero. Like every allocation
+    /// this one ends the process if there is no memory.
+    pub(crate) fn new(size: usize) -> Block {
+        // SAFETY: the layout's size is not zero.
+        Block::take(size, |layout| unsafe { alloc(layout) })
+    }
+
+    /// As [`Block::new`], all zero.
+    pub(crate) fn zeroed(size: usize) -> Block {
+        // SAFETY: the layout's size is not zero.
+        Block::take(size, |layout| unsafe { alloc_zeroed(layout) })
+    }
+
+    fn take(size: usize, alloc: impl FnOnce(Layout) -> *mut u8) -> Block {
+        debug_assert!(size != 0, "an empty block");
+        let (start, size) = if is_mapped(size) {
+            let size = size.next_multiple_of(pages::PAGE);
+            (pages::map(size), size)
+        } else {
+            (NonNull::new(alloc(layout(size))), size)
+        };
+        let Some(start) = start else {
+            handle_alloc_error(layout(size))
+        };
+        advise_huge_pages(start.as_ptr(), size);
+        Block { start, size }
+    }
+
+    /// Its first byte.
+    pub(crate) fn start(&self) -> NonNull<u8> {
+        self.start
+    }
+
+    /// Its size in bytes (K2).
+    pub(crate) fn size(&self) -> usize {
+        self.size
+    }
+}
+
+impl Drop for Block {
+    fn drop(&mut self) {
+        if is_mapped(self.size) {
+            // SAFETY: `take` mapped these pages; they are given back once: here.
+            unsafe { pages::unmap(self.start.as_ptr(), self.size) };
+        } else {
+            // SAFETY: `take` has it from the allocator with this layout; given back once: here.
+            unsafe { dealloc(self.start.as_ptr(), layout(self.size)) };
+        }
+    }
+}
+
+#[cfg(all(unix, not(miri), not(loom)))]
+mod pages {
+    use super::NonNull;
+    use crate::hardware::HUGE_PAGE;
+    use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous, munmap};
+    use std::ptr::null_mut;
+
+    /// No processor we know has smaller pages; larger ones the kernel rounds up to by itself.
+    pub(super) const PAGE: usize = 4 << 10;
+
+    fn map_anywhere(size: usize) -> Option<NonNull<u8>> {
+        let access = ProtFlags::READ | ProtFlags::WRITE;
+        // SAFETY: a fresh private mapping where the kernel likes: it replaces nothing.
+        let start = unsafe { mmap_anonymous(null_mut(), size, access, MapFlags::PRIVATE) };
+        NonNull::new(start.ok()?.cast())
+    }
+
+    /// Maps `size` bytes, all zero; aligned to a huge page if they are as large as one.
+    pub(super) fn map(size: usize) -> Option<NonNull<u8>> {
+        let start = map_anywhere(size)?;
+        let is_aligned = start.addr().get().is_multiple_of(HUGE_PAGE);
+        if is_aligned || size < HUGE_PAGE {
+            return Some(start);
+        }
+        // SAFETY: mapped just now, and nobody has seen it.
+        unsafe { unmap(start.as_ptr(), size) };
+        // Enough to hold an aligned range; what is before and after it goes back. The kernel puts
+        // the next mapping beside this one, so that it most often is aligned by itself.
+        let start = map_anywhere(size.checked_add(HUGE_PAGE)?)?.as_ptr();
+        let before = start.align_offset(HUGE_PAGE);
+        let aligned = start.wrapping_add(before);
+        if before != 0 {
+            // SAFETY: the part of the fresh mapping below the aligned range.
+            unsafe { unmap(start, before) };
+        }
+        // SAFETY: the part of the fresh mapping above the aligned range: `before` is less than a
+        // huge page.
+        unsafe { unmap(aligned.wrapping_add(size), HUGE_PAGE - before) };
+        NonNull::new(aligned)
+    }
+
+    /// Gives pages back.
+    ///
+    /// # Safety
+    /// They were mapped by [`map`], and nobody refers to them any more.
+    pub(super) unsafe fn unmap(start: *mut u8, size: usize) {
+        // SAFETY: the caller's promise.
+        let result = unsafe { munmap(start.cast(), size) };
+        debug_assert!(result.is_ok(), "unmapping {size} bytes: {result:?}");
+    }
+}
+
+/// Where nothing is mapped.
+#[cfg(not(all(unix, not(miri), not(loom))))]
+mod pages {
+    use super::NonNull;
+
+    pub(super) const PAGE: usize = 1;
+
+    pub(super) fn map(_size: usize) -> Option<NonNull<u8>> {
+        unreachable!("nothing is mapped here")
+    }
+
+    /// Nothing: nothing was mapped.
+    ///
+    /// # Safety
+    /// None needed.
+    pub(super) unsafe fn unmap(_start: *mut u8, _size: usize) {}
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use crate::hardware::HUGE_PAGE;
+
+    #[test]
+    fn blocks_of_every_size_are_aligned_zero_and_writable_to_the_end() {
+        let sizes = [
+            1,
+            100,
+            4 << 10,
+            MAPPED_FROM - 1,
+            MAPPED_FROM,
+            MAPPED_FROM + 1,
+            HUGE_PAGE,
+            HUGE_PAGE + 64,
+            3 * HUGE_PAGE,
+        ];
+        let blocks: Vec<Block> = sizes.iter().map(|size| Block::zeroed(*size)).collect();
+        for (block, size) in blocks.iter().zip(sizes) {
+            assert!(block.size() >= size && block.size() < size + (4 << 10));
+            let align = if MAPS && size >= HUGE_PAGE {
+                HUGE_PAGE
+            } else {
+                BLOCK_ALIGN
+            };
+            assert!(block.start().addr().get().is_multiple_of(align), "{size}");
+            // SAFETY: the block is this test's, and zeroed.
+            let bytes =
+                unsafe { std::slice::from_raw_parts_mut(block.start().as_ptr(), block.size()) };
+            assert!(bytes.iter().all(|byte| *byte == 0), "{size}");
+            bytes.fill(0xab);
+        }
+        for (block, size) in blocks.iter().zip(sizes) {
+            // SAFETY: written above; nobody writes now.
+            let bytes = unsafe { std::slice::from_raw_parts(block.start().as_ptr(), block.size()) };
+            assert!(
+                bytes.iter().all(|byte| *byte == 0xab),
+                "{size}: blocks overlap"
+            );
+        }
+    }
+}
