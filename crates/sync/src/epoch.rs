@@ -46,6 +46,12 @@ mod real {
             unsafe { self.0.defer_unchecked(work) }
         }
 
+        /// Hands what this thread has deferred to all threads: otherwise it waits until this
+        /// thread has deferred much more, which it may never do.
+        pub fn flush(&self) {
+            self.0.flush();
+        }
+
         /// Unpins and pins again, so that a long loop does not hold reclamation back. References
         /// obtained before are invalid afterwards, which `&mut` enforces.
         pub fn repin(&mut self) {
@@ -82,6 +88,9 @@ mod model {
         pub unsafe fn defer_unchecked<F: FnOnce()>(&self, work: F) {
             std::mem::forget(work);
         }
+
+        /// Nothing to do in a model.
+        pub fn flush(&self) {}
 
         /// Nothing to do in a model.
         pub fn repin(&mut self) {}

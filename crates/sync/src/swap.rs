@@ -6,6 +6,8 @@
 //! W1. The object stored is complete before its pointer is (Release / Acquire).
 //! W2. The count that the cell holds on a replaced object is given up only when no pinned reader
 //!     can still see it.
+//! W3. A replaced object is freed soon after the last pinned reader has left, whichever thread
+//!     replaced it and whatever that thread does next.
 //!
 //! Tests: below, and under Miri through the crates that use it.
 
@@ -57,6 +59,8 @@ impl<T: Send + Sync + 'static> Swap<T> {
         // SAFETY: `old` carries the cell's count, taken out by the swap exactly once; `T` is Send,
         // so it may be dropped on whichever thread runs this.
         unsafe { guard.defer_unchecked(move || drop(old.into_arc())) };
+        // The object may own much memory, and this thread may never defer anything again.
+        guard.flush();
     }
 }
 
@@ -81,7 +85,37 @@ impl<T> Drop for Swap<T> {
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
+    use crate::atomic::AtomicBool;
     use crate::epoch;
+
+    #[test]
+    fn a_replaced_object_is_freed_though_its_publisher_does_nothing_more() {
+        let freed = Arc::new(AtomicBool::new(false));
+        struct Tell(Arc<AtomicBool>);
+        impl Drop for Tell {
+            fn drop(&mut self) {
+                self.0.store(true, Ordering::Release);
+            }
+        }
+        let cell = Swap::new(Arc::new(Some(Tell(Arc::clone(&freed)))));
+        let (done, wait) = std::sync::mpsc::channel::<()>();
+        std::thread::scope(|scope| {
+            let cell = &cell;
+            let (published, ready) = std::sync::mpsc::channel();
+            scope.spawn(move || {
+                cell.store(Arc::new(None), &epoch::pin());
+                published.send(()).unwrap();
+                // It lives on, and defers nothing more.
+                wait.recv().unwrap();
+            });
+            ready.recv().unwrap();
+            for _ in 0..1000 {
+                epoch::flush();
+            }
+            done.send(()).unwrap();
+        });
+        assert!(freed.load(Ordering::Acquire), "W3");
+    }
 
     #[test]
     fn a_reader_keeps_what_it_loaded_across_a_store() {
