@@ -173,10 +173,7 @@ mod tests {
 
     #[test]
     fn blocks_of_every_size_are_aligned_zero_and_writable_to_the_end() {
-        let sizes = [
-            1,
-            100,
-            4 << 10,
+        let mapped = [
             MAPPED_FROM - 1,
             MAPPED_FROM,
             MAPPED_FROM + 1,
@@ -184,8 +181,10 @@ mod tests {
             HUGE_PAGE + 64,
             3 * HUGE_PAGE,
         ];
+        let large: &[usize] = if MAPS { &mapped } else { &[] };
+        let sizes = [&[1, 100, 4 << 10], large].concat();
         let blocks: Vec<Block> = sizes.iter().map(|size| Block::zeroed(*size)).collect();
-        for (block, size) in blocks.iter().zip(sizes) {
+        for (block, size) in blocks.iter().zip(sizes.iter().copied()) {
             assert!(block.size() >= size && block.size() < size + (4 << 10));
             let align = if MAPS && size >= HUGE_PAGE {
                 HUGE_PAGE
@@ -199,7 +198,7 @@ mod tests {
             assert!(bytes.iter().all(|byte| *byte == 0), "{size}");
             bytes.fill(0xab);
         }
-        for (block, size) in blocks.iter().zip(sizes) {
+        for (block, size) in blocks.iter().zip(sizes.iter().copied()) {
             // SAFETY: written above; nobody writes now.
             let bytes = unsafe { std::slice::from_raw_parts(block.start().as_ptr(), block.size()) };
             assert!(
