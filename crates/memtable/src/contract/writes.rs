@@ -177,7 +177,7 @@ fn an_aborted_batch_never_appears(world: &World) {
 
 fn keys_and_values_of_extreme_sizes(world: &World) {
     let long = vec![7; if cfg!(miri) { 3 << 10 } else { 64 << 10 }];
-    let large = vec![9; if cfg!(miri) { 9 << 10 } else { 1 << 20 }];
+    let large = vec![9; if cfg!(miri) { 17 << 10 } else { 1 << 20 }];
     let keys = [&b""[..], b"\0", b"\0\0", b"12345678", b"12345678\0", &long];
     for (turn, key) in keys.iter().enumerate() {
         world.put(0, key, &[u8::try_from(turn).unwrap()]);
