@@ -8,7 +8,7 @@
 //! M1. Per key at most one version is undecided, and it is the newest.
 //! M2. Stamps strictly decrease from a key's newest version to its oldest (aborted ones ignored).
 //! M3. Nothing is ever inserted below a key's newest version; nothing visible to a reading point
-//!     of a [`Retention`] is ever dropped.
+//!     of a `velella_mvcc::Retention` is ever dropped.
 //! M4. A key's node lives until the memtable is freed; a pruned version's bytes are reused only
 //!     when every thread pinned at the time has unpinned. So no reference into a memtable
 //!     outlives its guard.
