@@ -35,20 +35,20 @@ impl Engine {
             if turn > 0 {
                 thread::yield_now();
             }
-            self.round()?;
+            self.round(stamp)?;
         }
         unreachable!("the loop ends only by returning")
     }
 
-    /// One sync round; returns D.
-    pub(crate) fn round(&self) -> Result<Stamp> {
+    /// One sync round, unless the one before it covered `stamp`; returns D.
+    pub(crate) fn round(&self, stamp: Stamp) -> Result<Stamp> {
         let Some(journal) = &self.journal else {
             return Ok(self.durable());
         };
         // D1.
         let _registered = self.snapshots.register(|| journal.durable());
         let started = thread::now();
-        let durable = journal.round(|| self.slots.frontier(&self.clock));
+        let durable = journal.round_for(stamp, || self.slots.frontier(&self.clock));
         self.timers.round.note(started.elapsed());
         durable.inspect_err(|error| {
             let cause = Error::new(

@@ -135,13 +135,16 @@ impl Engine {
     /// Runs a round every second while something is not durable yet.
     fn sync_loop(&self) -> Result<()> {
         let mut last_round = thread::now();
-        let mut noted = true;
+        let (mut rounds, mut noted) = (self.rounds(), true);
         while !self.is_over() {
             let behind = self.durable() < self.clock.now();
+            if self.rounds() != rounds {
+                // Writers that want to be durable, and flushes, run rounds of their own.
+                (rounds, noted, last_round) = (self.rounds(), false, thread::now());
+            }
             if self.journal.is_some() && behind && last_round.elapsed() >= SYNC_EVERY {
-                self.round()?;
-                last_round = thread::now();
-                noted = false;
+                self.round(self.clock.now())?;
+                (rounds, noted, last_round) = (self.rounds(), false, thread::now());
             } else if !noted && last_round.elapsed() >= NOTE_DONE_AFTER {
                 self.note_done()?;
                 noted = true;
@@ -154,9 +157,18 @@ impl Engine {
         Ok(())
     }
 
+    /// How many rounds the journal has completed.
+    fn rounds(&self) -> u64 {
+        self.journal
+            .as_ref()
+            .map_or(0, |journal| journal.stats().rounds)
+    }
+
     fn nap(&self, last_round: Instant, noted: bool) -> Duration {
         let until = if noted { SYNC_EVERY } else { NOTE_DONE_AFTER };
-        until.saturating_sub(last_round.elapsed()).max(TICK / 10)
+        until
+            .saturating_sub(last_round.elapsed())
+            .clamp(TICK / 10, TICK)
     }
 
     fn note_done(&self) -> Result<()> {

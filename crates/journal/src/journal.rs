@@ -101,6 +101,20 @@ impl Journal {
         self.rounds.lock().run(&self.core, frontier, Ending::Open)
     }
 
+    /// As [`Journal::round`], for a caller that only needs `stamp` to be durable: if the round it
+    /// had to wait for covered it, that is all. So waiters share rounds.
+    ///
+    /// # Errors
+    /// As [`Journal::round`].
+    pub fn round_for(&self, stamp: Stamp, frontier: impl FnOnce() -> Stamp) -> Result<Stamp> {
+        let mut rounds = self.rounds.lock();
+        let durable = self.core.durable();
+        if durable >= stamp {
+            return Ok(durable);
+        }
+        rounds.run(&self.core, frontier, Ending::Open)
+    }
+
     /// D: every stamp at or below it is on the device, complete and published.
     #[must_use]
     pub fn durable(&self) -> Stamp {
