@@ -55,7 +55,10 @@ impl Engine {
     /// Whether the memtable that takes the writes of `core` should be switched.
     pub(crate) fn is_full(&self, core: &Core) -> bool {
         let guard = epoch::pin();
-        core.view.load(&guard).cur.table.bytes() as u64 >= self.options.write_buffer
+        core.view
+            .load(&guard)
+            .cur
+            .is_full(self.options.write_buffer)
     }
 
     /// How many immutable memtables a keyspace may have: what fits a third of the memory.

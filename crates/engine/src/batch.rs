@@ -144,6 +144,8 @@ impl Engine {
             .map(|(_, change)| change.key.len() + change.payload_len());
         self.admit(bytes.sum())?;
         let mut pair = self.checkout();
+        // Closing waits for the pairs, then for nobody: who gets one later must not write.
+        self.check()?;
         if let Some(lane) = &mut *pair {
             let mut record = Vec::new();
             plan.changes

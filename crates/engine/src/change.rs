@@ -22,6 +22,8 @@ pub(crate) struct Change<'a> {
     tail: &'a [u8],
     /// File of the external value, if it has one.
     pub(crate) external: Option<u64>,
+    /// Bytes of that value.
+    pub(crate) external_bytes: u64,
 }
 
 impl<'a> Change<'a> {
@@ -64,6 +66,7 @@ impl<'a> Change<'a> {
             head_len: 0,
             tail,
             external: None,
+            external_bytes: 0,
         }
     }
 
@@ -86,6 +89,7 @@ impl<'a> Change<'a> {
         change.head = reference.encode();
         change.head_len = EXTERNAL_REF_BYTES;
         change.external = Some(reference.file);
+        change.external_bytes = reference.length;
         change
     }
 

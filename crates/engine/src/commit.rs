@@ -73,6 +73,8 @@ impl Engine {
     fn write_buffered(&self, core: &Arc<Core>, change: &Change<'_>) -> Result<Stamp> {
         self.admit(change.key.len() + change.payload_len())?;
         let mut pair = self.checkout();
+        // Closing waits for the pairs, then for nobody: who gets one later must not write.
+        self.check()?;
         reserve(&mut pair, core, change)?;
         self.counters.writes.increment();
         loop {
@@ -159,7 +161,7 @@ impl Engine {
         }
         let long_chain = pending.publish(stamp);
         window.close();
-        let full = view.cur.table.bytes() as u64 >= self.options.write_buffer;
+        let full = view.cur.is_full(self.options.write_buffer);
         Ok(Attempt::Done(stamp, Aftermath { long_chain, full }))
     }
 
@@ -223,9 +225,7 @@ impl Engine {
     pub(crate) fn hold_external(&self, view: &View, change: &Change<'_>) {
         if let Some(file) = change.external {
             view.cur
-                .externals
-                .lock()
-                .push(self.env.externals.hold(file));
+                .hold(self.env.externals.hold(file), change.external_bytes);
         }
     }
 

@@ -121,6 +121,8 @@ impl Engine {
         guard: &'g Guard,
     ) -> Result<Attempt> {
         let mut pair = self.checkout();
+        // Closing waits for the pairs, then for nobody: who gets one later must not write.
+        self.check()?;
         reserve(&mut pair, core, change)?;
         self.counters.writes.increment();
         let owner = Owner::Slot(pair.index());

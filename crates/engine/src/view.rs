@@ -22,12 +22,18 @@ use velella_sync::atomic::{AtomicBool, AtomicU64, Ordering, spin};
 use velella_sync::lock::Mutex;
 use velella_tree::ExternalHold;
 
+/// Bytes of external values that fill a memtable, in write buffers.
+const EXTERNAL_BUFFERS: u64 = 4;
+
 /// A memtable with what belongs to it.
 #[derive(Debug)]
 pub(crate) struct Mem {
     pub(crate) table: Arc<dyn Memtable>,
     /// External values that versions in it refer to.
     pub(crate) externals: Mutex<Vec<ExternalHold>>,
+    /// Their bytes: a memtable is full of these, too, or overwriting large values would fill the
+    /// disk with dead files before their few bytes here fill the memtable.
+    external_bytes: AtomicU64,
 }
 
 impl Mem {
@@ -35,7 +41,23 @@ impl Mem {
         Arc::new(Mem {
             table,
             externals: Mutex::new(Vec::new()),
+            external_bytes: AtomicU64::new(0),
         })
+    }
+
+    /// Keeps an external value of `bytes` alive as long as this memtable.
+    pub(crate) fn hold(&self, external: ExternalHold, bytes: u64) {
+        self.externals.lock().push(external);
+        // Relaxed: a figure that decides when to flush.
+        self.external_bytes.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    /// Whether it should be switched, with a write buffer of so many bytes.
+    #[inline]
+    pub(crate) fn is_full(&self, write_buffer: u64) -> bool {
+        // Relaxed: see `hold`.
+        self.table.bytes() as u64 >= write_buffer
+            || self.external_bytes.load(Ordering::Relaxed) >= EXTERNAL_BUFFERS * write_buffer
     }
 }
 
