@@ -43,7 +43,9 @@ impl Engine {
     pub(crate) fn make_room(&self, core: &Arc<Core>) -> Result<()> {
         let limit = self.immutable_limit();
         let crowded = || core.view.load(&epoch::pin()).immutables() >= limit;
-        if crowded() {
+        if self.alone {
+            while crowded() && self.flush_next()? {}
+        } else if crowded() {
             self.work.wake_all();
             self.wait(Cause::Flush, || !crowded() || !self.is_full(core));
         }

@@ -12,6 +12,7 @@
 use crate::flush_queue::FlushQueue;
 use crate::keyspace_core::Core;
 use crate::options::Options;
+use crate::sizes::Sizes;
 use crate::stalls::{Cause, Stalls, Timer};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -27,9 +28,6 @@ use velella_sync::parker::Parker;
 use velella_sync::{Pool, PoolGuard, thread};
 use velella_tree::Edit;
 
-/// How many writes may be between their first and last step at once.
-pub(crate) const PAIRS: usize = 64;
-
 /// A lane, or nothing where the database keeps no journal.
 pub(crate) type Pair = Option<Lane>;
 
@@ -37,6 +35,9 @@ pub(crate) type Pair = Option<Lane>;
 #[derive(Debug)]
 pub(crate) struct Engine {
     pub(crate) options: Options,
+    pub(crate) sizes: Sizes,
+    /// No background threads: who waits for their work does it.
+    pub(crate) alone: bool,
     pub(crate) dir: PathBuf,
     pub(crate) clock: Clock,
     pub(crate) slots: Arc<Slots>,
@@ -135,6 +136,8 @@ impl Wall {
 /// What an engine is made of at opening.
 pub(crate) struct Parts {
     pub(crate) options: Options,
+    pub(crate) sizes: Sizes,
+    pub(crate) alone: bool,
     pub(crate) dir: PathBuf,
     pub(crate) clock: Clock,
     pub(crate) slots: Arc<Slots>,
@@ -154,6 +157,8 @@ impl Engine {
     pub(crate) fn new(parts: Parts) -> Arc<Self> {
         Arc::new(Engine {
             options: parts.options,
+            sizes: parts.sizes,
+            alone: parts.alone,
             dir: parts.dir,
             clock: parts.clock,
             slots: parts.slots,

@@ -27,6 +27,7 @@
 
 #![forbid(unsafe_code)]
 
+mod sizes;
 mod options;
 mod budget;
 mod stats;
@@ -61,6 +62,9 @@ mod snapshot_reads;
 mod write_batch;
 mod open;
 mod db;
+
+#[doc(hidden)]
+pub mod simulation;
 
 pub mod inspect;
 

@@ -8,12 +8,13 @@
 //! Tests: `tests/lifecycle.rs`, `tests/crash.rs`.
 
 use crate::catalogue::{DEFAULT_KEYSPACE, LEVELED, record, tree_options};
-use crate::core::{Engine, PAIRS, Pair, Parts};
+use crate::core::{Engine, Pair, Parts};
 use crate::handle::Handle;
 use crate::jobs::Workers;
 use crate::keyspace_core::Core;
 use crate::options::{Builder, JournalMode, KeyspaceOptions, Options, RecoveryMode};
 use crate::recovery::{Recovered, replay};
+use crate::sizes::Sizes;
 use std::path::Path;
 use std::sync::Arc;
 use velella_base::file_name::FileName;
@@ -34,6 +35,10 @@ const DEFAULT_ID: KeyspaceId = 0;
 /// Opens the database in `dir`.
 pub(crate) fn open(builder: Builder, dir: &Path) -> Result<Arc<Handle>> {
     let options = builder.options.validated()?;
+    let alone = builder.simulated.is_some();
+    let sizes = builder
+        .simulated
+        .unwrap_or_else(|| crate::budget::sizes(&options));
     let vfs = builder.vfs;
     if !Manifest::exists(&*vfs, dir)? {
         if !options.create {
@@ -49,10 +54,13 @@ pub(crate) fn open(builder: Builder, dir: &Path) -> Result<Arc<Handle>> {
     }
     let lock = vfs.lock(&FileName::Lock.path(dir))?;
     let (manifest, state) = open_manifest(&vfs, dir, &options)?;
+    if let Some(bytes) = sizes.manifest_bytes {
+        manifest.roll_early(bytes);
+    }
     let orders = builder.orders;
     let env = environment(&vfs, dir, manifest, &options);
     let shared = Shared {
-        slots: Arc::new(Slots::new(PAIRS)),
+        slots: Arc::new(Slots::new(sizes.lanes)),
         counters: Arc::default(),
     };
     let cores = open_keyspaces(&env, &state, &options, &orders, &shared)?;
@@ -64,7 +72,7 @@ pub(crate) fn open(builder: Builder, dir: &Path) -> Result<Arc<Handle>> {
         vfs.remove(&name.path(dir))?;
     }
     let start = state.clock_lease.max(recovered.last);
-    let (journal, lanes, edit) = new_journal(&env, &state, &options, start)?;
+    let (journal, lanes, edit) = new_journal(&env, &state, &options, &sizes, start)?;
     let lease = Stamp((start.0 + LEASE_STAMPS).min(Stamp::MAX.0));
     commit_opening(&env, &recovered, &cores, edit, start, lease)?;
     for (core, built) in recovered.built {
@@ -91,8 +99,14 @@ pub(crate) fn open(builder: Builder, dir: &Path) -> Result<Arc<Handle>> {
         recovery: report,
         lock,
         options,
+        sizes,
+        alone,
     });
-    let workers = Workers::start(&engine)?;
+    let workers = if alone {
+        Workers::default()
+    } else {
+        Workers::start(&engine)?
+    };
     Ok(Arc::new(Handle {
         engine,
         workers: Mutex::new(workers),
@@ -271,7 +285,13 @@ fn with(state: &State, recovered: &Recovered) -> State {
 
 type NewJournal = (Option<Arc<Journal>>, Vec<Pair>, Edit);
 
-fn new_journal(env: &Env, state: &State, options: &Options, start: Stamp) -> Result<NewJournal> {
+fn new_journal(
+    env: &Env,
+    state: &State,
+    options: &Options,
+    sizes: &Sizes,
+    start: Stamp,
+) -> Result<NewJournal> {
     let number = state.incarnation + 1;
     let access = match options.journal {
         JournalMode::Auto => Access::Auto,
@@ -283,7 +303,7 @@ fn new_journal(env: &Env, state: &State, options: &Options, start: Stamp) -> Res
                 seal_file: 0,
                 token: Default::default(),
             };
-            return Ok((None, (0..PAIRS).map(|_| None).collect(), edit));
+            return Ok((None, (0..sizes.lanes).map(|_| None).collect(), edit));
         }
     };
     let manifest = Arc::clone(&env.manifest);
@@ -292,9 +312,9 @@ fn new_journal(env: &Env, state: &State, options: &Options, start: Stamp) -> Res
         dir: env.dir.clone(),
         database: env.database,
         incarnation: number,
-        lanes: PAIRS,
-        segment_bytes: crate::budget::segment_bytes(options),
-        extent_bytes: crate::budget::extent_bytes(options),
+        lanes: sizes.lanes,
+        segment_bytes: sizes.segment_bytes,
+        extent_bytes: sizes.extent_bytes,
         access,
         ack_after_done: false,
         next_file: Arc::new(move || manifest.next_file()),

@@ -10,6 +10,7 @@ pub mod atomic;
 pub mod epoch;
 pub mod swap;
 pub mod pool;
+pub mod simulation;
 pub mod parker;
 pub mod lock;
 pub mod thread;

@@ -20,6 +20,11 @@ thread_local! {
     static SPREAD: Cell<usize> = const { Cell::new(usize::MAX) };
 }
 
+/// Lets the next check-out of this thread begin at entry `index`.
+pub(crate) fn prefer(index: usize) {
+    LAST.set(index);
+}
+
 static NEXT_START: std::sync::atomic::AtomicUsize = std::sync::atomic::AtomicUsize::new(0);
 
 /// A fixed set of exclusive entries.

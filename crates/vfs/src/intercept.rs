@@ -124,6 +124,11 @@ fn simply<I: Interceptor, T>(
 }
 
 impl<I: Interceptor> Intercepted<I> {
+    /// Puts `by` in front of `inner`.
+    #[must_use]
+    pub fn behind(by: Arc<I>, inner: Arc<dyn Vfs>) -> Self {
+        Intercepted { inner, by }
+    }
     fn simply<T>(&self, call: &Call<'_>, whole: impl FnOnce(&dyn Vfs) -> Result<T>) -> Result<T> {
         simply(&*self.by, call, || whole(&*self.inner))
     }
