@@ -66,6 +66,7 @@ pub(crate) fn open(builder: Builder, dir: &Path) -> Result<Arc<Handle>> {
     let cores = open_keyspaces(&env, &state, &options, &orders, &shared)?;
 
     let (recovered, report) = recover(&env, &state, &cores, &options)?;
+    sync_externals(&env, &recovered)?;
     for name in
         velella_tree::unreferenced(&*vfs, dir, &with(&state, &recovered), &recovered.externals)?
     {
@@ -267,6 +268,20 @@ fn recover(
     let mut journal = Recovery::open(Arc::clone(&env.vfs), &env.dir, env.database, &last)?;
     let recovered = replay(&mut journal, cores, &state.dropped, options.memory / 4)?;
     Ok((recovered, journal.report().clone()))
+}
+
+/// A process that died left the values of its last writes in the page cache. Tables that refer to
+/// them are about to be durable, so they must be.
+fn sync_externals(env: &Env, recovered: &Recovered) -> Result<()> {
+    for &file in &recovered.externals {
+        match env.vfs.open_write(&FileName::External(file).path(&env.dir)) {
+            Ok(file) => file.sync_data()?,
+            // Whoever reads the value is told.
+            Err(error) if error.kind() == ErrorKind::NotFound => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
 }
 
 /// The state with the tables that recovery wrote, so that they do not count as unreferenced.

@@ -2,6 +2,8 @@
 //!
 //! N1. The order of J2: first the frontier, then the lanes' ends, then the seal, then the syncs,
 //!     then D. Ends read before the frontier would miss records below it.
+//!     External values come before the seal: recovery checks the records a seal vouches for, but
+//!     not the files these refer to.
 //! N2. Rounds are strictly sequential: one lock, held from the frontier to the done marker.
 //! N3. The done marker is written after the syncs returned, and is itself synced only by the next
 //!     round, or when asked.
@@ -120,6 +122,7 @@ impl Rounds {
             closed: ending == Ending::Closed,
             lanes,
         };
+        sync_all(core, &externals(core))?;
         self.seals.write(&seal)?;
         let dirty = self.dirty(core, &seal.lanes);
         sync_all(core, &dirty)?;
@@ -166,8 +169,6 @@ impl Rounds {
             );
         }
         dirty.extend(segments.into_values().map(Dirty::Segment));
-        let externals = std::mem::take(&mut *core.externals.lock());
-        dirty.extend(externals.into_iter().map(Dirty::External));
         dirty.push(Dirty::Seals(&self.seals));
         dirty
     }
@@ -194,6 +195,12 @@ impl Rounds {
         }
         Ok(())
     }
+}
+
+/// The external values of the records below the ends, which were read before (N1).
+fn externals(core: &Core) -> Vec<Dirty<'static>> {
+    let externals = std::mem::take(&mut *core.externals.lock());
+    externals.into_iter().map(Dirty::External).collect()
 }
 
 /// `[start, end)` of every lane, ends first (N1).

@@ -17,6 +17,7 @@
 
 pub mod campaign;
 pub mod ledger;
-mod campaigns;
+pub mod sim;
+pub mod campaigns;
 
 pub use campaigns::all;
