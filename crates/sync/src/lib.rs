@@ -15,10 +15,12 @@ pub mod lock;
 pub mod thread;
 pub mod counter;
 pub mod rng;
+pub mod spot;
 #[cfg(feature = "allocations")]
 pub mod allocations;
 
 pub use crossbeam_utils::CachePadded;
 pub use epoch::Guard;
 pub use pool::{Pool, PoolGuard};
+pub use spot::spot;
 pub use swap::Swap;
