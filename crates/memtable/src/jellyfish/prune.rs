@@ -14,7 +14,7 @@
 
 use crate::jellyfish::node::{Node, PRUNE_STEP};
 use crate::jellyfish::version::{Retired, VersionRef};
-use velella_base::ValueKind;
+use velella_base::{ValueKind, seeded};
 use velella_mvcc::Retention;
 use velella_sync::Guard;
 use velella_sync::atomic::{AtomicUsize, Ordering, spin};
@@ -135,7 +135,8 @@ fn unlink(
             continue;
         };
         let kind = current.record().kind();
-        let stays = rule.keeps(stamp) | kept.is_none() | is_base | !is_droppable(kind);
+        let is_read = rule.keeps(stamp) && !seeded("pruning-drops-what-is-read");
+        let stays = is_read | kept.is_none() | is_base | !is_droppable(kind);
         if !stays {
             // SAFETY: this pruner unlinks it before it gives up the lock, and nobody else can
             // (J2, P1).

@@ -8,7 +8,7 @@
 use std::path::Path;
 use velella_base::checksum::crc32c;
 use velella_base::file_name::FileName;
-use velella_base::{Error, ErrorKind, Result};
+use velella_base::{Error, ErrorKind, Result, seeded};
 use velella_vfs::Vfs;
 
 /// More than any `CURRENT` has.
@@ -28,10 +28,15 @@ pub(super) fn write(vfs: &dyn Vfs, dir: &Path, file: u64) -> Result<()> {
     }
     let target = vfs.create(&new)?;
     target.write_at(0, line(file).as_bytes())?;
-    target.sync_all()?;
+    if !seeded("current-is-not-synced") {
+        target.sync_all()?;
+    }
     drop(target);
     vfs.rename(&new, &FileName::Current.path(dir))?;
-    vfs.sync_dir(dir)
+    match seeded("the-name-of-current-is-not-synced") {
+        true => Ok(()),
+        false => vfs.sync_dir(dir),
+    }
 }
 
 /// The number of the manifest in force, which exists.
