@@ -197,6 +197,7 @@ impl Engine {
         cell: &BatchCell,
         guard: &'g Guard,
     ) -> Pending<'g> {
+        self.hold_external(view, change);
         loop {
             if let Some(undecided) = self.undecided_before(view, change.key, guard) {
                 self.wait_for(&undecided);
@@ -209,10 +210,7 @@ impl Engine {
             {
                 Install::Busy(undecided) => self.wait_for(&undecided),
                 Install::Moved => unreachable!("nothing was expected"),
-                Install::Installed(pending) => {
-                    self.hold_external(view, change);
-                    return pending;
-                }
+                Install::Installed(pending) => return pending,
             }
         }
     }

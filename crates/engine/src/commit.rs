@@ -103,6 +103,7 @@ impl Engine {
             self.wait_for(&undecided);
             return Ok(Attempt::Again);
         }
+        self.hold_external(view, change);
         let owner = Owner::Slot(pair.index());
         match view.cur.table.install(&change.intent(), owner, None, guard) {
             Install::Busy(undecided) => {
@@ -110,10 +111,7 @@ impl Engine {
                 Ok(Attempt::Again)
             }
             Install::Moved => unreachable!("nothing was expected"),
-            Install::Installed(pending) => {
-                self.hold_external(view, change);
-                self.window(core, view, pending, pair, guard)
-            }
+            Install::Installed(pending) => self.window(core, view, pending, pair, guard),
         }
     }
 
@@ -220,12 +218,13 @@ impl Engine {
         self.stalls.note(Cause::Key, started.elapsed());
     }
 
-    /// An external value lives at least as long as the memtable that refers to it.
+    /// An external value lives at least as long as the memtable that refers to it. Taken before
+    /// the version is installed: it takes locks, and whoever wants the key then would wait.
     #[inline]
     pub(crate) fn hold_external(&self, view: &View, change: &Change<'_>) {
         if let Some(file) = change.external {
-            view.cur
-                .hold(self.env.externals.hold(file), change.external_bytes);
+            let external = self.env.externals.hold(file);
+            view.cur.hold(file, external, change.external_bytes);
         }
     }
 
@@ -332,3 +331,6 @@ pub(crate) fn dropped(core: &Core) -> Error {
         "it was dropped",
     )
 }
+
+#[cfg(test)]
+mod tests;

@@ -125,6 +125,7 @@ impl Engine {
         self.check()?;
         reserve(&mut pair, core, change)?;
         self.counters.writes.increment();
+        self.hold_external(view, change);
         let owner = Owner::Slot(pair.index());
         match view
             .cur
@@ -132,10 +133,7 @@ impl Engine {
             .install(&change.intent(), owner, Some(head), guard)
         {
             Install::Busy(_) | Install::Moved => Ok(Attempt::Again),
-            Install::Installed(pending) => {
-                self.hold_external(view, change);
-                self.window(core, view, pending, &mut pair, guard)
-            }
+            Install::Installed(pending) => self.window(core, view, pending, &mut pair, guard),
         }
     }
 }

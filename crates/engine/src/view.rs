@@ -14,6 +14,7 @@
 //! Threads: readers pin and load; switches and flushes publish under `Keyspace::publishing`.
 //! Tests: `tests/switch.rs`.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use velella_base::Stamp;
 use velella_memtable::Memtable;
@@ -29,8 +30,8 @@ const EXTERNAL_BUFFERS: u64 = 4;
 #[derive(Debug)]
 pub(crate) struct Mem {
     pub(crate) table: Arc<dyn Memtable>,
-    /// External values that versions in it refer to.
-    pub(crate) externals: Mutex<Vec<ExternalHold>>,
+    /// External values that versions in it refer to, by file.
+    pub(crate) externals: Mutex<BTreeMap<u64, ExternalHold>>,
     /// Their bytes: a memtable is full of these, too, or overwriting large values would fill the
     /// disk with dead files before their few bytes here fill the memtable.
     external_bytes: AtomicU64,
@@ -40,16 +41,18 @@ impl Mem {
     pub(crate) fn new(table: Arc<dyn Memtable>) -> Arc<Self> {
         Arc::new(Mem {
             table,
-            externals: Mutex::new(Vec::new()),
+            externals: Mutex::default(),
             external_bytes: AtomicU64::new(0),
         })
     }
 
-    /// Keeps an external value of `bytes` alive as long as this memtable.
-    pub(crate) fn hold(&self, external: ExternalHold, bytes: u64) {
-        self.externals.lock().push(external);
-        // Relaxed: a figure that decides when to flush.
-        self.external_bytes.fetch_add(bytes, Ordering::Relaxed);
+    /// Keeps the external value `file` of `bytes` alive as long as this memtable. A write that
+    /// comes again has it held already.
+    pub(crate) fn hold(&self, file: u64, external: ExternalHold, bytes: u64) {
+        if self.externals.lock().insert(file, external).is_none() {
+            // Relaxed: a figure that decides when to flush.
+            self.external_bytes.fetch_add(bytes, Ordering::Relaxed);
+        }
     }
 
     /// Whether it should be switched, with a write buffer of so many bytes.
