@@ -133,6 +133,7 @@ impl Engine {
             .commit(&[Edit::DropKeyspace { id: core.id, stamp }])?;
         self.keyspaces.lock().remove(name);
         drop(paused);
+        self.work.wake_all();
         core.tree.drop_files();
         self.release_journal()
     }

@@ -102,7 +102,7 @@ impl Engine {
     /// Flushes first, then compacts: memory is scarcer than read amplification.
     fn work_loop(&self) -> Result<()> {
         while !self.is_over() {
-            let worked = self.flush_next()? || self.compact_once()?;
+            let worked = self.flush_if_free()? || self.compact_once()?;
             self.judge_pace();
             // Also while there is always something to do.
             self.bound_journal()?;
@@ -112,7 +112,7 @@ impl Engine {
             }
             self.reclaim();
             self.work
-                .wait_until(Some(TICK), || self.is_over() || !self.flushes.is_empty());
+                .wait_until(Some(TICK), || self.is_over() || self.flushes.is_due());
         }
         Ok(())
     }
@@ -204,3 +204,6 @@ impl Engine {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests;
