@@ -261,8 +261,14 @@ impl Engine {
         }
         cell.decide(Some(stamp));
         window.close();
+        let versions = plan.changes.iter().zip(&pendings);
+        let long = versions.filter(|(_, pending)| pending.is_list_long());
+        let long: Vec<_> = long.map(|((core, change), _)| (*core, change.key)).collect();
         // Rewriting the versions' words is not part of the window: the cell has decided them.
         cell.settle(pendings, guard);
+        if !long.is_empty() {
+            self.prune(long, guard);
+        }
         self.counters.writes.add(plan.changes.len() as u64);
         Ok(Try::Committed(stamp))
     }

@@ -232,7 +232,7 @@ impl Engine {
     #[inline]
     pub(crate) fn tidy_up(&self, core: &Arc<Core>, key: &[u8], aftermath: Aftermath, guard: Guard) {
         if aftermath.long_chain {
-            self.prune(core, key, &guard);
+            self.prune([(core, key)], &guard);
         }
         drop(guard);
         if aftermath.full {
@@ -241,15 +241,19 @@ impl Engine {
         }
     }
 
+    /// Drops from the lists of `keys` what nobody reads any more.
     #[cold]
-    fn prune(&self, core: &Core, key: &[u8], guard: &Guard) {
+    pub(crate) fn prune<'a>(
+        &self,
+        keys: impl IntoIterator<Item = (&'a Arc<Core>, &'a [u8])>,
+        guard: &Guard,
+    ) {
         let retention = self.retention();
-        self.counters.prunes.increment();
-        core.view
-            .load(guard)
-            .cur
-            .table
-            .prune(key, &retention, guard);
+        for (core, key) in keys {
+            self.counters.prunes.increment();
+            let view = core.view.load(guard);
+            view.cur.table.prune(key, &retention, guard);
+        }
     }
 
     /// Step 13: returns once `stamp` is as durable as the caller asked.
