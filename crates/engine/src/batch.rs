@@ -179,7 +179,13 @@ impl Engine {
                 views.push((core, core.view.load(guard)));
             }
             let (_, view) = views.last().expect("one was just pushed");
-            pendings.push(self.install_intent(view, change, &cell, guard));
+            match self.install_intent(view, change, &cell, guard) {
+                Ok(pending) => pendings.push(pending),
+                Err(error) => {
+                    cell.abort(pendings, guard);
+                    return Err(error);
+                }
+            }
         }
         let refused = since.map_or(Ok(false), |since| self.conflicts(plan, since));
         if !matches!(refused, Ok(false)) {
@@ -196,11 +202,11 @@ impl Engine {
         change: &Change<'_>,
         cell: &BatchCell,
         guard: &'g Guard,
-    ) -> Pending<'g> {
+    ) -> Result<Pending<'g>> {
         self.hold_external(view, change);
         loop {
             if let Some(undecided) = self.undecided_before(view, change.key, guard) {
-                self.wait_for(&undecided);
+                self.wait_for(&undecided)?;
                 continue;
             }
             match view
@@ -208,9 +214,9 @@ impl Engine {
                 .table
                 .install(&change.intent(), Owner::Batch(cell), None, guard)
             {
-                Install::Busy(undecided) => self.wait_for(&undecided),
+                Install::Busy(undecided) => self.wait_for(&undecided)?,
                 Install::Moved => unreachable!("nothing was expected"),
-                Install::Installed(pending) => return pending,
+                Install::Installed(pending) => return Ok(pending),
             }
         }
     }
@@ -263,7 +269,9 @@ impl Engine {
         window.close();
         let versions = plan.changes.iter().zip(&pendings);
         let long = versions.filter(|(_, pending)| pending.is_list_long());
-        let long: Vec<_> = long.map(|((core, change), _)| (*core, change.key)).collect();
+        let long: Vec<_> = long
+            .map(|((core, change), _)| (*core, change.key))
+            .collect();
         // Rewriting the versions' words is not part of the window: the cell has decided them.
         cell.settle(pendings, guard);
         if !long.is_empty() {

@@ -19,7 +19,8 @@
 //! C1. Whoever has drawn or observed the clock value c can reach every version at or below c.
 //! C2. A record is complete in the lane before its version is published.
 //! C3. Between 7 and 12 nothing blocks, fails, allocates or runs user code. A panic there poisons
-//!     the database: the key and D would wait for ever.
+//!     the database, and nobody waits for what it left: its version is aborted, its slot idle. A
+//!     panic of the user's order before 7 only takes the version back.
 //! C4. A version is published only in the memtable that owns its stamp: below W in `prev`, at or
 //!     above it in `cur`.
 //!
@@ -100,14 +101,14 @@ impl Engine {
     ) -> Result<Attempt> {
         let view = core.view.load(guard);
         if let Some(undecided) = self.undecided_before(view, change.key, guard) {
-            self.wait_for(&undecided);
+            self.wait_for(&undecided)?;
             return Ok(Attempt::Again);
         }
         self.hold_external(view, change);
         let owner = Owner::Slot(pair.index());
         match view.cur.table.install(&change.intent(), owner, None, guard) {
             Install::Busy(undecided) => {
-                self.wait_for(&undecided);
+                self.wait_for(&undecided)?;
                 Ok(Attempt::Again)
             }
             Install::Moved => unreachable!("nothing was expected"),
@@ -194,12 +195,12 @@ impl Engine {
     }
 
     /// Waits for the owner of an undecided version: a constant window, or the rest of a batch's
-    /// installs. The caller tries again afterwards, with a new pin.
+    /// installs. The caller tries again afterwards, with a new pin; unless writing has ended.
     #[cold]
-    pub(crate) fn wait_for(&self, undecided: &Undecided<'_>) {
+    pub(crate) fn wait_for(&self, undecided: &Undecided<'_>) -> Result<()> {
         for _ in 0..100 {
             if undecided.is_decided() {
-                return;
+                return Ok(());
             }
             velella_sync::atomic::spin();
         }
@@ -216,6 +217,7 @@ impl Engine {
             }
         }
         self.stalls.note(Cause::Key, started.elapsed());
+        self.check()
     }
 
     /// An external value lives at least as long as the memtable that refers to it. Taken before
@@ -267,7 +269,8 @@ impl Engine {
     }
 }
 
-/// An open window; it must be closed by hand. Dropped by a panic it poisons the database (C3).
+/// An open window; it must be closed by hand. Dropped by a panic it poisons the database (C3):
+/// the record may be complete, so the write may come back when the database is opened again.
 pub(crate) struct Window<'a> {
     engine: &'a Engine,
     slot: usize,
@@ -299,6 +302,9 @@ impl Drop for Window<'_> {
             )
             .remedy("open the database again, and report this"),
         );
+        // After the journal was poisoned: D stays below the stamp. The version is aborted by the
+        // same panic, and a reader that finds it pending meanwhile passes over it for good.
+        self.engine.slots.idle(self.slot);
     }
 }
 

@@ -66,12 +66,12 @@ impl Engine {
     ) -> Result<Step, E> {
         let view = core.view.load(guard);
         if let Some(undecided) = self.undecided_before(view, key, guard) {
-            self.wait_for(&undecided);
+            self.wait_for(&undecided)?;
             return Ok(Step::Again);
         }
         let (head, newest) = match view.cur.table.newest(key, guard) {
             Newest::Busy(undecided) => {
-                self.wait_for(&undecided);
+                self.wait_for(&undecided)?;
                 return Ok(Step::Again);
             }
             Newest::Decided(head, newest) => (head, newest),

@@ -234,7 +234,10 @@ fn a_key_that_only_batches_write_is_pruned() {
     let snapshot = db.snapshot();
     (100..10_000).for_each(write);
     let dropped = common::counter(&db, "memtable_versions_pruned");
-    assert!(dropped > 19_000, "{dropped} of 20,000 versions were dropped");
+    assert!(
+        dropped > 19_000,
+        "{dropped} of 20,000 versions were dropped"
+    );
     let old = snapshot.get(&db, "hot").unwrap().unwrap();
     assert_eq!(old, 99u32.to_le_bytes(), "what is still read stays");
     assert_eq!(db.get("hotter").unwrap().unwrap(), 9_999u32.to_le_bytes());
