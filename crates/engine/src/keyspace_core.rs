@@ -83,8 +83,15 @@ impl Core {
         self.dropped.load(Ordering::Acquire)
     }
 
-    pub(crate) fn mark_dropped(&self) {
+    /// Turns writers away; whether they were not before.
+    pub(crate) fn mark_dropped(&self) -> bool {
+        // Release, partner: `is_dropped`. Relaxed as to what another thread marked before.
+        !self.dropped.swap(true, Ordering::Release)
+    }
+
+    /// Lets writers in again; called by who marked it.
+    pub(crate) fn unmark_dropped(&self) {
         // Release, partner: `is_dropped`.
-        self.dropped.store(true, Ordering::Release);
+        self.dropped.store(false, Ordering::Release);
     }
 }
