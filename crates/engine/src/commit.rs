@@ -112,7 +112,7 @@ impl Engine {
                 Ok(Attempt::Again)
             }
             Install::Moved => unreachable!("nothing was expected"),
-            Install::Installed(pending) => self.window(core, view, pending, pair, guard),
+            Install::Installed(pending) => self.window(core, view, pending, pair, None, guard),
         }
     }
 
@@ -134,7 +134,8 @@ impl Engine {
         prev.table.undecided(key, guard)
     }
 
-    /// Steps 7 to 12 for a single version.
+    /// Steps 7 to 12 for a single version; `until` is when what it was decided on expires. Looking
+    /// at the wall clock after the draw, it knows that no snapshot below its stamp saw that expire.
     #[inline]
     pub(crate) fn window(
         &self,
@@ -142,11 +143,13 @@ impl Engine {
         view: &View,
         pending: Pending<'_>,
         pair: &mut PoolGuard<'_, Pair>,
+        until: Option<u64>,
         guard: &Guard,
     ) -> Result<Attempt> {
         let window = Window::open(self, pair.index());
         let stamp = self.clock.draw();
-        if !self.owns(core, view, stamp, guard) || stamp > self.clock.lease() {
+        let expired = until.is_some_and(|at| self.wall.now_ms() >= at);
+        if expired || !self.owns(core, view, stamp, guard) || stamp > self.clock.lease() {
             pending.abort();
             window.close();
             self.after_abort(core, stamp)?;

@@ -130,6 +130,13 @@ impl Wall {
         // Relaxed: a maximum of readings, orders nothing.
         self.latest.fetch_max(now, Ordering::Relaxed).max(now)
     }
+
+    /// Lets time pass.
+    #[cfg(test)]
+    pub(crate) fn advance_to(&self, ms: u64) {
+        // Relaxed: as `now_ms`.
+        self.latest.fetch_max(ms, Ordering::Relaxed);
+    }
 }
 
 /// What an engine is made of at opening.
