@@ -26,6 +26,9 @@ use velella_tree::ExternalHold;
 /// Bytes of external values that fill a memtable, in write buffers.
 const EXTERNAL_BUFFERS: u64 = 4;
 
+/// How often a writer looks whether all views are published before it yields.
+const SPINS: u32 = 100;
+
 /// A memtable with what belongs to it.
 #[derive(Debug)]
 pub(crate) struct Mem {
@@ -93,10 +96,17 @@ impl Split {
 
     #[cold]
     fn draw(&self, clock: &Clock) -> Stamp {
-        // A switch publishes its views one after the other without waiting for anything.
+        // A switch publishes its views by a few stores, one after the other; but it may lose its
+        // processor there, and this one may be what it needs.
+        let mut turns = 0u32;
         // Acquire, partner: `open`.
         while !self.published.load(Ordering::Acquire) {
-            spin();
+            turns += 1;
+            if turns < SPINS {
+                spin();
+            } else {
+                velella_sync::thread::yield_now();
+            }
         }
         let candidate = clock.draw();
         // AcqRel, partners: this exchange and the load in `decide`.
