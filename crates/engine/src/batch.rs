@@ -75,8 +75,11 @@ impl Engine {
         let Some(stamp) = committed? else {
             return Ok(None);
         };
-        for (core, _) in &plan.changes {
-            if self.is_full(core) {
+        let mut cores: Vec<&Arc<Core>> = plan.changes.iter().map(|(core, _)| *core).collect();
+        cores.dedup_by_key(|core| core.id);
+        for core in cores {
+            let fills = self.fills(&core.view.load(&epoch::pin()).cur);
+            if fills {
                 // The batch has happened; what stops writers now is the next one's business.
                 let _ = self.make_room(core);
             }

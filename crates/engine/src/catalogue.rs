@@ -18,6 +18,7 @@ use std::time::Duration;
 use velella_base::{Error, ErrorKind, KeyspaceId, Order, Result, Stamp};
 use velella_memtable::MemtableOptions;
 use velella_sst::{Compression, TableOptions};
+use velella_sync::epoch;
 use velella_tree::{Edit, KeyspaceRecord, KeyspaceState, TreeOptions};
 
 /// Name of the keyspace every database has.
@@ -148,6 +149,12 @@ impl Engine {
         drop(paused);
         self.work.wake_all();
         core.tree.drop_files();
+        let guard = epoch::pin();
+        for mem in core.view.load(&guard).memtables() {
+            mem.discount(&self.memtable_bytes);
+        }
+        drop(guard);
+        self.relief.wake_all();
         // It has happened: what the journal cannot give back now is the next flush's business.
         let _ = self.release_journal();
         Ok(())

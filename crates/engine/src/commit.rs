@@ -53,7 +53,7 @@ pub(crate) enum Attempt {
 pub(crate) struct Aftermath {
     /// The key's chain has grown long: prune it.
     pub(crate) long_chain: bool,
-    /// The memtable is full: switch it.
+    /// The memtable is full, or all of them are: switch one.
     pub(crate) full: bool,
 }
 
@@ -163,7 +163,7 @@ impl Engine {
         }
         let long_chain = pending.publish(stamp);
         window.close();
-        let full = view.cur.is_full(self.options.write_buffer);
+        let full = self.fills(&view.cur);
         Ok(Attempt::Done(stamp, Aftermath { long_chain, full }))
     }
 

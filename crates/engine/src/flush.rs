@@ -98,6 +98,7 @@ impl Engine {
             let view = core.view.load(&guard).without(mem);
             core.publish(view, &guard);
             drop(publishing);
+            mem.discount(&self.memtable_bytes);
         }
         if self.journal.is_none() {
             self.raise_installed(boundary);

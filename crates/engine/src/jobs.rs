@@ -146,21 +146,6 @@ impl Engine {
         Ok(())
     }
 
-    /// Many keyspaces share one budget: switches the largest memtable when all together are over.
-    fn bound_memtables(&self) {
-        let sized = self.cores().into_iter().map(|core| {
-            let bytes = core.view.load(&velella_sync::epoch::pin()).bytes();
-            (bytes, core)
-        });
-        let sized: Vec<_> = sized.collect();
-        let total: u64 = sized.iter().map(|(bytes, _)| bytes).sum();
-        if total > self.options.memory / 2
-            && let Some((_, core)) = sized.into_iter().max_by_key(|(bytes, _)| *bytes)
-        {
-            self.switch(&[core]);
-        }
-    }
-
     /// Runs a round every second while something is not durable yet.
     fn sync_loop(&self) -> Result<()> {
         let mut last_round = thread::now();

@@ -39,7 +39,7 @@ impl Engine {
         drop(switching);
     }
 
-    /// As `switch` for one keyspace, unless another thread is switching: then it is being done.
+    /// As `switch` for one keyspace, unless its memtable is not full (any more).
     pub(crate) fn switch_if_full(&self, core: &Arc<Core>) {
         let switching = self.switching.lock();
         if self.is_full(core) {
@@ -47,6 +47,33 @@ impl Engine {
                 self.switch_locked(&self.cores());
             } else {
                 self.switch_locked(std::slice::from_ref(core));
+            }
+        }
+        drop(switching);
+    }
+
+    /// Switches the largest of the memtables that take writes if they have more than `limit` bytes
+    /// together, unless another thread is switching.
+    pub(crate) fn switch_largest(&self, limit: u64) {
+        let Some(switching) = self.switching.try_lock() else {
+            return;
+        };
+        let cores = self.cores();
+        // What is immutable already is on its way, and cannot be switched.
+        let sizes = cores.iter().map(|core| {
+            let guard = epoch::pin();
+            let cur = &core.view.load(&guard).cur;
+            if cur.table.is_empty() { 0 } else { cur.table.bytes() as u64 }
+        });
+        let sizes: Vec<u64> = sizes.collect();
+        let largest = cores.iter().zip(&sizes).max_by_key(|(_, bytes)| **bytes);
+        if sizes.iter().sum::<u64>() > limit
+            && let Some((largest, _)) = largest
+        {
+            if self.journal.is_none() {
+                self.switch_locked(&cores);
+            } else {
+                self.switch_locked(std::slice::from_ref(largest));
             }
         }
         drop(switching);
