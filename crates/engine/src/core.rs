@@ -13,6 +13,7 @@ use crate::flush_queue::FlushQueue;
 use crate::keyspace_core::Core;
 use crate::options::Options;
 use crate::stalls::{Cause, Stalls, Timer};
+use crate::view::MemtableBytes;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -48,6 +49,7 @@ pub(crate) struct Engine {
     pub(crate) env: velella_tree::Env,
     pub(crate) keyspaces: Mutex<BTreeMap<String, Arc<Core>>>,
     pub(crate) memtable_counters: Arc<velella_memtable::Counters>,
+    pub(crate) memtable_bytes: MemtableBytes,
     /// Held during a switch of memtables.
     pub(crate) switching: Mutex<()>,
     pub(crate) flushes: FlushQueue,
@@ -130,6 +132,13 @@ impl Wall {
         // Relaxed: a maximum of readings, orders nothing.
         self.latest.fetch_max(now, Ordering::Relaxed).max(now)
     }
+
+    /// Lets time pass.
+    #[cfg(test)]
+    pub(crate) fn advance_to(&self, ms: u64) {
+        // Relaxed: as `now_ms`.
+        self.latest.fetch_max(ms, Ordering::Relaxed);
+    }
 }
 
 /// What an engine is made of at opening.
@@ -164,6 +173,7 @@ impl Engine {
             env: parts.env,
             keyspaces: Mutex::new(parts.keyspaces),
             memtable_counters: parts.memtable_counters,
+            memtable_bytes: MemtableBytes::default(),
             switching: Mutex::new(()),
             flushes: FlushQueue::default(),
             stalls: Stalls::default(),

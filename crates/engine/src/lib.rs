@@ -61,6 +61,8 @@ mod snapshot_reads;
 mod write_batch;
 mod open;
 mod db;
+#[cfg(test)]
+mod fixture;
 
 pub mod inspect;
 

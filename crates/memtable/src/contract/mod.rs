@@ -19,6 +19,8 @@ mod cursors;
 mod model;
 #[cfg(not(loom))]
 mod races;
+#[cfg(not(loom))]
+mod panics;
 
 pub use world::World;
 
@@ -54,4 +56,5 @@ pub fn run(make: Make<'_>) {
         model::run(&world);
         races::run(&world);
     }
+    panics::run(make);
 }

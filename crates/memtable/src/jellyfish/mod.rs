@@ -255,11 +255,13 @@ impl Jellyfish {
         let probe = self.probe(key);
         match self.list.link(node, first, &probe, place, tally) {
             Ok(()) => {
+                // Before the order is asked again: if it panics, this takes the version back.
+                let pending = Pending::new(first.record(), Some(&node.fields().prune));
                 tally.versions += 1;
                 self.nodes.increment();
                 self.list.raise(node, &probe, splice, tally);
                 self.index.insert(hash(key), node);
-                Install::Installed(Pending::new(first.record(), Some(&node.fields().prune)))
+                Install::Installed(pending)
             }
             Err(other) => {
                 write.owner.delist();
