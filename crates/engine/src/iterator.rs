@@ -7,10 +7,12 @@
 //!     So it holds superseded ones only until its next step.
 //! I3. A key with many versions costs as much as one with one: memtables yield one version a key,
 //!     and over tables a run of old versions is left by a seek after `SKIPS_MAX`.
+//! I4. After an error it stands nowhere, and every step repeats the error until the next seek: it
+//!     no longer knows which pairs it has shown.
 //!
 //! Source: JellyFish (Middleware '20) Algorithm 3 for the memtables' part, corrected.
 //! Threads: an iterator belongs to one thread at a time.
-//! Tests: `tests/iterators.rs`.
+//! Tests: `tests/iterators.rs`, `tests/iterator_errors.rs`.
 
 mod options;
 mod sources;
@@ -30,7 +32,7 @@ use sources::{Merged, sources};
 use std::ops::Bound;
 use std::sync::Arc;
 use velella_base::external::ExternalRef;
-use velella_base::{Cursor, Result, Stamp, ValueKind};
+use velella_base::{Cursor, Error, Result, Stamp, ValueKind};
 
 /// Old versions of one key passed one by one before a seek leaves them all.
 const SKIPS_MAX: usize = 8;
@@ -46,11 +48,17 @@ enum Stand {
     Lost,
 }
 
-/// Which end of the pairs an iterator has run over.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum End {
-    First,
-    Last,
+/// Why an iterator stands on no pair.
+#[derive(Debug)]
+enum Nowhere {
+    /// It was not positioned yet.
+    Unpositioned,
+    /// It ran over the first pair.
+    BeforeFirst,
+    /// It ran over the last pair.
+    PastLast,
+    /// It met this error (I4).
+    Failed(Error),
 }
 
 /// A cursor over the live pairs of one view. It starts before the first pair.
@@ -67,8 +75,8 @@ pub struct Iter {
     stand: Stand,
     /// The key it stands on; `None`: before the first or after the last.
     at: Option<Vec<u8>>,
-    /// The end it ran over, standing on nothing.
-    beyond: Option<End>,
+    /// Why `at` is `None`.
+    nowhere: Nowhere,
     /// Spare buffer for the next key.
     spare: Vec<u8>,
     judged: Judged,
@@ -76,7 +84,8 @@ pub struct Iter {
     /// The payload, when it was copied (backward steps, external values).
     payload: Vec<u8>,
     payload_copied: bool,
-    failed: bool,
+    /// As an iterator of the standard library it has ended.
+    ended: bool,
 }
 
 impl Iter {
@@ -106,7 +115,7 @@ impl Iter {
             generation,
             stand: Stand::Lost,
             at: None,
-            beyond: None,
+            nowhere: Nowhere::Unpositioned,
             spare: Vec::new(),
             judged: Judged {
                 skip: 0,
@@ -115,7 +124,7 @@ impl Iter {
             kind: ValueKind::Put,
             payload: Vec::new(),
             payload_copied: false,
-            failed: false,
+            ended: false,
         })
     }
 
@@ -229,14 +238,14 @@ impl Iter {
     /// first; past the last it stays.
     ///
     /// # Errors
-    /// As [`Iter::seek_first`].
+    /// As [`Iter::seek_first`]; after an error the same one again, until a seek.
     pub fn step(&mut self) -> Result<bool> {
         self.follow_view();
         let Some(key) = self.at.take() else {
-            return if self.beyond == Some(End::Last) {
-                Ok(false)
-            } else {
-                self.seek_first()
+            return match &self.nowhere {
+                Nowhere::PastLast => Ok(false),
+                Nowhere::Failed(error) => Err(error.clone()),
+                _ => self.seek_first(),
             };
         };
         let stand = self.stand;
@@ -255,14 +264,14 @@ impl Iter {
     /// before the first it stays.
     ///
     /// # Errors
-    /// As [`Iter::seek_first`].
+    /// As [`Iter::step`].
     pub fn step_back(&mut self) -> Result<bool> {
         self.follow_view();
         let Some(key) = self.at.take() else {
-            return if self.beyond == Some(End::First) {
-                Ok(false)
-            } else {
-                self.seek_last()
+            return match &self.nowhere {
+                Nowhere::BeforeFirst => Ok(false),
+                Nowhere::Failed(error) => Err(error.clone()),
+                _ => self.seek_last(),
             };
         };
         let stand = self.stand;
@@ -318,15 +327,21 @@ impl Iter {
     fn guarded(&mut self, position: impl FnOnce(&mut Self) -> Result<bool>) -> Result<bool> {
         self.at = None;
         self.stand = Stand::Lost;
-        self.beyond = None;
         self.payload_copied = false;
-        self.handle.engine.check_open()?;
-        position(self)
+        let there = self
+            .handle
+            .engine
+            .check_open()
+            .and_then(|()| position(self));
+        if let Err(error) = &there {
+            self.nowhere = Nowhere::Failed(error.clone());
+        }
+        there
     }
 
     /// There is no pair on this side.
-    fn ends(&mut self, end: End) -> Result<bool> {
-        self.beyond = Some(end);
+    fn ends(&mut self, end: Nowhere) -> Result<bool> {
+        self.nowhere = end;
         Ok(false)
     }
 

@@ -6,7 +6,7 @@
 //! Threads: one, as the iterator. Tests: `tests/iterators.rs`.
 
 use super::options::below;
-use super::{End, Iter, SKIPS_MAX, Stand};
+use super::{Iter, Nowhere, SKIPS_MAX, Stand};
 use crate::read::Judged;
 use velella_base::{Cursor, Result, Stamp, ValueKind};
 
@@ -16,10 +16,10 @@ impl Iter {
     pub(super) fn settle_backward(&mut self) -> Result<bool> {
         loop {
             let Some(entry) = self.merged.entry() else {
-                return self.ends(End::First);
+                return self.ends(Nowhere::BeforeFirst);
             };
             if below(&self.core, &self.options.lower, entry.key) {
-                return self.ends(End::First);
+                return self.ends(Nowhere::BeforeFirst);
             }
             let mut key = std::mem::take(&mut self.spare);
             key.clear();

@@ -5,7 +5,7 @@
 //! Threads: one, as the iterator. Tests: `tests/iterators.rs`.
 
 use super::options::above;
-use super::{End, Iter, SKIPS_MAX, Stand};
+use super::{Iter, Nowhere, SKIPS_MAX, Stand};
 use velella_base::{Cursor, Result, Stamp, ValueKind};
 
 impl Iter {
@@ -13,10 +13,10 @@ impl Iter {
     pub(super) fn settle_forward(&mut self) -> Result<bool> {
         loop {
             let Some(entry) = self.merged.entry() else {
-                return self.ends(End::Last);
+                return self.ends(Nowhere::PastLast);
             };
             if above(&self.core, &self.options.upper, entry.key) {
-                return self.ends(End::Last);
+                return self.ends(Nowhere::PastLast);
             }
             if entry.stamp > self.snapshot.stamp() || entry.kind == ValueKind::RangeDelete {
                 self.skip_newer()?;

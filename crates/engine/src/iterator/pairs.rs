@@ -28,7 +28,7 @@ impl Iter {
             Ok(true) => Some(self.pair()),
             Err(error) => Some(Err(error)),
         };
-        self.failed = !matches!(item, Some(Ok(_)));
+        self.ended = !matches!(item, Some(Ok(_)));
         item
     }
 }
@@ -37,7 +37,7 @@ impl Iterator for Iter {
     type Item = Result<(Vec<u8>, Value)>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        if self.failed {
+        if self.ended {
             return None;
         }
         let stepped = self.step();
@@ -56,7 +56,7 @@ impl Iterator for Rev {
     type Item = Result<(Vec<u8>, Value)>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        if self.iter.failed {
+        if self.iter.ended {
             return None;
         }
         // Wherever the iterator stood, the last pair comes first.
