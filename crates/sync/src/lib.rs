@@ -14,6 +14,7 @@ pub mod parker;
 pub mod lock;
 pub mod thread;
 pub mod counter;
+pub mod prefetch;
 pub mod rng;
 #[cfg(feature = "allocations")]
 pub mod allocations;

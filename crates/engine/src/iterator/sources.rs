@@ -7,13 +7,15 @@ use crate::keyspace_core::Core;
 use crate::read::Reader;
 use crate::snapshot::Snapshot;
 use std::sync::Arc;
-use velella_base::Cursor;
 use velella_memtable::CursorMode;
 use velella_sync::epoch;
-use velella_tree::cursor::MergeCursor;
+use velella_tree::{MergeCursor, Source};
+
+/// Sources for which room is made at once: two memtables, a few tables of level 0, some levels.
+const SOURCES: usize = 8;
 
 /// All versions of a keyspace that a snapshot may see, newest source first.
-pub(super) type Merged = MergeCursor<Box<dyn Cursor>>;
+pub(super) type Merged = MergeCursor<Source>;
 
 /// The memtables and files as they stand now, merged; and their generation, read before them.
 pub(super) fn sources(
@@ -29,12 +31,10 @@ pub(super) fn sources(
     };
     let guard = epoch::pin();
     let view = core.view.load(&guard);
-    let mut cursors: Vec<Box<dyn Cursor>> = view
-        .memtables()
-        .filter(|mem| !mem.table.is_empty())
-        .map(|mem| Arc::clone(&mem.table).cursor(mode))
-        .collect();
+    let mut cursors: Vec<Source> = Vec::with_capacity(SOURCES);
+    let memtables = view.memtables().filter(|mem| !mem.table.is_empty());
+    cursors.extend(memtables.map(|mem| Source::Other(Arc::clone(&mem.table).cursor(mode))));
     // The tree after the view: data moves that way.
-    cursors.push(core.tree.cursor(options.fill_cache));
+    core.tree.sources(options.fill_cache, &mut cursors);
     (MergeCursor::new(cursors, core.order.clone()), generation)
 }

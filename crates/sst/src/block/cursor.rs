@@ -6,10 +6,14 @@
 //! W2. The cursor is either before the first entry, on an entry, or behind the last;
 //!     `is_positioned` says whether there is an entry.
 //! W3. After an error it is unpositioned.
+//! W4. In the bytewise order a search puts no key together but the one it finds: every key passed
+//!     is below the target and begins with `matched` bytes of it, so one that shares more than
+//!     these with its predecessor is below the target too, and one that shares fewer is compared
+//!     from there on.
 //!
 //! Threads: one. Tests: `block/tests.rs`; tests/model.rs through whole tables.
 
-use super::view::{Hit, Item, Layout};
+use super::view::{CUT, Hit, Item, Layout, common_prefix};
 use super::{INTERVAL, Malformed, kind};
 use std::cmp::Ordering;
 use std::ops::Range;
@@ -177,13 +181,68 @@ impl BlockCursor {
                 high = middle;
             }
         }
-        self.forward_from(low.saturating_sub(1))?;
+        let restart = low.saturating_sub(1);
+        if order.is_bytewise() {
+            return self.walk_to(restart, key, stamp, comparisons);
+        }
+        self.forward_from(restart)?;
         while self.is_positioned() {
             *comparisons += 1;
             if !is_before(order, &self.key, self.current.stamp, key, stamp) {
                 break;
             }
             self.next()?;
+        }
+        Ok(())
+    }
+
+    /// Walks from restart `restart`, in front of which nothing is wanted, to the first entry at or
+    /// after `(target, at)`, bytewise (W4).
+    fn walk_to(
+        &mut self,
+        restart: usize,
+        target: &[u8],
+        at: Stamp,
+        comparisons: &mut u64,
+    ) -> Result<(), Malformed> {
+        self.unposition();
+        let (mut item_at, mut value_at) = self.layout.restart(&self.block, restart)?;
+        // Of the key passed last: its length, and how many bytes of the target it begins with.
+        let (mut len, mut matched) = (0, 0);
+        for ordinal in restart * INTERVAL..self.layout.entries {
+            let item = self.layout.item(&self.block, item_at)?;
+            let most = if ordinal.is_multiple_of(INTERVAL) {
+                0
+            } else {
+                len
+            };
+            if item.shared > most {
+                return Err(SHARED);
+            }
+            len = item.shared + (item.end - item.suffix_at);
+            if item.shared <= matched {
+                *comparisons += 1;
+                let suffix = &self.block[item.suffix_at..item.end];
+                let rest = &target[item.shared..];
+                let common = common_prefix(suffix, rest);
+                matched = item.shared + common;
+                let reached = match suffix[common..].first().cmp(&rest[common..].first()) {
+                    Ordering::Less => false,
+                    Ordering::Equal => Stamp(item.word >> 8) <= at,
+                    Ordering::Greater => true,
+                };
+                if reached {
+                    self.key.clear();
+                    self.key.extend_from_slice(&target[..item.shared]);
+                    self.key.extend_from_slice(suffix);
+                    self.next_value = value_at;
+                    self.current = self.take(&item)?;
+                    self.ordinal = ordinal;
+                    return Ok(());
+                }
+            }
+            item_at = item.end;
+            value_at = value_at.checked_add(item.value_bytes).ok_or(CUT)?;
         }
         Ok(())
     }
