@@ -19,6 +19,7 @@ use std::cmp::Ordering;
 use std::ops::Range;
 use std::sync::Arc;
 use velella_base::{Entry, Order, Stamp, ValueKind};
+use velella_sync::prefetch::prefetch_all;
 
 /// A position in a block, which it keeps alive.
 #[derive(Debug)]
@@ -30,6 +31,8 @@ pub(crate) struct BlockCursor {
     /// The item behind the last one decoded, and its value.
     next_item: usize,
     next_value: usize,
+    /// Where values ahead are asked for again.
+    fetched: usize,
     /// Going forward: the current entry.
     current: Decoded,
     key: Vec<u8>,
@@ -38,6 +41,9 @@ pub(crate) struct BlockCursor {
     interval: Vec<(Range<usize>, Decoded)>,
     keys: Vec<u8>,
 }
+
+/// Bytes of values asked for in advance.
+const VALUES_AHEAD_BYTES: usize = 512;
 
 /// An entry without its key.
 #[derive(Debug, Clone)]
@@ -60,6 +66,7 @@ impl BlockCursor {
             ordinal: layout.entries,
             next_item: 0,
             next_value: 0,
+            fetched: 0,
             current: Decoded {
                 stamp: Stamp::ZERO,
                 kind: ValueKind::Put,
@@ -135,6 +142,7 @@ impl BlockCursor {
     pub(crate) fn unposition(&mut self) {
         self.ordinal = self.layout.entries;
         self.backward = false;
+        self.fetched = 0;
     }
 
     /// Moves to the first entry.
@@ -236,6 +244,7 @@ impl BlockCursor {
                     self.key.extend_from_slice(&target[..item.shared]);
                     self.key.extend_from_slice(suffix);
                     self.next_value = value_at;
+                    self.prefetch_values(value_at);
                     self.current = self.take(&item)?;
                     self.ordinal = ordinal;
                     return Ok(());
@@ -351,7 +360,18 @@ impl BlockCursor {
         self.key
             .extend_from_slice(&self.block[item.suffix_at..item.end]);
         self.current = self.take(&item)?;
+        if self.next_value > self.fetched {
+            self.prefetch_values(self.next_value);
+        }
         Ok(())
+    }
+
+    /// Asks for the values from `start` on, which a scan will read next.
+    #[inline]
+    fn prefetch_values(&mut self, start: usize) {
+        self.fetched = start + VALUES_AHEAD_BYTES / 2;
+        let end = self.block.len().min(start + VALUES_AHEAD_BYTES);
+        prefetch_all(self.block.get(start..end).unwrap_or_default());
     }
 
     /// Decodes the interval of entry `ordinal` and stands on that entry, going backward (W1).
