@@ -129,7 +129,12 @@ impl Wall {
     /// Milliseconds since 1970; never less than what it said before.
     pub(crate) fn now_ms(&self) -> u64 {
         let now = thread::wall_ms();
-        // Relaxed: a maximum of readings, orders nothing.
+        // Relaxed: a maximum of readings, orders nothing. Most readings are of a millisecond that
+        // another one has noted: then nothing is written to the line that all threads read.
+        let latest = self.latest.load(Ordering::Relaxed);
+        if now <= latest {
+            return latest;
+        }
         self.latest.fetch_max(now, Ordering::Relaxed).max(now)
     }
 

@@ -14,6 +14,7 @@ pub mod pool;
 pub mod lock;
 pub mod parker;
 pub mod counter;
+pub mod prefetch;
 pub mod rng;
 pub mod spot;
 #[cfg(feature = "allocations")]
