@@ -87,7 +87,7 @@ pub(crate) struct CrashTest {
     /// Make them in memory, in /dev/shm
     #[arg(long, conflicts_with = "dir")]
     memory_backed: bool,
-    /// Databases at the same time. Default: one for each processor
+    /// Databases at the same time. Default: one for each processor in memory, four on a disk
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=64))]
     jobs: Option<u64>,
     /// When something fails, leave its directory, with a copy from before the last opening
@@ -176,7 +176,9 @@ impl CrashTest {
     /// Works through seeds in some threads; the first promise that was broken.
     fn kill(&self, campaign: &Campaign) -> Option<Box<Broken>> {
         let processors = std::thread::available_parallelism().map_or(1, usize::from);
-        let jobs = self.jobs.unwrap_or(processors as u64);
+        // A disk makes children wait; others may work meanwhile.
+        let each = if self.memory_backed { 1 } else { 4 };
+        let jobs = self.jobs.unwrap_or(processors as u64 * each);
         let first = Mutex::new(None);
         std::thread::scope(|scope| {
             for _ in 0..jobs {

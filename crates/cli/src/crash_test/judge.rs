@@ -469,9 +469,8 @@ fn close(case: &Case<'_>, history: &History, cuts: &Cuts) -> Result<u64, Violati
     }
     let mut blamed = None;
     for cut in candidates.into_iter().rev() {
-        let is_closed = |(place, writers): &&(Place, &[Writer])| {
-            is_closed(case, history, *place, writers, cut)
-        };
+        let is_closed =
+            |(place, writers): &&(Place, &[Writer])| is_closed(case, history, *place, writers, cut);
         match open.iter().find(|open| !is_closed(open)) {
             None => return Ok(cut),
             Some(open) => blamed = blamed.or(Some(open)),
