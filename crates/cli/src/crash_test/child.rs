@@ -13,7 +13,7 @@
 //!
 //! Threads: those of the load, and the main thread, which listens. Tests: `tests/crash_test.rs`.
 
-use super::key::{LASTING, Place};
+use super::key::LASTING;
 use super::load::{Load, at_once};
 use super::operation::WriteId;
 use super::oracle::Notebook;
@@ -35,7 +35,7 @@ use velella::{Db, RecoveryMode};
 /// Operations of a load that ends in good order.
 const OPERATIONS_LEAST: u64 = 30;
 /// Exit codes (C1).
-const EXIT_WRONG: i32 = 3;
+const EXIT_WRONG: u8 = 3;
 const EXIT_PANIC: i32 = 4;
 
 /// Arguments of `crash-test-child`, which only `crash-test` calls.
@@ -86,7 +86,7 @@ impl CrashTestChild {
             Ok(()) => Ok(()),
             Err(why) => {
                 say(&why);
-                Err(Failure::Told(3))
+                Err(Failure::Told(EXIT_WRONG))
             }
         }
     }
@@ -159,7 +159,6 @@ impl CrashTestChild {
         let value = match sabotage {
             Sabotage::Lose => return keyspace.delete(key).map(drop).map_err(told),
             Sabotage::Count => {
-                let Place { .. } = place;
                 let key = counter(0).key(padding);
                 return db.fetch_add(key, 1).map(drop).map_err(told);
             }
@@ -199,7 +198,7 @@ impl CrashTestChild {
                 scope.spawn(move || {
                     if let Err(why) = load.run() {
                         say(&why);
-                        std::process::exit(EXIT_WRONG);
+                        std::process::exit(EXIT_WRONG.into());
                     }
                 });
             }

@@ -384,9 +384,9 @@ fn blame(
         let text = format!("{place} holds {shown}, which is no sum of what was added");
         return Violation::new(Fault::Sum, text);
     }
-    let is_whole = |cut: &(u64, u64)| cut.1 == u64::MAX;
+    // As long as no other place has narrowed the cuts, the promise itself is what is broken.
     if let Rule::Prefix(promised) = case.rule
-        && !(cuts.len() == 1 && cuts[0] == (promised, u64::MAX))
+        && *cuts != [(promised, u64::MAX)]
     {
         let text = format!(
             "{place} holds {shown}, which would be so at cuts {explaining:?}, but other keys need \
@@ -394,63 +394,53 @@ fn blame(
         );
         return Violation::new(Fault::Hole, text);
     }
-    let last = writers.iter().rev().find(|writer| {
-        let promised = cuts.first().map_or(u64::MAX, |cut| cut.0);
-        writer.order <= promised
-    });
-    let Some(last) = last else {
+    let promised = cuts.first().map_or(u64::MAX, |cut| cut.0);
+    let Some(last) = last_at(writers, promised) else {
         let text = format!("{place} holds {shown}, but nothing was written there");
         return Violation::new(Fault::Wrong, text);
     };
-    let stamp = last.order / 2;
-    let (fault, what) = match last.by {
-        By::Earlier => (
-            Fault::Lost,
-            "what was found at the opening before".to_owned(),
-        ),
-        By::Toggle => (
-            Fault::Wrong,
-            "its keyspace was created or dropped".to_owned(),
-        ),
-        By::Operation {
-            thread,
-            number,
-            class,
-            is_acknowledged: true,
-        } => (
-            Fault::Lost,
-            format!(
-                "a {} {} acknowledged as {} (opening {}, thread {thread}, operation {number}, \
-                 stamp {stamp}) is gone",
-                part_of(case, thread, number),
-                if last.effect == Effect::Absent {
-                    "deletion"
-                } else {
-                    "write"
-                },
-                class.as_str(),
-                case.source.incarnation,
-            ),
-        ),
-        By::Operation { thread, number, .. } => (
-            Fault::Torn,
-            format!("a pending batch of thread {thread} (operation {number}) is there in part"),
-        ),
-    };
-    let latest = if explaining.iter().any(is_whole) {
-        " at the end"
-    } else {
-        ""
-    };
-    Violation::new(fault, format!("{place}: {what}; found {shown}{latest}"))
+    let (fault, what) = missing(case, last);
+    Violation::new(fault, format!("{place}: {what}; found {shown}"))
 }
 
-fn part_of(case: &Case<'_>, thread: u8, number: u32) -> &'static str {
+/// What it means that a write, the newest under its key, is not what is found there.
+fn missing(case: &Case<'_>, writer: &Writer) -> (Fault, String) {
+    let By::Operation {
+        thread,
+        number,
+        class,
+        is_acknowledged,
+    } = writer.by
+    else {
+        return match writer.by {
+            By::Toggle => (Fault::Wrong, "its keyspace is new or gone".to_owned()),
+            _ => (
+                Fault::Lost,
+                "what the opening before found is gone".to_owned(),
+            ),
+        };
+    };
+    if !is_acknowledged {
+        let whose = format!("a pending batch of thread {thread} (operation {number})");
+        return (Fault::Torn, format!("{whose} is there in part"));
+    }
     let operation = case.source.operation(thread, number);
-    match operation.action.changes().len() {
+    let extent = match operation.action.changes().len() {
         0 | 1 => "single",
         _ => "batched",
-    }
+    };
+    let what = match writer.effect {
+        Effect::Absent => "deletion",
+        _ => "write",
+    };
+    let text = format!(
+        "a {extent} {what} acknowledged as {} (opening {}, thread {thread}, operation {number}, \
+         stamp {}) is gone",
+        class.as_str(),
+        case.source.incarnation,
+        writer.order / 2,
+    );
+    (Fault::Lost, text)
 }
 
 /// Judges the open places at the cuts that are left; the cut.

@@ -137,16 +137,34 @@ impl<'a> Life<'a> {
                 wait(time);
                 hold.kill()?;
             }
-            Some(time) => drop(hold.killed_within(time)?),
-            None => {
-                if !hold.killed_within(OPENING_LIMIT)? {
-                    let seconds = OPENING_LIMIT.as_secs();
-                    let text = format!("writing did not go on: {plan} not reached in {seconds} s");
-                    return Err(Violation::new(Fault::Child, text));
+            Some(time) => {
+                if !hold.killed_within(time)? {
+                    hold.kill()?;
                 }
             }
+            None => self.let_it_work(&mut hold)?,
         }
         self.killed(true).map(|()| true)
+    }
+
+    /// Waits for a child that will kill itself after some operations; when that takes long, for
+    /// the disk is slow, kills it, provided that it got on meanwhile.
+    fn let_it_work(&self, hold: &mut Hold) -> Result<(), Violation> {
+        let mut done = 0;
+        for _ in 0..2 {
+            if hold.killed_within(OPENING_LIMIT / 2)? {
+                return Ok(());
+            }
+            let log = self.read_oracle()?;
+            let now: usize = log.threads.iter().map(|thread| thread.acks.len()).sum();
+            if now == done {
+                let seconds = OPENING_LIMIT.as_secs() / 2;
+                let text = format!("no operation was acknowledged within {seconds} s");
+                return Err(Violation::new(Fault::Child, text));
+            }
+            done = now;
+        }
+        hold.kill()
     }
 
     fn start_child(&mut self, plan: &Plan) -> Result<Hold, Violation> {
