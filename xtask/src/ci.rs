@@ -94,6 +94,11 @@ const STEPS: &[Step] = &[
         action: Action::Cargo(&["build", "--release"], &[]),
     },
     Step {
+        name: "crash",
+        says: "bash .ci/crash.sh: 1,500 processes killed, and power cuts where they can be made",
+        action: Action::Script(".ci/crash.sh"),
+    },
+    Step {
         name: "e2e",
         says: "bash .ci/e2e.sh: the released binary, with real clients",
         action: Action::Script(".ci/e2e.sh"),
