@@ -10,7 +10,7 @@
 //! queue; none is taken by a get or an uncontended put.
 
 use crate::flush_queue::FlushQueue;
-use crate::keyspace_core::Core;
+use crate::keyspace_core::{Core, MadeOf};
 use crate::options::Options;
 use crate::stalls::{Cause, Stalls, Timer};
 use std::collections::BTreeMap;
@@ -333,9 +333,12 @@ impl Engine {
 
     /// Options for a new memtable of `core`.
     pub(crate) fn memtable_options(&self, core: &Core) -> velella_memtable::MemtableOptions {
-        velella_memtable::MemtableOptions {
-            kind: core.memtable,
-            order: core.order.clone(),
+        self.made_of().memtable(&core.effective(), &core.order)
+    }
+
+    /// What memtables of all keyspaces share.
+    pub(crate) fn made_of(&self) -> MadeOf {
+        MadeOf {
             slots: Arc::clone(&self.slots),
             counters: Arc::clone(&self.memtable_counters),
         }

@@ -32,6 +32,7 @@ mod budget;
 mod stats;
 mod stalls;
 mod view;
+mod settings;
 mod keyspace_core;
 mod value;
 mod entry;

@@ -17,7 +17,8 @@
 //!
 //! Tests: `manifest/tests.rs`.
 
-use super::edit::{Edit, Fault};
+use super::edit::Edit;
+use super::fault::Fault;
 use super::state::State;
 use crate::header::{HEADER_BYTES, Header, Purpose};
 use std::path::Path;

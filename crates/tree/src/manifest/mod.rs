@@ -14,6 +14,8 @@
 //! Threads: any; commits are serial. Tests: `manifest/tests.rs`, `tests/manifest.rs` (golden file,
 //! power cuts, every byte flipped).
 
+mod fault;
+mod settings;
 mod edit;
 mod state;
 mod log;
@@ -23,6 +25,7 @@ mod directory;
 pub use directory::{create_directory, unreferenced};
 pub use edit::{Edit, KeyspaceRecord, LEVELS_MAX};
 pub use log::{Record, Replay};
+pub use settings::KeyspaceSettings;
 pub use state::{KeyspaceState, State};
 
 use crate::header::Purpose;
