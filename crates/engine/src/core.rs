@@ -42,6 +42,8 @@ pub(crate) struct Engine {
     pub(crate) slots: Arc<Slots>,
     pub(crate) pairs: Pool<Pair>,
     pub(crate) journal: Option<Arc<Journal>>,
+    /// Where the clock stood when the database was opened.
+    pub(crate) opened_at: Stamp,
     /// D of a database without a journal.
     pub(crate) installed: AtomicU64,
     pub(crate) snapshots: Arc<Snapshots>,
@@ -140,7 +142,7 @@ pub(crate) struct Parts {
     pub(crate) slots: Arc<Slots>,
     pub(crate) lanes: Vec<Pair>,
     pub(crate) journal: Option<Arc<Journal>>,
-    pub(crate) installed: Stamp,
+    pub(crate) opened_at: Stamp,
     pub(crate) snapshots: Arc<Snapshots>,
     pub(crate) env: velella_tree::Env,
     pub(crate) keyspaces: BTreeMap<String, Arc<Core>>,
@@ -159,7 +161,8 @@ impl Engine {
             slots: parts.slots,
             pairs: Pool::new(parts.lanes),
             journal: parts.journal,
-            installed: AtomicU64::new(parts.installed.0),
+            opened_at: parts.opened_at,
+            installed: AtomicU64::new(parts.opened_at.0),
             snapshots: parts.snapshots,
             env: parts.env,
             keyspaces: Mutex::new(parts.keyspaces),

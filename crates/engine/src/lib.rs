@@ -42,6 +42,7 @@ mod core;
 mod measure;
 mod switch;
 mod durability;
+mod lease;
 mod flush;
 mod backpressure;
 mod change;

@@ -25,8 +25,6 @@ use velella_sync::lock::Mutex;
 use velella_tree::{Edit, Env, ExternalStore, KeyspaceState, Manifest, State};
 use velella_vfs::Vfs;
 
-/// Stamps an opening leases at once.
-const LEASE_STAMPS: u64 = 1 << 32;
 /// Id of the keyspace every database has.
 const DEFAULT_ID: KeyspaceId = 0;
 
@@ -64,7 +62,7 @@ pub(crate) fn open(builder: Builder, dir: &Path) -> Result<Arc<Handle>> {
     }
     let start = state.clock_lease.max(recovered.last);
     let (journal, lanes, edit) = new_journal(&env, &state, &options, start)?;
-    let lease = Stamp((start.0 + LEASE_STAMPS).min(Stamp::MAX.0));
+    let lease = crate::lease::lease(start, start);
     commit_opening(&env, &recovered, &cores, edit, start, lease)?;
     for (core, built) in recovered.built {
         core.tree.apply(built);
@@ -78,7 +76,7 @@ pub(crate) fn open(builder: Builder, dir: &Path) -> Result<Arc<Handle>> {
         slots: shared.slots,
         lanes,
         journal,
-        installed: start,
+        opened_at: start,
         snapshots: Snapshots::new(),
         env,
         keyspaces: cores
