@@ -215,9 +215,8 @@ impl Manifest {
             leased: file + 1,
         };
         state.next_file = numbers.extend();
-        let log = Log::create(&*vfs, dir, database, file, &state)?;
-        vfs.sync_dir(dir)?;
-        current::write(&*vfs, dir, file)?;
+        let log = begin(&*vfs, dir, database, file, &state)?;
+        current::swap(&*vfs, dir)?;
         Ok(Manifest {
             vfs,
             dir: dir.to_path_buf(),
@@ -315,14 +314,12 @@ impl Manifest {
             file
         };
         let state = &writer.state;
-        let log = Log::create(&*self.vfs, &self.dir, self.database, file, state)
-            .and_then(|log| self.vfs.sync_dir(&self.dir).map(|()| log));
-        let Ok(log) = log else {
+        let Ok(log) = begin(&*self.vfs, &self.dir, self.database, file, state) else {
             // Try again when it has doubled; the unnamed file is removed at the next opening.
             writer.roll_above = writer.length().saturating_mul(2);
             return;
         };
-        if let Err(error) = current::write(&*self.vfs, &self.dir, file) {
+        if let Err(error) = current::swap(&*self.vfs, &self.dir) {
             writer.poison = Some(error);
             return;
         }
@@ -393,6 +390,17 @@ impl Numbers {
         }
         self.leased
     }
+}
+
+/// Writes a new manifest and what will put it in force, and makes both and their names durable: all
+/// writes first, then all syncs, so that one commit of the file system's own journal does for them.
+fn begin(vfs: &dyn Vfs, dir: &Path, database: DatabaseId, file: u64, state: &State) -> Result<Log> {
+    let log = Log::create(vfs, dir, database, file, state)?;
+    let staged = current::stage(vfs, dir, file)?;
+    log.sync()?;
+    staged.sync_all()?;
+    vfs.sync_dir(dir)?;
+    Ok(log)
 }
 
 fn roll_above(log: &Log) -> u64 {
