@@ -211,8 +211,10 @@ impl Engine {
         let Some(journal) = &self.journal else {
             return Ok(());
         };
+        // Not at once: who closes again soon needs no more than the first.
+        journal.wait_for_preparation(TICK, || self.is_over());
         while !self.is_over() {
-            journal.prepare()?;
+            journal.prepare(|| self.is_over())?;
             journal.wait_for_preparation(TICK, || self.is_over());
         }
         Ok(())

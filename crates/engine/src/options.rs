@@ -141,9 +141,7 @@ impl Options {
                 format!("{}, from 256 to 1048576", self.block_bytes),
             );
         }
-        if self.bloom_bits > 32 {
-            return refuse("bloom_bits", format!("{}, at most 32", self.bloom_bits));
-        }
+        check_bloom_bits("open a database", self.bloom_bits)?;
         if !(1..=64).contains(&self.background_threads) {
             return refuse(
                 "background_threads",
@@ -154,11 +152,28 @@ impl Options {
     }
 }
 
-/// Settings of a new keyspace. Only the order is stored: at the next opening of the database the
-/// others are the database's.
+/// Most bits per key of a filter.
+const BLOOM_BITS_MAX: u32 = 32;
+
+/// Checks a knob that a database and a keyspace both have.
+pub(crate) fn check_bloom_bits(attempt: &str, bits: u32) -> Result<()> {
+    if bits > BLOOM_BITS_MAX {
+        let found = format!("{bits}, at most {BLOOM_BITS_MAX}");
+        return Err(Error::invalid(
+            format!("{attempt} with `bloom_bits`"),
+            found,
+        ));
+    }
+    Ok(())
+}
+
+/// Settings of a keyspace. They are stored, so they hold after the next opening too; what is
+/// `None` at creation is the database's, whatever that is at each opening. `Db::open_keyspace`
+/// changes those that are `Some`.
 #[derive(Debug, Clone, Default)]
 pub struct KeyspaceOptions {
-    /// The order of keys; its name is stored, and must be given again at opening.
+    /// The order of keys: fixed at creation. Its name is stored; the order itself is given to the
+    /// builder at each opening.
     pub order: Order,
     /// The structure of memtables; `None`: the database's.
     pub memtable: Option<MemtableKind>,

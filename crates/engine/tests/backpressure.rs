@@ -62,7 +62,10 @@ fn held(db: &velella::Db, threads: u32) -> u64 {
         std::thread::scope(|scope| {
             for thread in 1..threads {
                 let put = &put;
-                scope.spawn(move || put(round << 8 | thread)).join().unwrap();
+                scope
+                    .spawn(move || put(round << 8 | thread))
+                    .join()
+                    .unwrap();
             }
         });
         put(round << 8);

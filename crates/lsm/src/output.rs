@@ -28,9 +28,10 @@ pub(crate) struct Output<'a> {
 impl<'a> Output<'a> {
     /// Tables for `level`.
     pub(crate) fn new(shared: &'a Shared, level: usize) -> Self {
-        let mut options = shared.options.table.clone();
+        let now = shared.options_now();
+        let mut options = now.table;
         if level <= 1 {
-            options.compression = shared.options.upper_compression;
+            options.compression = now.upper_compression;
         }
         Output {
             shared,

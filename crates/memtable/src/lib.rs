@@ -60,6 +60,26 @@ pub enum MemtableKind {
     AppendOnly,
 }
 
+impl MemtableKind {
+    /// Every kind.
+    pub const ALL: [MemtableKind; 2] = [MemtableKind::Jellyfish, MemtableKind::AppendOnly];
+
+    /// Its name, as the manifest stores it: never change one.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            MemtableKind::Jellyfish => "jellyfish",
+            MemtableKind::AppendOnly => "append-only",
+        }
+    }
+
+    /// The kind of this name.
+    #[must_use]
+    pub fn from_name(name: &str) -> Option<MemtableKind> {
+        Self::ALL.into_iter().find(|kind| kind.name() == name)
+    }
+}
+
 /// How to make a memtable.
 #[derive(Debug, Clone)]
 pub struct MemtableOptions {

@@ -17,7 +17,8 @@
 //!
 //! Tests: `manifest/tests.rs`.
 
-use super::edit::{Edit, Fault};
+use super::edit::Edit;
+use super::fault::Fault;
 use super::state::State;
 use crate::header::{HEADER_BYTES, Header, Purpose};
 use std::path::Path;
@@ -226,7 +227,7 @@ pub(crate) struct Log {
 }
 
 impl Log {
-    /// Writes a new manifest that holds `state`, and syncs it (its name is the caller's to sync).
+    /// Writes a new manifest that holds `state`; it and its name are the caller's to sync.
     pub(crate) fn create(
         vfs: &dyn Vfs,
         dir: &Path,
@@ -245,12 +246,25 @@ impl Log {
         let bytes = header.encode(MAGIC);
         log.file.write_at(0, &bytes)?;
         log.length = bytes.len() as u64;
-        log.append(&state.edits())?;
+        log.write(&state.edits())?;
         Ok(log)
     }
 
     /// Appends one record and syncs it (F1).
     pub(crate) fn append(&mut self, edits: &[Edit]) -> Result<()> {
+        self.write(edits)?;
+        self.sync()
+    }
+
+    /// Syncs what is written.
+    pub(crate) fn sync(&self) -> Result<()> {
+        match seeded("the-manifest-is-not-synced") {
+            true => Ok(()),
+            false => self.file.sync_data(),
+        }
+    }
+
+    fn write(&mut self, edits: &[Edit]) -> Result<()> {
         let buffer = &mut self.buffer;
         buffer.clear();
         buffer.resize(FRAME_BYTES, 0);
@@ -273,9 +287,6 @@ impl Log {
         buffer[8..12].copy_from_slice(&payload_crc.to_le_bytes());
         buffer[12..FRAME_BYTES].copy_from_slice(&MARK.to_le_bytes());
         self.file.write_at(self.length, buffer)?;
-        if !seeded("the-manifest-is-not-synced") {
-            self.file.sync_data()?;
-        }
         self.length += buffer.len() as u64;
         Ok(())
     }
