@@ -156,6 +156,21 @@ impl<'l> Node<'l> {
         prefetch(self.fields().next.load(Ordering::Relaxed));
     }
 
+    /// Asks for the node's fixed part.
+    #[inline]
+    pub(crate) fn prefetch_start(self) {
+        prefetch(self.as_ptr());
+    }
+
+    /// Asks for the node and its version.
+    #[inline]
+    pub(crate) fn prefetch_all(self) {
+        let start = self.as_ptr().cast::<u8>();
+        prefetch(start);
+        prefetch(start.wrapping_add(64));
+        prefetch(start.wrapping_add(128));
+    }
+
     /// The next node of the bottom level.
     #[inline]
     pub(crate) fn next(self) -> Option<Node<'l>> {
@@ -263,6 +278,23 @@ impl<'l> Tower<'l> {
         let next = link.load(Ordering::Acquire);
         // SAFETY: N1.
         unsafe { Tower::from_raw(next) }
+    }
+
+    /// Asks for what a search meets next if it goes down here: it arrives together with the next
+    /// tower on this level, which decides that.
+    ///
+    /// # Safety
+    /// As [`Tower::link`].
+    #[inline]
+    pub(crate) unsafe fn prefetch_below(self, level: usize) {
+        let Some(below) = level.checked_sub(1) else {
+            prefetch(self.fields().node);
+            return;
+        };
+        // SAFETY: the caller's promise: a tower has all levels below one it has.
+        let link = unsafe { self.link(below) };
+        // Relaxed: a hint.
+        prefetch(link.load(Ordering::Relaxed));
     }
 
     /// The node this tower stands on.
