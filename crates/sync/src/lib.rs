@@ -15,6 +15,7 @@ pub mod lock;
 pub mod parker;
 pub mod counter;
 pub mod rng;
+pub mod spot;
 #[cfg(feature = "allocations")]
 pub mod allocations;
 #[cfg(any(loom, shuttle))]
@@ -23,4 +24,5 @@ pub mod model;
 pub use crossbeam_utils::CachePadded;
 pub use epoch::Guard;
 pub use pool::{Pool, PoolGuard};
+pub use spot::spot;
 pub use swap::Swap;
