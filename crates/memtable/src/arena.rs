@@ -29,9 +29,9 @@ const CHUNK_MIN: usize = if cfg!(loom) { 4 << 10 } else { 64 << 10 };
 const CHUNK_MAX: usize = HUGE_PAGE;
 const _: () = assert!(ALIGN <= BLOCK_ALIGN && align_of::<Chunk>() <= BLOCK_ALIGN);
 
-#[cfg(not(loom))]
+#[cfg(not(any(loom, shuttle)))]
 const STRIPES: usize = 8;
-#[cfg(loom)]
+#[cfg(any(loom, shuttle))]
 const STRIPES: usize = 1;
 
 static NEXT_STRIPE: velella_sync::atomic::machine::AtomicUsize =
@@ -43,7 +43,10 @@ thread_local! {
 
 /// Which chunk this thread allocates from.
 #[inline]
-#[cfg_attr(loom, expect(clippy::modulo_one, reason = "a model has one stripe"))]
+#[cfg_attr(
+    any(loom, shuttle),
+    expect(clippy::modulo_one, reason = "a model has one stripe")
+)]
 fn stripe() -> usize {
     let stripe = STRIPE.get();
     if stripe != usize::MAX {
@@ -176,7 +179,7 @@ impl std::fmt::Debug for Arena {
     }
 }
 
-#[cfg(all(test, not(loom)))]
+#[cfg(all(test, not(any(loom, shuttle))))]
 mod tests {
     use super::*;
 

@@ -18,7 +18,7 @@ use crate::heights::random_height;
 use crate::jellyfish::node::{LEVELS, Node, NodeHead, Tower, TowerHead};
 use crate::jellyfish::node::{node_bytes, tower_bytes};
 use crate::jellyfish::version::{Store, VersionRef, version_bytes};
-use crate::ordering::{Site, release};
+use crate::ordering::{Site, swap_in};
 use crate::probe::Probe;
 use std::cmp::Ordering as Compared;
 use std::ptr::{NonNull, null_mut};
@@ -233,14 +233,8 @@ impl List {
             node.fields().next.store(after, Ordering::Relaxed);
             tally.cas_attempts += 1;
             // Release, partner: the Acquire in `Node::next`: key, head and first version are
-            // complete. Relaxed on failure: the search below loads again.
-            let linked = before.fields().next.compare_exchange(
-                after,
-                node.as_ptr(),
-                release(Site::NodeLink),
-                Ordering::Relaxed,
-            );
-            if linked.is_ok() {
+            // complete.
+            if swap_in(Site::NodeLink, &before.fields().next, after, node.as_ptr()) {
                 return Ok(());
             }
             tally.cas_failures += 1;
@@ -433,7 +427,7 @@ impl List {
     }
 
     /// How many nodes stand on each level, bottom first; panics if S1 does not hold.
-    #[cfg(all(test, not(loom)))]
+    #[cfg(all(test, not(any(loom, shuttle))))]
     pub(crate) fn check_levels(&self, order: &velella_base::Order) -> Vec<usize> {
         let mut below: Vec<Node<'_>> = Vec::new();
         let mut node = self.head().next();

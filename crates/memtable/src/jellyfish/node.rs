@@ -23,7 +23,11 @@ use std::ptr::{NonNull, null_mut};
 use velella_sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 
 /// Most levels above the bottom: enough for 4^13 keys.
-pub(crate) const LEVELS: usize = if cfg!(loom) { 1 } else { 12 };
+pub(crate) const LEVELS: usize = match (cfg!(loom), cfg!(shuttle)) {
+    (true, _) => 1,
+    (_, true) => 3,
+    _ => 12,
+};
 
 /// Versions a key's list may grow by before it is worth a first pruning.
 pub(crate) const PRUNE_STEP: u32 = 64;
