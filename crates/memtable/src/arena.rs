@@ -34,9 +34,9 @@ const CHUNK_MAX: usize = HUGE_PAGE;
 const FINE_BELOW: usize = 1 << 20;
 const _: () = assert!(ALIGN <= BLOCK_ALIGN && align_of::<Chunk>() <= BLOCK_ALIGN);
 
-#[cfg(not(loom))]
+#[cfg(not(any(loom, shuttle)))]
 const STRIPES: usize = 8;
-#[cfg(loom)]
+#[cfg(any(loom, shuttle))]
 const STRIPES: usize = 1;
 
 static NEXT_STRIPE: velella_sync::atomic::machine::AtomicUsize =
@@ -48,7 +48,10 @@ thread_local! {
 
 /// Which chunk this thread allocates from.
 #[inline]
-#[cfg_attr(loom, expect(clippy::modulo_one, reason = "a model has one stripe"))]
+#[cfg_attr(
+    any(loom, shuttle),
+    expect(clippy::modulo_one, reason = "a model has one stripe")
+)]
 fn stripe() -> usize {
     let stripe = STRIPE.get();
     if stripe != usize::MAX {
@@ -186,7 +189,7 @@ impl std::fmt::Debug for Arena {
     }
 }
 
-#[cfg(all(test, not(loom)))]
+#[cfg(all(test, not(any(loom, shuttle))))]
 mod tests {
     use super::*;
 

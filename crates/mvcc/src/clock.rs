@@ -8,7 +8,7 @@
 //!     pending or decided, every version whose stamp is at or below c. It holds because a writer
 //!     installs its version before it draws, and draws form one release sequence.
 //!
-//! Tests: `tests/loom.rs` here and in `memtable`, with weakened controls that must fail.
+//! Tests: the models of `memtable`, with controls that must fail.
 
 use velella_base::{Stamp, seeded};
 use velella_sync::CachePadded;

@@ -14,7 +14,7 @@
 //! A3. After `frontier` returned f, no write at or below f is unpublished or unjournaled.
 //!
 //! Threads: a slot is written by the holder of its pair only; anyone may read.
-//! Tests: `tests/loom.rs`.
+//! Tests: below; the models of `memtable`, with controls that must fail.
 
 use crate::clock::Clock;
 use velella_base::{Stamp, seeded};
@@ -108,7 +108,7 @@ impl Slots {
     }
 }
 
-#[cfg(all(test, not(loom)))]
+#[cfg(all(test, not(any(loom, shuttle))))]
 mod tests {
     use super::*;
 

@@ -257,5 +257,5 @@ impl Memtable for AppendOnly {
     }
 }
 
-#[cfg(all(test, not(loom)))]
+#[cfg(all(test, not(any(loom, shuttle))))]
 mod tests;

@@ -11,13 +11,13 @@
 )]
 
 pub mod world;
-#[cfg(not(loom))]
+#[cfg(not(any(loom, shuttle)))]
 mod writes;
-#[cfg(not(loom))]
+#[cfg(not(any(loom, shuttle)))]
 mod cursors;
-#[cfg(not(loom))]
+#[cfg(not(any(loom, shuttle)))]
 mod model;
-#[cfg(not(loom))]
+#[cfg(not(any(loom, shuttle)))]
 mod races;
 #[cfg(not(loom))]
 mod panics;
@@ -47,7 +47,7 @@ pub fn orders() -> Vec<Order> {
 ///
 /// # Panics
 /// If the memtable does not keep the contract.
-#[cfg(not(loom))]
+#[cfg(not(any(loom, shuttle)))]
 pub fn run(make: Make<'_>) {
     for order in orders() {
         let world = || World::new(make, &order);

@@ -15,6 +15,7 @@
 use crate::jellyfish::node::{Node, PRUNE_STEP};
 use crate::jellyfish::version::{Retired, VersionRef};
 use velella_base::{ValueKind, seeded};
+use crate::ordering::{Site, is_sound};
 use velella_mvcc::Retention;
 use velella_sync::Guard;
 use velella_sync::atomic::{AtomicUsize, Ordering, spin};
@@ -40,7 +41,7 @@ impl Gate {
     pub(crate) fn enter(&self) -> Option<Pass<'_>> {
         // Relaxed: only a guess, confirmed by the CAS.
         let mut state = self.state.load(Ordering::Relaxed);
-        while state < HOLDER {
+        while state < HOLDER || !is_sound(Site::Gate) {
             // Acquire, partner: the Release of `release`. Relaxed on failure: a new guess.
             match self.state.compare_exchange_weak(
                 state,
