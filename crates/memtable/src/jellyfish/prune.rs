@@ -14,8 +14,8 @@
 
 use crate::jellyfish::node::{Node, PRUNE_STEP};
 use crate::jellyfish::version::{Retired, VersionRef};
-use velella_base::{ValueKind, seeded};
 use crate::ordering::{Site, is_sound};
+use velella_base::{ValueKind, seeded};
 use velella_mvcc::Retention;
 use velella_sync::Guard;
 use velella_sync::atomic::{AtomicUsize, Ordering, spin};
