@@ -5,6 +5,7 @@
 //!
 //! Tests: below; the steps themselves are what `.ci/run` runs.
 
+use crate::models::{self, cargo};
 use crate::tidy;
 use std::path::Path;
 use std::process::Command;
@@ -19,6 +20,7 @@ struct Step {
 
 enum Action {
     Tidy,
+    Models,
     /// `cargo` with these arguments and these additional environment variables.
     Cargo(
         &'static [&'static str],
@@ -85,6 +87,11 @@ const STEPS: &[Step] = &[
         action: Action::Cargo(&["test", "--workspace"], &[]),
     },
     Step {
+        name: "models",
+        says: "cargo xtask models",
+        action: Action::Models,
+    },
+    Step {
         name: "doc",
         says: "cargo doc --workspace --no-deps, warnings denied",
         action: Action::Cargo(
@@ -109,6 +116,11 @@ const STEPS: &[Step] = &[
         name: "attack",
         says: "the campaigns of velella-reliability, at the figures of a commit",
         action: Action::Attack(ATTACKS),
+    },
+    Step {
+        name: "crash",
+        says: "bash .ci/crash.sh: 1,500 processes killed, and power cuts where they can be made",
+        action: Action::Script(".ci/crash.sh"),
     },
     Step {
         name: "e2e",
@@ -172,6 +184,13 @@ fn perform(root: &Path, action: &Action) -> Outcome {
             Ok(()) => Outcome::Passed,
             Err(_) => Outcome::Failed,
         },
+        Action::Models => match models::run(root, &[]) {
+            Ok(()) => Outcome::Passed,
+            Err(message) => {
+                println!("{message}");
+                Outcome::Failed
+            }
+        },
         Action::Cargo(arguments, variables) => {
             let mut command = Command::new(cargo());
             command.args(*arguments).envs(variables.iter().copied());
@@ -194,25 +213,13 @@ fn attack(root: &Path, campaigns: &[(&str, u64)]) -> Outcome {
     for (name, runs) in campaigns {
         let mut command = Command::new(cargo());
         command
-            .args([
-                "run",
-                "--release",
-                "--quiet",
-                "--package",
-                "velella-reliability",
-                "--",
-            ])
+            .args("run --release --quiet --package velella-reliability --".split(' '))
             .args([*name, "--runs", &runs.to_string()]);
         if execute(root, &mut command) == Outcome::Failed {
             return Outcome::Failed;
         }
     }
     Outcome::Passed
-}
-
-/// The cargo that runs us, so that a step uses the same toolchain.
-fn cargo() -> String {
-    std::env::var("CARGO").unwrap_or_else(|_| "cargo".to_owned())
 }
 
 fn skip(file: &str) -> Outcome {

@@ -79,7 +79,7 @@ impl Engine {
             Step::Prepare => self
                 .journal
                 .as_ref()
-                .map_or(Ok(()), |journal| journal.prepare()),
+                .map_or(Ok(()), |journal| journal.prepare(|| false)),
             Step::BoundJournal => self.bound_journal(),
             Step::Reclaim => {
                 self.reclaim();

@@ -8,6 +8,7 @@ pub mod power_loss;
 pub mod every_crash_point;
 pub mod faults;
 pub mod corruption;
+pub mod histories;
 
 use crate::campaign::Campaign;
 use corruption::{Corruption, FlippedBelowTheCut};
@@ -28,5 +29,6 @@ pub fn all() -> Vec<Box<dyn Campaign>> {
         Box::new(FlippedBelowTheCut::default()),
         Box::new(Faults::default()),
         Box::new(Corruption::default()),
+        Box::new(histories::Histories),
     ]
 }

@@ -11,11 +11,5 @@ fn no_damage_gives_a_wrong_answer() {
 
 #[test]
 fn accepting_losses_is_noticed() {
-    common::is_reported(
-        &Corruption {
-            accept_loss: true,
-            ..Corruption::default()
-        },
-        400,
-    );
+    common::is_reported(&Corruption::accepting_loss(), 400);
 }

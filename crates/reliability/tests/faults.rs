@@ -11,11 +11,5 @@ fn any_call_may_fail_in_any_way() {
 
 #[test]
 fn a_device_that_lies_is_noticed() {
-    common::is_reported(
-        &Faults {
-            lies: true,
-            ..Faults::default()
-        },
-        250,
-    );
+    common::is_reported(&Faults::on_a_device_that_lies(), 250);
 }

@@ -34,11 +34,6 @@ impl Simulation {
     pub fn pass(&self, ms: u64) {
         WALL_MS.set(WALL_MS.get().map(|now| now.saturating_add(ms)));
     }
-
-    /// Lets the next check-out of this thread, from any pool, begin at entry `index`.
-    pub fn prefer(&self, index: usize) {
-        crate::pool::prefer(index);
-    }
 }
 
 impl Drop for Simulation {

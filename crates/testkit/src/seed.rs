@@ -39,7 +39,7 @@ impl Seed {
         }
     }
 
-    /// As [`Seed::new`], without a word: for runs by the thousand, whose runner names the seed.
+    /// As [`Seed::new`], for a runner that prints seeds itself.
     #[must_use]
     pub fn silent(number: u64) -> Self {
         Seed {

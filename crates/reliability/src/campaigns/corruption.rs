@@ -25,7 +25,7 @@ use velella::RecoveryMode;
 use velella::simulation::Step;
 use velella::vfs::mem::CrashMode;
 use velella::vfs::{MemFs, Vfs};
-use velella_sync::simulation::Simulation;
+use velella_sync::pool::prefer;
 use velella_testkit::Seed;
 
 /// Attacks of one run.
@@ -45,7 +45,7 @@ pub struct Victim {
 
 impl Victim {
     /// Plays a workload of `operations`, makes all of it durable, and cuts the power.
-    fn of(seed: &mut Seed, operations: usize, simulation: &Simulation) -> Result<Victim, String> {
+    fn of(seed: &mut Seed, operations: usize) -> Result<Victim, String> {
         let mem = MemFs::new();
         let setting = Setting::plain();
         let mut history = History::default();
@@ -57,7 +57,7 @@ impl Victim {
             if matches!(operation, Operation::Reopen(_) | Operation::Pass(_)) {
                 continue;
             }
-            simulation.prefer(seed.index(setting.lanes));
+            prefer(seed.index(setting.lanes));
             let done = store.perform(&operation, &mut history);
             done.map_err(|trouble| format!("making the victim: {trouble}"))?;
         }
@@ -218,17 +218,26 @@ fn reading(accept_loss: bool) -> Setting {
 #[derive(Debug, Default)]
 pub struct Corruption {
     /// A control: recovery is told to accept losses, so answers must be found wrong.
-    pub accept_loss: bool,
+    accept_loss: bool,
     victim: OnceLock<Result<Victim, String>>,
 }
 
 impl Corruption {
+    /// The control.
+    #[must_use]
+    pub fn accepting_loss() -> Corruption {
+        Corruption {
+            accept_loss: true,
+            ..Corruption::default()
+        }
+    }
+
     /// The one victim.
     ///
     /// # Errors
     /// What kept it from being made.
     pub fn victim(&self) -> Result<&Victim, String> {
-        let make = || alone(|simulation| Victim::of(&mut Seed::silent(4), 120, simulation));
+        let make = || alone(|_| Victim::of(&mut Seed::silent(4), 120));
         self.victim.get_or_init(make).as_ref().map_err(Clone::clone)
     }
 }
@@ -308,10 +317,10 @@ impl Campaign for FlippedBelowTheCut {
 
     fn run(&self, seed: u64) -> Result<Tally, String> {
         let setting = reading(self.accept_loss);
-        alone(|simulation| {
+        alone(|_| {
             let mut chance = Seed::silent(seed);
             let operations = 5 + chance.index(60);
-            let victim = Victim::of(&mut chance, operations, simulation)?;
+            let victim = Victim::of(&mut chance, operations)?;
             let journal = |(path, _): &&(PathBuf, Vec<u8>)| {
                 path.components().any(|part| part.as_os_str() == "journal")
             };

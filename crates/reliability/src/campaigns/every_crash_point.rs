@@ -24,7 +24,7 @@ use velella::simulation::Step;
 use velella::vfs::MemFs;
 use velella::vfs::mem::CrashMode;
 use velella::{Durability, JournalMode, KeyspaceOptions};
-use velella_sync::simulation::Simulation;
+use velella_sync::pool::prefer;
 use velella_testkit::Seed;
 
 /// Operations a short workload is made of.
@@ -77,7 +77,7 @@ impl Campaign for EveryCrashPoint {
         } else {
             Sync::Honest
         };
-        alone(|simulation| workload(seed, number % ALL, &setting, sync, simulation))
+        alone(|_| workload(seed, number % ALL, &setting, sync))
     }
 }
 
@@ -136,13 +136,7 @@ fn long(number: u64) -> Vec<Operation> {
     operations
 }
 
-fn workload(
-    seed: u64,
-    number: u64,
-    setting: &Setting,
-    sync: Sync,
-    simulation: &Simulation,
-) -> Result<Tally, String> {
+fn workload(seed: u64, number: u64, setting: &Setting, sync: Sync) -> Result<Tally, String> {
     use CrashMode::{KeepAll, Prefix, Random, Strict};
     let is_long = number >= SHORT;
     let operations = if is_long {
@@ -173,7 +167,7 @@ fn workload(
             points.at(When::Always(modes.clone()));
         }
         points.promise(Some(store.db()), store.last(), operation.is_structural());
-        simulation.prefer(round);
+        prefer(round);
         store
             .perform(operation, &mut history)
             .map_err(|trouble| name(trouble.to_string()))?;
@@ -185,7 +179,6 @@ fn workload(
     points.promise(None, 0, false);
     let mut judge = Judge {
         seed: Seed::silent(seed),
-        simulation,
         tally: Tally::new(),
         depth: 0,
         go_on_one_in: 8,

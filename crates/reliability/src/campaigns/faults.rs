@@ -24,6 +24,7 @@ use velella::vfs::fault::{Fault, Rule};
 use velella::vfs::mem::CrashMode;
 use velella::vfs::{FaultFs, MemFs, Operation as Call, TraceFs, Vfs};
 use velella::{Error, ErrorKind};
+use velella_sync::pool::prefer;
 use velella_sync::simulation::Simulation;
 use velella_testkit::Seed;
 
@@ -47,7 +48,7 @@ const FAULTS: [Fault; 6] = [
 #[derive(Debug, Default)]
 pub struct Faults {
     /// A control: besides, every sync lies, and nobody tells the judge.
-    pub lies: bool,
+    lies: bool,
     /// The calls of the workloads met so far.
     calls: Mutex<BTreeMap<u64, Arc<Vec<Call>>>>,
 }
@@ -100,6 +101,15 @@ impl Campaign for Faults {
 }
 
 impl Faults {
+    /// The control.
+    #[must_use]
+    pub fn on_a_device_that_lies() -> Faults {
+        Faults {
+            lies: true,
+            ..Faults::default()
+        }
+    }
+
     /// The calls of workload `number`, when none fails.
     fn calls_of(&self, number: u64) -> Result<Arc<Vec<Call>>, String> {
         let mut known = self
@@ -178,7 +188,7 @@ fn work(
             Operation::Reopen(next) => setting = (**next).clone(),
             _ => {}
         }
-        simulation.prefer(round % setting.lanes);
+        prefer(round % setting.lanes);
         let before = store.last();
         match store.perform(operation, history) {
             Ok(()) => {}
@@ -227,7 +237,6 @@ fn attack(
     };
     let mut judge = Judge {
         seed: Seed::silent(seed),
-        simulation,
         tally,
         depth: 0,
         go_on_one_in: 4,

@@ -19,6 +19,7 @@ use crate::sim::setting::Setting;
 use crate::sim::store::{Store, Trouble};
 use std::sync::Arc;
 use velella::vfs::{MemFs, Vfs};
+use velella_sync::pool::prefer;
 use velella_sync::simulation::Simulation;
 use velella_testkit::Seed;
 
@@ -101,7 +102,6 @@ fn workload(number: u64, simulation: &Simulation, how: PowerLoss) -> Result<Tall
             0
         },
         seed,
-        simulation,
         go_on_one_in: 1,
         tally: Tally::new(),
     };
@@ -135,7 +135,7 @@ fn play(
             Operation::Reopen(next) => setting = (**next).clone(),
             _ => {}
         }
-        simulation.prefer(seed.index(setting.lanes));
+        prefer(seed.index(setting.lanes));
         let done = store.perform(&operation, history);
         if let Err(trouble) = done {
             points.now();

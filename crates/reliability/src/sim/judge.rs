@@ -19,20 +19,18 @@ use std::sync::Arc;
 use velella::vfs::MemFs;
 use velella::vfs::mem::CrashMode;
 use velella::{Error, ErrorKind};
-use velella_sync::simulation::Simulation;
+use velella_sync::pool::prefer;
 use velella_sync::thread;
 use velella_testkit::Seed;
 
 /// Writes that go on after a crash.
 const WRITES_AFTER: usize = 5;
 
-/// Who judges: with which choices, in which simulation, and what is counted.
+/// Who judges: with which choices, and what is counted.
 #[derive(Debug)]
-pub struct Judge<'s> {
+pub struct Judge {
     /// Its choices.
     pub seed: Seed,
-    /// The simulation it runs in.
-    pub simulation: &'s Simulation,
     /// What it counts.
     pub tally: Tally,
     /// How often opening is crashed before it may succeed.
@@ -41,7 +39,7 @@ pub struct Judge<'s> {
     pub go_on_one_in: u64,
 }
 
-impl Judge<'_> {
+impl Judge {
     /// Judges one image of a workload that did what `history` says.
     ///
     /// # Errors
@@ -147,7 +145,7 @@ impl Judge<'_> {
             if matches!(operation, Operation::Pass(_) | Operation::Reopen(_)) {
                 continue;
             }
-            self.simulation.prefer(self.seed.index(setting.lanes));
+            prefer(self.seed.index(setting.lanes));
             let went = store.perform(&operation, &mut history);
             done.push(operation);
             went.map_err(|trouble| format!("going on with {done:?}: {trouble}"))?;

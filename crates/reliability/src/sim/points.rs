@@ -133,7 +133,7 @@ impl Points {
         });
         let inner = Arc::new(mem.clone());
         (
-            Arc::new(Intercepted::behind(Arc::clone(&points), inner)),
+            Arc::new(Intercepted::standing(Arc::clone(&points), inner)),
             points,
         )
     }

@@ -1,0 +1,77 @@
+//! loom: every interleaving and every reordering, up to a bound of preemptions.
+//!
+//! loom keeps only the last access per atomic for backtracking, so that a thread which loads and
+//! then changes a word hides another thread's earlier load: place each role in the main thread, in
+//! a spawned one, and all in spawned ones, and keep a control that fails.
+
+use super::{Explored, budget, explored, report};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// `model` holds in every execution with at most `bound` preemptions.
+///
+/// # Panics
+/// If it does not.
+pub fn holds(name: &str, bound: usize, model: impl Fn() + Send + Sync + 'static) {
+    holds_all(name, bound, vec![Box::new(model)]);
+}
+
+/// As [`holds`], for several placements of a model's roles, which are counted together.
+///
+/// # Panics
+/// If one of them does not hold, or there is none.
+pub fn holds_all(name: &str, bound: usize, models: Vec<Placement>) {
+    report(name, &how(bound), true, &explore_all(bound, models));
+}
+
+/// A model with its roles placed on threads in some way.
+pub type Placement = Box<dyn Fn() + Send + Sync>;
+
+/// Some execution of one of `models`, the placements of a control, fails.
+///
+/// # Panics
+/// If none does, or there is none.
+pub fn fails(name: &str, bound: usize, models: Vec<Placement>) {
+    report(name, &how(bound), false, &explore_all(bound, models));
+}
+
+/// Explores one after the other, up to the first that fails.
+fn explore_all(bound: usize, models: Vec<Placement>) -> Explored {
+    let mut models = models.into_iter();
+    let first = models.next().expect("there is a placement");
+    let mut all = explore(bound, first);
+    for model in models {
+        if all.failure.is_some() {
+            break;
+        }
+        let next = explore(bound, model);
+        all.executions += next.executions;
+        all.time += next.time;
+        all.is_cut |= next.is_cut;
+        all.failure = next.failure;
+    }
+    all
+}
+
+fn how(bound: usize) -> String {
+    format!("loom, {bound} preemptions")
+}
+
+fn explore(bound: usize, model: impl Fn() + Send + Sync + 'static) -> Explored {
+    let budget = budget();
+    let count = Arc::new(AtomicU64::new(0));
+    let mut explored = explored(|| {
+        let mut builder = loom::model::Builder::new();
+        builder.preemption_bound = Some(bound);
+        builder.max_duration = budget;
+        let count = Arc::clone(&count);
+        builder.check(move || {
+            // Relaxed: read after the thread was joined.
+            count.fetch_add(1, Ordering::Relaxed);
+            model();
+        });
+    });
+    explored.executions = count.load(Ordering::Relaxed);
+    explored.is_cut = budget.is_some_and(|budget| explored.time >= budget);
+    explored
+}
