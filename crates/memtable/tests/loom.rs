@@ -18,7 +18,7 @@ use velella_sync::model;
 /// which take many steps, at two.
 fn bound(name: &str, model: &Model) -> usize {
     match (name, model.roles.len()) {
-        ("iterator", _) => 1,
+        ("iterator" | "two_writers", _) => 1,
         (_, 2) => 3,
         _ => 2,
     }
