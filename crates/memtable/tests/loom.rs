@@ -18,7 +18,7 @@ use velella_sync::model;
 /// which take many steps, at two.
 fn bound(name: &str, model: &Model) -> usize {
     match (name, model.roles.len()) {
-        ("iterator" | "two_writers", _) => 1,
+        ("iterator", _) => 1,
         (_, 2) => 3,
         _ => 2,
     }
@@ -157,21 +157,6 @@ fn skipping_get_vs_pruner() {
         models::SKIP_VS_PRUNE,
         MemtableKind::Jellyfish,
         Some(Site::SecondLook),
-    );
-}
-
-#[test]
-fn two_writers_of_one_key() {
-    holds(
-        "two_writers",
-        models::TWO_WRITERS,
-        &[MemtableKind::Jellyfish],
-    );
-    fails(
-        "two_writers",
-        models::TWO_WRITERS_STAMP_FIRST,
-        MemtableKind::Jellyfish,
-        None,
     );
 }
 
