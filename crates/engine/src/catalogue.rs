@@ -4,7 +4,9 @@
 //! C2. Creating and dropping are writes: they take a stamp, and the edit of a drop is committed
 //!     only once everything before it is durable, so a crash leaves a prefix here too.
 //! C3. Ids are never reused; recovery skips records of dropped ones.
-//! C4. A change of settings is in the manifest before it is in force. It is in force for the next
+//! C4. A drop that failed before its edit has not happened. One whose edit is in doubt ends all
+//!     writing: what the keyspace took now, the next opening might not find.
+//! C5. A change of settings is in the manifest before it is in force. It is in force for the next
 //!     memtable and the tables begun from then on; what exists stays as it is, and is read either
 //!     way, so it needs no stamp.
 //!
@@ -18,6 +20,7 @@ use crate::settings::{self, Effective};
 use std::sync::Arc;
 use std::time::Duration;
 use velella_base::{Error, ErrorKind, KeyspaceId, Order, Result, Stamp};
+use velella_sync::epoch;
 use velella_tree::{Edit, KeyspaceRecord, KeyspaceSettings, KeyspaceState};
 
 /// Name of the keyspace every database has.
@@ -129,23 +132,43 @@ impl Engine {
         }
         let core = self.core_named(name)?;
         // From here on its writers fail at step 9; those published before get lower stamps.
-        core.mark_dropped();
+        if !core.mark_dropped() {
+            // Somebody else is at it; another may bear its name soon.
+            return Err(dropped(&core));
+        }
+        let outcome = self.drop_marked(&core);
+        if outcome.is_err() {
+            core.unmark_dropped();
+        }
+        outcome
+    }
+
+    /// Drops a keyspace that takes no writes any more. After an error it is there, unchanged, and
+    /// takes writes again as far as the database does (C4).
+    fn drop_marked(&self, core: &Arc<Core>) -> Result<()> {
         let stamp = self.clock.draw();
         self.make_durable(Stamp(stamp.0 - 1), Duration::ZERO)?;
         // No flush in between: it would name tables of a keyspace that is gone.
         let paused = self.flushes.pause();
-        if !self.lives(&core) {
-            // Somebody else dropped it meanwhile; another may bear its name by now.
-            drop(paused);
-            return Err(dropped(&core));
-        }
-        self.env
-            .manifest
-            .commit(&[Edit::DropKeyspace { id: core.id, stamp }])?;
-        self.keyspaces.lock().remove(name);
+        let edit = Edit::DropKeyspace { id: core.id, stamp };
+        self.env.manifest.commit(&[edit]).inspect_err(|error| {
+            let found = format!("dropping keyspace `{}` is in doubt: {error}", core.name);
+            let cause = Error::new(ErrorKind::ReadOnly, "write", found);
+            self.halt(cause.remedy("mend the cause, then open the database again"));
+        })?;
+        self.keyspaces.lock().remove(&core.name);
         drop(paused);
+        self.work.wake_all();
         core.tree.drop_files();
-        self.release_journal()
+        let guard = epoch::pin();
+        for mem in core.view.load(&guard).memtables() {
+            mem.discount(&self.memtable_bytes);
+        }
+        drop(guard);
+        self.relief.wake_all();
+        // It has happened: what the journal cannot give back now is the next flush's business.
+        let _ = self.release_journal();
+        Ok(())
     }
 }
 
@@ -163,3 +186,6 @@ fn check_name(name: &str) -> Result<()> {
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests;

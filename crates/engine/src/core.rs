@@ -13,6 +13,7 @@ use crate::flush_queue::FlushQueue;
 use crate::keyspace_core::{Core, MadeOf};
 use crate::options::Options;
 use crate::stalls::{Cause, Stalls, Timer};
+use crate::view::MemtableBytes;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -50,6 +51,7 @@ pub(crate) struct Engine {
     pub(crate) env: velella_tree::Env,
     pub(crate) keyspaces: Mutex<BTreeMap<String, Arc<Core>>>,
     pub(crate) memtable_counters: Arc<velella_memtable::Counters>,
+    pub(crate) memtable_bytes: MemtableBytes,
     /// Held during a switch of memtables.
     pub(crate) switching: Mutex<()>,
     pub(crate) flushes: FlushQueue,
@@ -129,8 +131,20 @@ impl Wall {
     /// Milliseconds since 1970; never less than what it said before.
     pub(crate) fn now_ms(&self) -> u64 {
         let now = thread::wall_ms();
-        // Relaxed: a maximum of readings, orders nothing.
+        // Relaxed: a maximum of readings, orders nothing. Most readings are of a millisecond that
+        // another one has noted: then nothing is written to the line that all threads read.
+        let latest = self.latest.load(Ordering::Relaxed);
+        if now <= latest {
+            return latest;
+        }
         self.latest.fetch_max(now, Ordering::Relaxed).max(now)
+    }
+
+    /// Lets time pass.
+    #[cfg(test)]
+    pub(crate) fn advance_to(&self, ms: u64) {
+        // Relaxed: as `now_ms`.
+        self.latest.fetch_max(ms, Ordering::Relaxed);
     }
 }
 
@@ -167,6 +181,7 @@ impl Engine {
             env: parts.env,
             keyspaces: Mutex::new(parts.keyspaces),
             memtable_counters: parts.memtable_counters,
+            memtable_bytes: MemtableBytes::default(),
             switching: Mutex::new(()),
             flushes: FlushQueue::default(),
             stalls: Stalls::default(),

@@ -9,10 +9,10 @@ use std::sync::Arc;
 use velella_base::{KeyspaceId, Order, Result, Stamp};
 use velella_memtable::{Counters, MemtableOptions};
 use velella_mvcc::Slots;
-use velella_sync::Swap;
 use velella_sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use velella_sync::epoch::Guard;
 use velella_sync::lock::Mutex;
+use velella_sync::{Replaced, Swap};
 use velella_tree::{Env, KeyspaceSettings, KeyspaceState, Tree};
 
 /// A keyspace at work.
@@ -100,9 +100,15 @@ impl Core {
 
     /// Replaces the view; the caller holds `publishing`.
     pub(crate) fn publish(&self, view: View, guard: &Guard) {
-        self.view.store(Arc::new(view), guard);
+        self.exchange(Arc::new(view)).retire(guard);
+    }
+
+    /// As `publish`, but for a few stores the caller's to finish.
+    pub(crate) fn exchange(&self, view: Arc<View>) -> Replaced<View> {
+        let replaced = self.view.exchange(view);
         // Release, partner: the Acquire in `generation`.
         self.views.fetch_add(1, Ordering::Release);
+        replaced
     }
 
     /// Rises whenever an iterator's memtables or files are superseded.
@@ -128,8 +134,15 @@ impl Core {
         self.dropped.load(Ordering::Acquire)
     }
 
-    pub(crate) fn mark_dropped(&self) {
+    /// Turns writers away; whether they were not before.
+    pub(crate) fn mark_dropped(&self) -> bool {
+        // Release, partner: `is_dropped`. Relaxed as to what another thread marked before.
+        !self.dropped.swap(true, Ordering::Release)
+    }
+
+    /// Lets writers in again; called by who marked it.
+    pub(crate) fn unmark_dropped(&self) {
         // Release, partner: `is_dropped`.
-        self.dropped.store(true, Ordering::Release);
+        self.dropped.store(false, Ordering::Release);
     }
 }

@@ -63,6 +63,8 @@ mod snapshot_reads;
 mod write_batch;
 mod open;
 mod db;
+#[cfg(test)]
+mod fixture;
 
 pub mod inspect;
 

@@ -60,7 +60,8 @@ pub struct Options {
     /// Default 1 GiB: half of a small server. The process stays within 20 % of it.
     pub memory: u64,
     /// Bytes at which a memtable is flushed. Default 64 MiB (or an eighth of `memory` if that is
-    /// less): large enough for few, sequential writes, small enough to recover in a second.
+    /// less): large enough for few, sequential writes, small enough to recover in a second. Less
+    /// than 256 KiB is raised to that: an index and a chunk per thread are a good part of it.
     pub write_buffer: u64,
     /// Durability of writes that do not say. Default `Buffered`.
     pub durability: Durability,
@@ -102,6 +103,9 @@ impl Default for Options {
     }
 }
 
+/// Least write buffer in use; see [`Options::write_buffer`].
+const WRITE_BUFFER_MIN: u64 = 256 << 10;
+
 /// Least memory a database runs in: 16 MiB.
 pub const MEMORY_MIN: u64 = 16 << 20;
 
@@ -130,6 +134,7 @@ impl Options {
                 format!("{} bytes, at least 65536", self.write_buffer),
             );
         }
+        self.write_buffer = self.write_buffer.max(WRITE_BUFFER_MIN);
         if !(256..=1 << 20).contains(&self.block_bytes) {
             return refuse(
                 "block_bytes",

@@ -202,6 +202,12 @@ impl Journal {
         self.core.externals.lock().push(file);
     }
 
+    /// How many such files wait for the next round, each of them open.
+    #[must_use]
+    pub fn files_to_sync(&self) -> usize {
+        self.core.externals.lock().len()
+    }
+
     /// Poisons the journal: every later call fails with `cause`.
     pub fn poison(&self, cause: velella_base::Error) {
         self.core.stop(cause);

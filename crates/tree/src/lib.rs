@@ -29,7 +29,7 @@ pub mod inspect;
 #[cfg(feature = "contract")]
 pub mod contract;
 
-pub use cursor::{ConcatCursor, MergeCursor};
+pub use cursor::{ConcatCursor, MergeCursor, Source};
 pub use external::{ExternalHold, ExternalStore};
 pub use job::{Job, JobReport};
 pub use manifest::{

@@ -2,6 +2,7 @@
 //!
 //! Its promises are L1-L4 of the crate; `contract::run` tests them on every layout.
 
+use crate::cursor::Source;
 use crate::job::Job;
 use crate::manifest::Edit;
 use crate::table_file::TableFile;
@@ -91,6 +92,11 @@ pub trait Tree: Send + Sync + std::fmt::Debug {
     /// A cursor over all versions of the tree as it stands now; it keeps its files alive.
     /// `fill_cache`: whether the blocks it reads enter the cache.
     fn cursor(&self, fill_cache: bool) -> Box<dyn Cursor>;
+
+    /// As `cursor`, taken apart for a larger merge: appends what it would merge, newest first.
+    fn sources(&self, fill_cache: bool, sources: &mut Vec<Source>) {
+        sources.push(Source::Other(self.cursor(fill_cache)));
+    }
 
     /// Rises whenever the set of tables changes: an older cursor holds older files.
     fn generation(&self) -> u64;

@@ -24,7 +24,7 @@ use crate::header::{HEADER_BYTES, Header, Purpose};
 use std::path::Path;
 use velella_base::codec::Reader;
 use velella_base::file_name::FileName;
-use velella_base::{DatabaseId, Error, ErrorKind, Result, checksum};
+use velella_base::{DatabaseId, Error, ErrorKind, Result, checksum, seeded};
 use velella_vfs::{Vfs, WriteFile};
 
 /// What a manifest begins with.
@@ -170,7 +170,8 @@ fn frame(bytes: &[u8], offset: usize, seed: u32) -> Option<&[u8]> {
     let padded = frame.bytes(extent(length) - FRAME_BYTES)?;
     let place = (offset + FRAME_BYTES) as u64;
     let is_whole = mark == MARK
-        && checksum::at(seed, place, padded) == crc
+        && (checksum::at(seed, place, padded) == crc
+            || seeded("the-manifest's-checksum-is-ignored"))
         && padded[length..].iter().all(|byte| *byte == MASK);
     is_whole.then_some(&padded[..length])
 }
@@ -257,7 +258,10 @@ impl Log {
 
     /// Syncs what is written.
     pub(crate) fn sync(&self) -> Result<()> {
-        self.file.sync_data()
+        match seeded("the-manifest-is-not-synced") {
+            true => Ok(()),
+            false => self.file.sync_data(),
+        }
     }
 
     fn write(&mut self, edits: &[Edit]) -> Result<()> {
