@@ -63,7 +63,11 @@ impl Engine {
         let sizes = cores.iter().map(|core| {
             let guard = epoch::pin();
             let cur = &core.view.load(&guard).cur;
-            if cur.table.is_empty() { 0 } else { cur.table.bytes() as u64 }
+            if cur.table.is_empty() {
+                0
+            } else {
+                cur.table.bytes() as u64
+            }
         });
         let sizes: Vec<u64> = sizes.collect();
         let largest = cores.iter().zip(&sizes).max_by_key(|(_, bytes)| **bytes);

@@ -84,12 +84,9 @@ impl Mem {
         while counted < bytes {
             // First here, so that the sum never falls below what it is the sum of.
             all.0.fetch_add(bytes - counted, Ordering::Relaxed);
-            let exchanged = self.counted.compare_exchange(
-                counted,
-                bytes,
-                Ordering::Relaxed,
-                Ordering::Relaxed,
-            );
+            let exchanged =
+                self.counted
+                    .compare_exchange(counted, bytes, Ordering::Relaxed, Ordering::Relaxed);
             let Err(other) = exchanged else { return true };
             all.0.fetch_sub(bytes - counted, Ordering::Relaxed);
             counted = other;

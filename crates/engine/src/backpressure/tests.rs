@@ -48,7 +48,10 @@ fn memtables_of_many_keyspaces_stay_within_their_share(journal: JournalMode) {
         drop(paused);
         engine.work.wake_all();
     });
-    let counted: usize = keyspaces.iter().map(|keyspace| keyspace.iter().unwrap().count()).sum();
+    let counted: usize = keyspaces
+        .iter()
+        .map(|keyspace| keyspace.iter().unwrap().count())
+        .sum();
     assert_eq!(counted, 16_000);
     db.flush().unwrap();
     let left = engine.memtable_bytes.now();
