@@ -5,7 +5,8 @@
 mod common;
 
 use common::{tiny, try_on};
-use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Barrier};
 use std::time::Duration;
 use velella::vfs::fault::{Fault, Rule};
 use velella::vfs::{FaultFs, MemFs};
@@ -48,4 +49,49 @@ fn memory_stays_within_its_budget() {
             });
         }
     });
+}
+
+/// Bytes of keys and values that so many threads, in step, put until the memtable is full.
+fn held(db: &velella::Db, threads: u32) -> u64 {
+    let step = Barrier::new(threads as usize);
+    let (full, puts) = (AtomicBool::new(false), AtomicU64::new(0));
+    let is_full = || {
+        let memtables = db.stats().keyspaces[0].immutable_memtables;
+        memtables > 0 || common::counter(db, "flushes") > 0
+    };
+    let write = |thread: u32| {
+        for round in 0u32.. {
+            step.wait();
+            if full.load(Ordering::Acquire) {
+                return;
+            }
+            let key = round * threads + thread;
+            db.put(key.to_be_bytes(), [7; 100]).unwrap();
+            puts.fetch_add(1, Ordering::Relaxed);
+            if step.wait().is_leader() {
+                full.store(is_full(), Ordering::Release);
+            }
+        }
+    };
+    std::thread::scope(|scope| {
+        for thread in 0..threads {
+            let write = &write;
+            scope.spawn(move || write(thread));
+        }
+    });
+    104 * puts.into_inner()
+}
+
+#[test]
+fn a_small_write_buffer_holds_a_good_part_of_what_it_says() {
+    for asked in [64 << 10, 256 << 10, 512 << 10, 2 << 20] {
+        for (threads, share) in [(1, 3), (8, 8)] {
+            let db = try_on(Arc::new(MemFs::new()), tiny().write_buffer(asked)).unwrap();
+            let buffer = db.options().write_buffer;
+            assert_eq!(buffer, asked.max(256 << 10));
+            let held = held(&db, threads);
+            let what = format!("{held} bytes by {threads} threads filled {buffer}");
+            assert!(held >= buffer / share, "{what}");
+        }
+    }
 }

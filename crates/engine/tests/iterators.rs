@@ -315,7 +315,7 @@ fn counted(db: &Db, back: bool) -> [u64; 3] {
     let mut iter = db.iter().unwrap();
     iter.seek(5_000u32.to_be_bytes()).unwrap();
     // The first step may turn round, which is a search.
-    let mut step = |iter: &mut Iter| match back {
+    let step = |iter: &mut Iter| match back {
         false => assert!(iter.step().unwrap()),
         true => assert!(iter.step_back().unwrap()),
     };

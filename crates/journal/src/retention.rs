@@ -16,8 +16,8 @@ use velella_base::Stamp;
 /// What keeps the segments that are in use.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub(crate) struct Pinned {
-    /// Segments with stamps at or above the floor.
-    pub(crate) segments: u64,
+    /// Bytes of the segments with stamps at or above the floor.
+    pub(crate) bytes: u64,
     /// The highest stamp in the oldest segment.
     pub(crate) oldest: Option<Stamp>,
 }
@@ -25,6 +25,8 @@ pub(crate) struct Pinned {
 /// What is known of a segment by the spans in it.
 #[derive(Debug, Default, Clone, Copy)]
 struct Content {
+    /// Its length.
+    bytes: u64,
     /// The highest stamp of its extents.
     stamp: Stamp,
     /// Some extent in it is open.
@@ -46,6 +48,7 @@ fn contents(core: &Core) -> BTreeMap<u64, Content> {
                 Some((_, stamp)) => (stamp, true),
                 None => (last, tail > span.start),
             };
+            content.bytes = span.segment.bytes;
             content.stamp = content.stamp.max(stamp);
             content.open |= span.closed.is_none();
             content.needed |= span.closed.is_some() && stamp >= floor;
@@ -72,7 +75,11 @@ pub(crate) fn ask_lanes_to_move(core: &Core) {
 pub(crate) fn pinned(core: &Core) -> Pinned {
     let contents = contents(core);
     Pinned {
-        segments: contents.values().filter(|c| c.unflushed).count() as u64,
+        bytes: contents
+            .values()
+            .filter(|content| content.unflushed)
+            .map(|content| content.bytes)
+            .sum(),
         oldest: contents.values().next().map(|content| content.stamp),
     }
 }

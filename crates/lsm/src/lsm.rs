@@ -19,7 +19,7 @@ use velella_mvcc::Retention;
 use velella_sst::{Found, TableMeta};
 use velella_tree::{
     Built, ConcatCursor, Env, Graveyard, Job, KeyspaceState, Level, MergeCursor, Pressure, Source,
-    TableFile, Tree, TreeOptions,
+    TableFile, TableStyle, Tree, TreeOptions,
 };
 
 /// Opens the tables of a keyspace.
@@ -140,7 +140,7 @@ impl Tree for Lsm {
             pick(
                 &shape,
                 &upkeep.busy,
-                &self.shared.options,
+                &self.shared.options_now(),
                 self.shared.wall_ms(),
             )
         }?;
@@ -155,6 +155,10 @@ impl Tree for Lsm {
         let options = &self.shared.options;
         self.shared
             .with_version(|version| pressure::of(version.sizes(), options))
+    }
+
+    fn restyle(&self, style: TableStyle) {
+        self.shared.restyle(style);
     }
 
     fn verify(&self, progress: &mut dyn FnMut(u64)) -> Result<()> {
@@ -185,6 +189,6 @@ impl Lsm {
         busy: &crate::picker::Busy,
         pending: &HashSet<u64>,
     ) -> Option<crate::picker::Choice> {
-        pick_full(shape, busy, pending, &self.shared.options)
+        pick_full(shape, busy, pending, &self.shared.options_now())
     }
 }

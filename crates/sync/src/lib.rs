@@ -26,4 +26,4 @@ pub use crossbeam_utils::CachePadded;
 pub use epoch::Guard;
 pub use pool::{Pool, PoolGuard};
 pub use spot::spot;
-pub use swap::Swap;
+pub use swap::{Replaced, Swap};

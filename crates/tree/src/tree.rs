@@ -49,6 +49,38 @@ impl TreeOptions {
     }
 }
 
+/// What can be changed of how tables are written, while the tree is open.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TableStyle {
+    /// See [`TableOptions::compression`].
+    pub compression: Compression,
+    /// See [`TreeOptions::upper_compression`].
+    pub upper_compression: Compression,
+    /// See [`TableOptions::bloom_bits`].
+    pub bloom_bits: u32,
+}
+
+impl TreeOptions {
+    /// The part that can be changed.
+    #[must_use]
+    pub fn style(&self) -> TableStyle {
+        TableStyle {
+            compression: self.table.compression,
+            upper_compression: self.upper_compression,
+            bloom_bits: self.table.bloom_bits,
+        }
+    }
+
+    /// The same options with another style.
+    #[must_use]
+    pub fn styled(mut self, style: TableStyle) -> Self {
+        self.table.compression = style.compression;
+        self.upper_compression = style.upper_compression;
+        self.table.bloom_bits = style.bloom_bits;
+        self
+    }
+}
+
 /// An on-disk layout of one keyspace.
 pub trait Tree: Send + Sync + std::fmt::Debug {
     /// The newest version of `key` at or below `at`; `hash` is `velella_sst::key_hash(key)`.
@@ -86,6 +118,9 @@ pub trait Tree: Send + Sync + std::fmt::Debug {
 
     /// Work waiting and brakes.
     fn pressure(&self) -> Pressure;
+
+    /// Tables begun from now on are written in this style; the others stay as they are.
+    fn restyle(&self, style: TableStyle);
 
     /// Reads everything: every checksum and invariant of every file of this tree. `progress` is
     /// told the bytes read so far after each table.
