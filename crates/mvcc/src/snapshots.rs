@@ -8,6 +8,10 @@
 //! N2. A collector reads its own frontier *before* the list: a snapshot it misses registered
 //!     later, so its time is at or above that frontier.
 //! N3. `Registration` takes itself out when dropped.
+//! N4. A round registers the D it starts from as a lower bound: the D it will end with is not known
+//!     yet, so everything above the bound stays. It is in the list before the round reads its
+//!     frontier, and until D has moved; a collector reads D while it holds the list. So it sees
+//!     the round, or the D the round left, or the round's frontier is not below its own.
 //!
 //! Threads: any. The list is behind a lock that no get and no put takes; taking a snapshot is one
 //! lock and one clock operation, whatever the size of the store.
@@ -31,6 +35,8 @@ pub struct Snapshots {
 #[derive(Debug)]
 struct Point {
     registrations: usize,
+    /// How many of them are lower bounds of a stamp to come (N4).
+    bounds: usize,
     /// The earliest wall clock that a registration here reads by, milliseconds since 1970.
     now_ms: u64,
 }
@@ -52,35 +58,46 @@ impl Snapshots {
         // either nothing (and its frontier, read before, is at or below our time, since `observe`
         // comes after its `now`) or the final registration. The same goes for the wall clock:
         // read before the lock, it could lie below that of a collector that saw no snapshot.
-        self.enter(|| clock.observe(), now_ms)
+        self.enter(|| clock.observe(), now_ms, false)
     }
 
-    /// Registers a reader at a time read by `at` while the list is held; used for durable reads
-    /// and by journal rounds.
+    /// Registers a reader at a time read by `at` while the list is held: one that reads at the
+    /// durable stamp.
     #[must_use]
     pub fn register(self: &Arc<Self>, at: impl FnOnce() -> Stamp) -> Registration {
-        self.enter(at, || u64::MAX)
+        self.enter(at, || u64::MAX, false)
+    }
+
+    /// Registers a journal round that starts from D, which `durable` reads while the list is held;
+    /// to be dropped once D has moved (N4).
+    #[must_use]
+    pub fn register_round(self: &Arc<Self>, durable: impl FnOnce() -> Stamp) -> Registration {
+        self.enter(durable, || u64::MAX, true)
     }
 
     fn enter(
         self: &Arc<Self>,
         at: impl FnOnce() -> Stamp,
         now_ms: impl FnOnce() -> u64,
+        is_bound: bool,
     ) -> Registration {
         let mut live = self.live.lock();
         let now_ms = now_ms();
         let at = at();
         let point = live.entry(at).or_insert(Point {
             registrations: 0,
+            bounds: 0,
             now_ms,
         });
         point.registrations += 1;
+        point.bounds += usize::from(is_bound);
         point.now_ms = point.now_ms.min(now_ms);
         drop(live);
         Registration {
             list: Arc::clone(self),
             at,
             now_ms,
+            is_bound,
         }
     }
 
@@ -107,8 +124,8 @@ impl Snapshots {
     }
 
     /// What a collector must keep, read in the one order that is sound: first the frontier of
-    /// clock and slots, then the durable stamp, then this list. `now_ms` is the wall clock; what
-    /// is expired by it and by every live snapshot's counts as deleted.
+    /// clock and slots, then the list, and `durable` while the list is held (N2, N4). `now_ms` is
+    /// the wall clock; what is expired by it and by every live snapshot's counts as deleted.
     #[must_use]
     pub fn retention(
         &self,
@@ -118,8 +135,11 @@ impl Snapshots {
         now_ms: u64,
     ) -> Retention {
         let frontier = slots.frontier(clock);
-        let durable = durable();
         let live = self.live.lock();
+        let durable = durable();
+        let bound = live.iter().find(|(_, point)| point.bounds > 0);
+        // Everything above the bound stays: for what may be dropped the bound is the frontier.
+        let frontier = bound.map_or(frontier, |(bound, _)| frontier.min(*bound));
         let now_ms = live
             .values()
             .map(|point| point.now_ms)
@@ -134,6 +154,7 @@ pub struct Registration {
     list: Arc<Snapshots>,
     at: Stamp,
     now_ms: u64,
+    is_bound: bool,
 }
 
 impl Registration {
@@ -153,7 +174,7 @@ impl Registration {
 
 impl Clone for Registration {
     fn clone(&self) -> Self {
-        self.list.enter(|| self.at, || self.now_ms)
+        self.list.enter(|| self.at, || self.now_ms, self.is_bound)
     }
 }
 
@@ -162,6 +183,7 @@ impl Drop for Registration {
         let mut live = self.list.live.lock();
         if let Some(point) = live.get_mut(&self.at) {
             point.registrations -= 1;
+            point.bounds -= usize::from(self.is_bound);
             if point.registrations == 0 {
                 live.remove(&self.at);
             }
@@ -187,12 +209,33 @@ mod tests {
     }
 
     #[test]
+    fn while_a_round_is_in_flight_everything_above_the_d_it_started_from_stays() {
+        let clock = Clock::new(Stamp(4), Stamp::MAX);
+        let (list, slots) = (Snapshots::new(), Slots::new(1));
+        let kept = |durable| {
+            let retention = list.retention(&clock, &slots, || Stamp(durable), 0);
+            let mut key = retention.key();
+            let kept = |stamp: &u64| key.keeps(Stamp(*stamp));
+            [4, 3, 2, 1].into_iter().filter(kept).collect::<Vec<_>>()
+        };
+        assert_eq!(kept(1), [4, 1]);
+        // It may end with any D from 1 to 4.
+        let round = list.register_round(|| Stamp(1));
+        let reader = list.register(|| Stamp(1));
+        assert_eq!(kept(1), [4, 3, 2, 1]);
+        drop(round);
+        assert_eq!(kept(3), [4, 3, 1], "D, and the reader that stays at 1");
+        drop(reader);
+        assert_eq!(kept(3), [4, 3]);
+    }
+
+    #[test]
     fn nothing_expires_under_a_live_snapshot() {
         let clock = Clock::new(Stamp(4), Stamp::MAX);
         let (list, slots) = (Snapshots::new(), Slots::new(1));
         let wall =
             |list: &Arc<Snapshots>| list.retention(&clock, &slots, || Stamp(4), 900).now_ms();
-        let round = list.register(|| Stamp(2));
+        let round = list.register_round(|| Stamp(2));
         assert_eq!(wall(&list), 900);
         let reader = list.take(&clock, || 500);
         assert_eq!(wall(&list), 500);
