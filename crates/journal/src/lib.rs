@@ -43,7 +43,8 @@ mod recovery;
 pub mod batch;
 pub mod inspect;
 
-pub use config::{Access, Config, LANES_MAX, NextFile};
+pub use config::{Access, Config, LANES_MAX, NextFile, Note};
+pub use inventory::discard_all;
 pub use journal::{Journal, Start, Stats};
 pub use lane::Lane;
-pub use recovery::{Last, Record, Recovery, Report, Rule};
+pub use recovery::{Evidence, Last, Record, Recovery, Report, Rule, evidence};

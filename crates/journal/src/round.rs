@@ -118,6 +118,8 @@ impl Rounds {
             frontier,
             wall_ms: thread::wall_ms(),
             closed: ending == Ending::Closed,
+            // Of what was durable before the seal: it is never ahead of the caller's log.
+            note: core.config.note.as_ref().map_or(0, |note| note()),
             lanes,
         };
         self.seals.write(&seal)?;
