@@ -41,6 +41,11 @@ const ENGINE: &[&str] = &[
     "base", "sync", "vfs", "mvcc", "memtable", "journal", "sst", "tree", "lsm",
 ];
 
+const RELIABILITY: &[&str] = &[
+    "base", "sync", "vfs", "mvcc", "memtable", "journal", "sst", "tree", "lsm", "engine", "server",
+    "testkit",
+];
+
 /// The table.
 pub(crate) const LAYERS: &[Layer] = &[
     row("base", "velella-base", 0, NONE),
@@ -60,6 +65,7 @@ pub(crate) const LAYERS: &[Layer] = &[
     row("server", "velella-server", 4, &["sync", "engine"]).through(&[Files, Threads]),
     row("cli", "velella-cli", 4, &["engine", "server"]).through(&[Files, Threads]),
     row("testkit", "velella-testkit", 5, &["base", "vfs", "engine"]).through(&[Files, Threads]),
+    row("reliability", "velella-reliability", 6, RELIABILITY).through(&[Files, Threads]),
     row("xtask", "xtask", 5, NONE).through(&[Files, Threads]),
 ];
 

@@ -1,4 +1,4 @@
-//! The workspace's own tool: `cargo xtask tidy`, `cargo xtask ci`, `cargo xtask readme`.
+//! The workspace's own tool: `cargo xtask tidy`, `ci`, `seeded`, `readme`.
 //!
 //! Std only, so that it is built in seconds before anything else is; std is used directly here,
 //! because a tool that checks the doors need not go through them.
@@ -17,6 +17,7 @@ mod workspace;
 mod embed;
 mod tidy;
 mod ci;
+mod seeded;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -38,15 +39,16 @@ fn run(arguments: &[String]) -> Result<(), String> {
     let help = rest.iter().any(|word| word == "--help" || word == "-h");
     let root = root();
     match command {
-        "tidy" | "ci" | "readme" if help => println!("{}", describe(command)),
+        "tidy" | "ci" | "readme" | "seeded" if help => println!("{}", describe(command)),
         "tidy" | "readme" if !rest.is_empty() => {
             return Err(format!("`{command}` takes no arguments"));
         }
         "tidy" => return tidy::run(&root),
         "ci" => return ci::run(&root, rest),
+        "seeded" => return seeded::run(&root, rest),
         "readme" => return renew_readme(&root),
         "help" | "--help" | "-h" => {
-            for command in ["tidy", "ci", "readme"] {
+            for command in ["tidy", "ci", "seeded", "readme"] {
                 println!("{}", describe(command));
             }
         }
@@ -71,6 +73,12 @@ fn describe(command: &str) -> String {
             "cargo xtask ci [step ...]\n\n\
              Runs all steps, or those named, and stops at the first that fails. The steps:\n\n{}",
             ci::describe()
+        ),
+        "seeded" => format!(
+            "cargo xtask seeded [--some N | fault ...]\n\n\
+             Puts one fault in at a time and runs the tests that must see it; exits with 1 if one\n\
+             does not. The faults:\n\n{}",
+            seeded::describe()
         ),
         _ => "cargo xtask readme\n\n\
               Copies the examples that documents show from the files that are compiled.\n"

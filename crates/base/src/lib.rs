@@ -18,11 +18,13 @@ pub mod file_name;
 pub mod cursor;
 pub mod limits;
 pub mod external;
+pub mod seeded;
 
 pub use cursor::{Cursor, Entry};
 pub use error::{Error, ErrorKind, Result};
 pub use kind::ValueKind;
 pub use order::Order;
+pub use seeded::seeded;
 pub use stamp::Stamp;
 
 /// Identifies one database for ever: every checksum on disk is bound to it, so a file copied in

@@ -1,18 +1,25 @@
 //! Epoch-based reclamation: what a thread can reach when it pins stays allocated until it unpins.
 //!
 //! Source: the RCU-like mechanism of cLSM (EuroSys '15) 3.1; crossbeam-epoch does the work. Under
-//! loom nothing is ever freed, which is what a model wants.
+//! loom nothing is ever freed, which keeps its executions short; under shuttle everything is, at
+//! the first moment at which it may be.
 //!
 //! R1. A reference obtained under a [`Guard`] lives no longer than the guard.
 //! R2. Short operations pin; nothing blocks while pinned for longer than a spin.
 
-#[cfg(not(loom))]
+#[cfg(not(any(loom, shuttle)))]
 pub use real::{Guard, flush, pin};
 
 #[cfg(loom)]
 pub use model::{Guard, flush, pin};
 
-#[cfg(not(loom))]
+#[cfg(shuttle)]
+pub use eager::{Guard, flush, pin};
+
+#[cfg(shuttle)]
+mod eager;
+
+#[cfg(not(any(loom, shuttle)))]
 mod real {
     /// Proof that this thread is pinned.
     #[derive(Debug)]

@@ -1,24 +1,28 @@
 //! The only door to atomics, locks, threads, time and memory reclamation.
 //!
-//! Layer 0. Under `--cfg loom` the door opens on loom's model instead of the machine, so that the
-//! code above is checked as it is, not a copy of it. `unsafe` is allowed here: it is what lets the
-//! crates above forbid it.
+//! Layer 0. Under `--cfg loom` and `--cfg shuttle` the door opens on a model instead of the
+//! machine, so that the code above is checked as it is, not a copy of it. `unsafe` is allowed here:
+//! it is what lets the crates above forbid it.
 //!
-//! Tests: beside each module; loom models in `tests/loom.rs`.
+//! Tests: beside each module; models of the crates above, by `cargo xtask models`.
 
+pub mod thread;
 pub mod atomic;
 pub mod epoch;
 pub mod swap;
 pub mod pool;
-pub mod parker;
 pub mod lock;
-pub mod thread;
+pub mod parker;
 pub mod counter;
 pub mod rng;
+pub mod spot;
 #[cfg(feature = "allocations")]
 pub mod allocations;
+#[cfg(any(loom, shuttle))]
+pub mod model;
 
 pub use crossbeam_utils::CachePadded;
 pub use epoch::Guard;
 pub use pool::{Pool, PoolGuard};
+pub use spot::spot;
 pub use swap::Swap;

@@ -1,48 +1,14 @@
 //! Locks for cold paths: never taken on the path of a get or a put.
 //!
-//! Not poisoned by a panic: what must not be used after one says so itself.
+//! Not poisoned by a panic: what must not be used after one says so itself. In a model the same
+//! interface stands before the model's locks, and time stands still: a wait with a limit is one
+//! without, so that a wake-up which is lost, and which the limit would have hidden, is a deadlock.
 
-#[cfg(not(loom))]
-pub use parking_lot::{Condvar, Mutex, MutexGuard, RwLock};
+#[cfg(not(any(loom, shuttle)))]
+pub use parking_lot::{Condvar, Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
-#[cfg(loom)]
-pub use loom_lock::{Condvar, Mutex, MutexGuard};
+#[cfg(any(loom, shuttle))]
+pub use model::{Condvar, Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
-#[cfg(loom)]
-mod loom_lock {
-    pub use loom::sync::MutexGuard;
-
-    /// loom's mutex with `parking_lot`'s interface.
-    #[derive(Debug, Default)]
-    pub struct Mutex<T>(loom::sync::Mutex<T>);
-
-    impl<T> Mutex<T> {
-        /// A mutex around `value`.
-        pub fn new(value: T) -> Self {
-            Mutex(loom::sync::Mutex::new(value))
-        }
-
-        /// Waits for the mutex.
-        pub fn lock(&self) -> MutexGuard<'_, T> {
-            self.0
-                .lock()
-                .expect("a model never panics while holding a lock")
-        }
-    }
-
-    /// loom's condition variable (unused in models so far; present so that code compiles).
-    #[derive(Debug, Default)]
-    pub struct Condvar(loom::sync::Condvar);
-
-    impl Condvar {
-        /// A condition nobody waits for.
-        pub fn new() -> Self {
-            Condvar(loom::sync::Condvar::new())
-        }
-
-        /// Wakes every waiter.
-        pub fn notify_all(&self) {
-            self.0.notify_all();
-        }
-    }
-}
+#[cfg(any(loom, shuttle))]
+mod model;

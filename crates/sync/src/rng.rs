@@ -29,3 +29,35 @@ impl Rng {
         ((u128::from(self.next_u64()) * u128::from(bound)) >> 64) as u64
     }
 }
+
+/// A number of this thread's own sequence, another one in every thread: for what may differ from
+/// run to run. In a model it is the scheduler's, so that a schedule can be repeated; loom, which
+/// tries everything, always gets 0.
+#[inline]
+pub fn local_u64() -> u64 {
+    #[cfg(not(any(loom, shuttle)))]
+    return machine::next();
+    #[cfg(loom)]
+    return 0;
+    #[cfg(shuttle)]
+    shuttle::rand::RngCore::next_u64(&mut shuttle::rand::thread_rng())
+}
+
+#[cfg(not(any(loom, shuttle)))]
+mod machine {
+    use super::Rng;
+    use std::cell::RefCell;
+    use std::sync::atomic::{AtomicU64, Ordering};
+
+    static NEXT: AtomicU64 = AtomicU64::new(1);
+
+    thread_local! {
+        // Relaxed: only distinct.
+        static LOCAL: RefCell<Rng> = RefCell::new(Rng::new(NEXT.fetch_add(1, Ordering::Relaxed)));
+    }
+
+    #[inline]
+    pub(super) fn next() -> u64 {
+        LOCAL.with_borrow_mut(Rng::next_u64)
+    }
+}

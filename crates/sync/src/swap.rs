@@ -82,7 +82,7 @@ impl<T> Drop for Swap<T> {
     }
 }
 
-#[cfg(all(test, not(loom)))]
+#[cfg(all(test, not(any(loom, shuttle))))]
 mod tests {
     use super::*;
     use crate::atomic::AtomicBool;

@@ -1,11 +1,19 @@
 //! Threads and time.
 //!
-//! Background threads are named, so that a profile says whose time it shows.
+//! Background threads are named, so that a profile says whose time it shows. In a model threads are
+//! the model's and time stands still: a schedule must mean the same whenever it is run.
 
 use std::time::{Duration, Instant};
 
-/// Threads that may borrow, since they end before `scope` returns; a model has none of them.
-pub use std::thread::{Builder, JoinHandle, scope};
+#[cfg(loom)]
+pub use loom::thread::{Builder, JoinHandle};
+#[cfg(shuttle)]
+pub use shuttle::thread::{Builder, JoinHandle, Scope, ScopedJoinHandle, scope};
+#[cfg(not(any(loom, shuttle)))]
+pub use std::thread::{Builder, JoinHandle};
+/// Threads that may borrow, since they end before `scope` returns; loom has none of them.
+#[cfg(not(shuttle))]
+pub use std::thread::{Scope, ScopedJoinHandle, scope};
 
 /// Starts a named background thread.
 ///
@@ -14,48 +22,77 @@ pub use std::thread::{Builder, JoinHandle, scope};
 pub fn spawn<T: Send + 'static>(
     name: &str,
     body: impl FnOnce() -> T + Send + 'static,
-) -> std::io::Result<std::thread::JoinHandle<T>> {
-    std::thread::Builder::new()
-        .name(name.to_owned())
-        .spawn(body)
+) -> std::io::Result<JoinHandle<T>> {
+    Builder::new().name(name.to_owned()).spawn(body)
 }
 
 /// Starts a named thread that ends before `scope` does.
 ///
 /// # Errors
 /// As [`spawn`].
+#[cfg(not(shuttle))]
 pub fn spawn_scoped<'scope, T: Send + 'scope>(
-    scope: &'scope std::thread::Scope<'scope, '_>,
+    scope: &'scope Scope<'scope, '_>,
     name: &str,
     body: impl FnOnce() -> T + Send + 'scope,
-) -> std::io::Result<std::thread::ScopedJoinHandle<'scope, T>> {
+) -> std::io::Result<ScopedJoinHandle<'scope, T>> {
     std::thread::Builder::new()
         .name(name.to_owned())
         .spawn_scoped(scope, body)
 }
 
+/// Starts a thread that ends before `scope` does; a model has no use for its name.
+///
+/// # Errors
+/// None.
+#[cfg(shuttle)]
+pub fn spawn_scoped<'scope, T: Send + 'static>(
+    scope: &'scope Scope<'scope, '_>,
+    _name: &str,
+    body: impl FnOnce() -> T + Send + 'scope,
+) -> std::io::Result<ScopedJoinHandle<'scope, T>> {
+    Ok(scope.spawn(body))
+}
+
 /// Gives the rest of this thread's time slice away.
 pub fn yield_now() {
-    #[cfg(not(loom))]
+    #[cfg(not(any(loom, shuttle)))]
     std::thread::yield_now();
     #[cfg(loom)]
     loom::thread::yield_now();
+    #[cfg(shuttle)]
+    shuttle::thread::yield_now();
 }
 
 /// Sleeps at least `time`; for pacing and back-off, never for synchronisation.
 pub fn sleep(time: Duration) {
+    #[cfg(not(any(loom, shuttle)))]
     std::thread::sleep(time);
+    #[cfg(any(loom, shuttle))]
+    {
+        let _ = time;
+        yield_now();
+    }
 }
 
 /// The monotonic clock.
 #[must_use]
 pub fn now() -> Instant {
-    Instant::now()
+    #[cfg(not(any(loom, shuttle)))]
+    return Instant::now();
+    #[cfg(any(loom, shuttle))]
+    {
+        static START: std::sync::OnceLock<Instant> = std::sync::OnceLock::new();
+        *START.get_or_init(Instant::now)
+    }
 }
 
 /// The wall clock: milliseconds since 1970 (0 if the clock stands before that).
 #[must_use]
 pub fn wall_ms() -> u64 {
+    if cfg!(any(loom, shuttle)) {
+        return 1 << 40;
+    }
     std::time::SystemTime::now()
         .duration_since(std::time::UNIX_EPOCH)
         .map_or(0, |since| {

@@ -1,0 +1,187 @@
+//! `reliability`: runs a campaign as long as one likes and keeps the score.
+//!
+//! M1. Exit code 0 means that every run held; 1 that one failed (its seed and the command that
+//!     repeats it are printed); 2 that the command line was wrong.
+//!
+//! Tests: `tests/command.rs`.
+
+#![forbid(unsafe_code)]
+
+use clap::Parser;
+use indicatif::{ProgressBar, ProgressStyle};
+use std::path::PathBuf;
+use std::process::{Command, ExitCode};
+use std::time::Duration;
+use velella_reliability::campaign::{self, Campaign, Outcome, Plan};
+use velella_reliability::ledger;
+
+/// Attack Velella's promises, and count.
+///
+/// Without a campaign, lists them. Every run follows from its seed; a failure prints the command
+/// that repeats it.
+#[derive(Debug, Parser)]
+#[command(name = "reliability", version)]
+struct Arguments {
+    /// Which campaign to run, or `all`
+    campaign: Option<String>,
+    /// How many runs; the campaign's usual number if not given
+    #[arg(long)]
+    runs: Option<u64>,
+    /// Stop after this many minutes
+    #[arg(long)]
+    minutes: Option<f64>,
+    /// The first seed
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Threads
+    #[arg(long, default_value_t = 2)]
+    threads: usize,
+    /// Add a line to this ledger, for instance reliability/LEDGER.tsv
+    #[arg(long)]
+    ledger: Option<PathBuf>,
+    /// Print the outcome as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+fn main() -> ExitCode {
+    let arguments = Arguments::parse();
+    let all = velella_reliability::all();
+    let chosen: Vec<_> = match arguments.campaign.as_deref() {
+        None => {
+            list(&all);
+            return ExitCode::SUCCESS;
+        }
+        Some("all") => all,
+        Some(name) => all.into_iter().filter(|one| one.name() == name).collect(),
+    };
+    if chosen.is_empty() {
+        eprintln!("There is no campaign of that name. `reliability` alone lists them.");
+        return ExitCode::from(2);
+    }
+    let mut held = true;
+    for campaign in chosen {
+        let plan = plan(&arguments, campaign.as_ref());
+        let outcome = campaign::run(campaign.as_ref(), &plan, &bar(campaign.as_ref(), &plan));
+        held &= outcome.failure.is_none();
+        report(&arguments, campaign.as_ref(), &outcome);
+        if let Err(error) = keep(&arguments, campaign.as_ref(), &outcome) {
+            eprintln!("The ledger could not be written: {error}");
+            return ExitCode::FAILURE;
+        }
+    }
+    if held {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    }
+}
+
+fn list(all: &[Box<dyn Campaign>]) {
+    for campaign in all {
+        println!(
+            "{:<14} {:<6} {}",
+            campaign.name(),
+            campaign.goal(),
+            campaign.about()
+        );
+    }
+}
+
+fn plan(arguments: &Arguments, campaign: &dyn Campaign) -> Plan {
+    let timed = arguments
+        .minutes
+        .map(|minutes| Duration::from_secs_f64(minutes * 60.0));
+    let runs = match (arguments.runs, timed) {
+        (Some(runs), _) => runs,
+        (None, Some(_)) => u64::MAX,
+        (None, None) => campaign.usual_runs(),
+    };
+    Plan {
+        first: arguments.seed,
+        runs,
+        limit: timed,
+        threads: arguments.threads,
+    }
+}
+
+/// A bar with rate and time left; only a rate where the end is a matter of time.
+fn bar(campaign: &dyn Campaign, plan: &Plan) -> impl Fn(u64) + Sync + use<> {
+    let bar = if plan.runs == u64::MAX {
+        ProgressBar::new_spinner()
+    } else {
+        ProgressBar::new(plan.runs)
+    };
+    let style = "{prefix:<14} {wide_bar} {pos} runs, {per_sec}, {eta} left";
+    bar.set_style(
+        ProgressStyle::with_template(style).unwrap_or_else(|_| ProgressStyle::default_bar()),
+    );
+    bar.set_prefix(campaign.name());
+    move |done| bar.set_position(done)
+}
+
+fn report(arguments: &Arguments, campaign: &dyn Campaign, outcome: &Outcome) {
+    if arguments.json {
+        let line = serde_json::json!({
+            "campaign": campaign.name(), "goal": campaign.goal(), "outcome": outcome,
+        });
+        println!("{line}");
+        return;
+    }
+    println!("{} ({})", campaign.name(), campaign.goal());
+    println!("  {:<28} {:>14}", "runs", outcome.runs);
+    for (what, count) in outcome.tally.iter() {
+        println!("  {what:<28} {count:>14}");
+    }
+    println!("  {:<28} {:>14.1}", "seconds", outcome.seconds);
+    match &outcome.failure {
+        None => println!("  held"),
+        Some(failure) => {
+            println!("  FAILED at seed {}: {}", failure.seed, failure.what);
+            println!("  again: {}", command(campaign, failure.seed, 1));
+        }
+    }
+}
+
+fn command(campaign: &dyn Campaign, seed: u64, runs: u64) -> String {
+    format!(
+        "cargo run --release -p velella-reliability -- {} --seed {seed} --runs {runs}",
+        campaign.name()
+    )
+}
+
+fn keep(arguments: &Arguments, campaign: &dyn Campaign, outcome: &Outcome) -> std::io::Result<()> {
+    let Some(path) = &arguments.ledger else {
+        return Ok(());
+    };
+    let entry = ledger::Entry {
+        goal: campaign.goal(),
+        campaign: campaign.name(),
+        seed_from: arguments.seed,
+        runs: outcome.runs,
+        unit: campaign.unit(),
+        checked: outcome.tally.of(campaign.unit()),
+        failure: outcome
+            .failure
+            .as_ref()
+            .map(|failure| failure.what.as_str()),
+        seconds: outcome.seconds,
+        command: &command(campaign, arguments.seed, outcome.runs),
+    };
+    let (date, commit) = (
+        said_by("date", &["-u", "+%Y-%m-%dT%H:%MZ"]),
+        said_by("git", &["rev-parse", "--short", "HEAD"]),
+    );
+    ledger::append(path, &date, &commit, &entry)
+}
+
+/// The first line `program` prints, or a question mark where it is missing.
+fn said_by(program: &str, arguments: &[&str]) -> String {
+    Command::new(program)
+        .args(arguments)
+        .output()
+        .ok()
+        .and_then(|output| String::from_utf8(output.stdout).ok())
+        .and_then(|text| text.lines().next().map(str::to_owned))
+        .unwrap_or_else(|| "?".to_owned())
+}

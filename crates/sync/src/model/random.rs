@@ -1,0 +1,116 @@
+//! shuttle: many schedules, drawn by two schedulers in turn: evenly at random, and by PCT
+//! (Burckhardt et al., ASPLOS '10), which finds a bug of depth d with a known probability.
+
+use super::{Explored, budget, explored, number, report};
+use shuttle::scheduler::{PctScheduler, RandomScheduler};
+use shuttle::{Config, FailurePersistence, MaxSteps, Runner};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+/// Schedules of a batch, which share a seed.
+const BATCH: usize = 500;
+/// Ordering constraints of the bugs that PCT looks for.
+const DEPTH: usize = 3;
+
+#[derive(Debug, Clone, Copy)]
+enum Scheduler {
+    Random,
+    Pct,
+}
+
+/// `model` holds in `schedules` schedules of either scheduler.
+///
+/// # Panics
+/// If it does not.
+pub fn holds(name: &str, schedules: usize, model: impl Fn() + Send + Sync + 'static) {
+    let model = Arc::new(model);
+    for scheduler in [Scheduler::Random, Scheduler::Pct] {
+        let explored = explore(scheduler, schedules, budget(), &model);
+        report(name, how(scheduler), true, &explored);
+    }
+}
+
+/// Within `schedules` schedules of one scheduler or the other, `model` fails.
+///
+/// # Panics
+/// If it does not.
+pub fn fails(name: &str, schedules: usize, model: impl Fn() + Send + Sync + 'static) {
+    let model = Arc::new(model);
+    let first = explore(Scheduler::Random, schedules, None, &model);
+    if first.failure.is_some() {
+        return report(name, how(Scheduler::Random), false, &first);
+    }
+    let second = explore(Scheduler::Pct, schedules, None, &model);
+    report(name, how(Scheduler::Pct), false, &second);
+}
+
+fn how(scheduler: Scheduler) -> &'static str {
+    match scheduler {
+        Scheduler::Random => "shuttle, random",
+        Scheduler::Pct => "shuttle, PCT depth 3",
+    }
+}
+
+fn explore(
+    scheduler: Scheduler,
+    schedules: usize,
+    budget: Option<Duration>,
+    model: &Arc<impl Fn() + Send + Sync + 'static>,
+) -> Explored {
+    let count = Arc::new(AtomicU64::new(0));
+    let batches = match number("VELELLA_SEED") {
+        Some(_) => 1,
+        None => schedules.div_ceil(BATCH) as u64 * number("VELELLA_SCALE").unwrap_or(1),
+    };
+    let base = number("VELELLA_SEED").unwrap_or(1);
+    let mut result = explored(|| {
+        let start = Instant::now();
+        let mut batch = 0;
+        loop {
+            run(scheduler, base + batch, model, &count);
+            batch += 1;
+            let is_over = match budget {
+                Some(budget) if batches > 1 => start.elapsed() >= budget,
+                _ => batch >= batches,
+            };
+            if is_over {
+                break;
+            }
+        }
+    });
+    // Relaxed: the thread was joined.
+    result.executions = count.load(Ordering::Relaxed);
+    let seed = base + result.executions.saturating_sub(1) / BATCH as u64;
+    if let Some(failure) = &mut result.failure {
+        *failure = format!("{failure}\nrepeat it with VELELLA_SEED={seed}");
+    }
+    result
+}
+
+fn run(
+    scheduler: Scheduler,
+    seed: u64,
+    model: &Arc<impl Fn() + Send + Sync + 'static>,
+    count: &Arc<AtomicU64>,
+) {
+    let mut config = Config::new();
+    config.stack_size = 256 << 10;
+    config.failure_persistence = FailurePersistence::None;
+    config.max_steps = MaxSteps::FailAfter(1 << 20);
+    config.silence_warnings = true;
+    let (model, count) = (Arc::clone(model), Arc::clone(count));
+    let body = move || {
+        // Relaxed: read after the thread was joined.
+        count.fetch_add(1, Ordering::Relaxed);
+        model();
+    };
+    match scheduler {
+        Scheduler::Random => {
+            Runner::new(RandomScheduler::new_from_seed(seed, BATCH), config).run(body)
+        }
+        Scheduler::Pct => {
+            Runner::new(PctScheduler::new_from_seed(seed, DEPTH, BATCH), config).run(body)
+        }
+    };
+}

@@ -1,0 +1,98 @@
+//! Spots: numbered places in the protocol where a test may let another thread go first.
+//!
+//! A schedule that hurts needs a thread to lose its processor between two particular
+//! instructions, which on an idle machine happens once in a million times. A test arms the spots
+//! with a probability, and each thread that passes one then yields, or sleeps for some
+//! microseconds, as its own random numbers say.
+//!
+//! S1. Without the feature `spots` a spot is nothing; no product turns it on.
+//! S2. A spot never waits for another thread and touches nothing but its own random numbers.
+//!
+//! Threads: any. Tests: below; `velella-reliability`, campaign `histories`.
+
+/// A place to lose the processor. `number` is the place's own: 1-19 are the steps of a write,
+/// 20-39 reads and snapshots, 40-59 switch and flush, 60-79 journal rounds.
+#[cfg(not(feature = "spots"))]
+#[inline(always)]
+pub fn spot(_number: u8) {}
+
+#[cfg(feature = "spots")]
+pub use armed::{arm, hits, spot};
+
+#[cfg(feature = "spots")]
+mod armed {
+    use crate::rng::Rng;
+    use std::cell::RefCell;
+    use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+    use std::time::Duration;
+
+    /// One passage in so many loses the processor; 0 is never.
+    static ONE_IN: AtomicU32 = AtomicU32::new(0);
+    static SEED: AtomicU64 = AtomicU64::new(0);
+    static HITS: [AtomicU64; 256] = [const { AtomicU64::new(0) }; 256];
+
+    thread_local! {
+        static DRAWS: RefCell<Option<(u64, Rng)>> = const { RefCell::new(None) };
+    }
+
+    /// From now on one passage in `one_in` (0: none) loses the processor, as `seed` says.
+    pub fn arm(seed: u64, one_in: u32) {
+        // All relaxed: a thread may notice late, which changes nothing but luck.
+        SEED.store(seed, Ordering::Relaxed);
+        ONE_IN.store(one_in, Ordering::Relaxed);
+    }
+
+    /// How often the processor was given away at `number`.
+    #[must_use]
+    pub fn hits(number: u8) -> u64 {
+        HITS[usize::from(number)].load(Ordering::Relaxed)
+    }
+
+    /// A place to lose the processor.
+    #[inline]
+    pub fn spot(number: u8) {
+        let one_in = ONE_IN.load(Ordering::Relaxed);
+        if one_in > 0 {
+            lose(number, one_in);
+        }
+    }
+
+    #[cold]
+    fn lose(number: u8, one_in: u32) {
+        let seed = SEED.load(Ordering::Relaxed);
+        let draw = DRAWS.try_with(|draws| {
+            let mut draws = draws.borrow_mut();
+            if draws.as_ref().is_none_or(|(of, _)| *of != seed) {
+                let own = std::ptr::from_ref(&*draws) as u64;
+                *draws = Some((seed, Rng::new(seed ^ own)));
+            }
+            draws
+                .as_mut()
+                .map(|(_, rng)| (rng.below(u64::from(one_in)), rng.below(8)))
+        });
+        let Ok(Some((0, how))) = draw else { return };
+        HITS[usize::from(number)].fetch_add(1, Ordering::Relaxed);
+        match how {
+            0 => std::thread::sleep(Duration::from_micros(50)),
+            _ => std::thread::yield_now(),
+        }
+    }
+
+    #[cfg(test)]
+    mod tests {
+        use super::*;
+
+        #[test]
+        fn an_armed_spot_loses_the_processor_about_as_often_as_asked() {
+            let before = hits(255);
+            arm(7, 4);
+            for _ in 0..4_000 {
+                spot(255);
+            }
+            arm(7, 0);
+            spot(255);
+            let lost = hits(255) - before;
+            assert!((500..2_000).contains(&lost), "{lost} of 4,000");
+        }
+    }
+}

@@ -1,0 +1,227 @@
+//! `cargo xtask seeded`: are the tests able to fail? One fault at a time, the tests named for it.
+//!
+//! Source: RocksDB's blind test of its crash test; mutation testing with mutants that matter.
+//!
+//! S1. A fault is caught when the test named for it fails or does not end; anything else, a build
+//!     that fails included, is no catch.
+//! S2. Each test named is run once without any fault first, and must pass: a test that always
+//!     fails catches nothing.
+//! S3. The names in the code and in the catalogue are the same.
+//!
+//! Tests: below; S3 is a test of its own.
+
+mod catalogue;
+
+use catalogue::{FAULTS, Fault};
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// A test that takes longer hangs.
+const LIMIT: Duration = Duration::from_secs(180);
+
+/// How a test run ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Ended {
+    Passed,
+    Failed,
+    Hung,
+}
+
+/// Runs the faults called in `arguments`; `--some N` takes N at random, none takes all.
+///
+/// # Errors
+/// A fault that was not caught, or a test that fails without one.
+pub(crate) fn run(root: &Path, arguments: &[String]) -> Result<(), String> {
+    let faults = select(arguments)?;
+    build(root)?;
+    let tests: BTreeSet<_> = faults.iter().map(|fault| fault.caught_by).collect();
+    for test in tests {
+        println!("without a fault: cargo test {}", test.join(" "));
+        let ended = execute(root, test, None)?;
+        if ended != Ended::Passed {
+            return Err(format!("without a fault `{}` {ended:?}", test.join(" ")));
+        }
+    }
+    let mut missed = Vec::new();
+    println!(
+        "\n{:<34} {:<12} {:>7}  caught by",
+        "fault", "verdict", "seconds"
+    );
+    for fault in &faults {
+        let start = Instant::now();
+        let verdict = match execute(root, fault.caught_by, Some(fault.name))? {
+            Ended::Passed => {
+                missed.push(fault.name);
+                "NOT CAUGHT"
+            }
+            Ended::Failed => "caught",
+            Ended::Hung => "caught (hung)",
+        };
+        let (seconds, by) = (start.elapsed().as_secs_f64(), fault.caught_by.join(" "));
+        println!("{:<34} {verdict:<12} {seconds:>7.1}  {by}", fault.name);
+    }
+    println!(
+        "\n{} of {} caught",
+        faults.len() - missed.len(),
+        faults.len()
+    );
+    match missed.is_empty() {
+        true => Ok(()),
+        false => Err(format!("not caught: {}", missed.join(", "))),
+    }
+}
+
+/// The catalogue, a line each, for `--help`.
+pub(crate) fn describe() -> String {
+    let line = |fault: &Fault| format!("  {:<34} {}\n", fault.name, fault.what);
+    FAULTS.iter().map(line).collect()
+}
+
+fn select(arguments: &[String]) -> Result<Vec<&'static Fault>, String> {
+    match arguments {
+        [] => Ok(FAULTS.iter().collect()),
+        [some, count] if some == "--some" => {
+            let count = count
+                .parse()
+                .map_err(|_| format!("`{count}` is no number"))?;
+            Ok(draw(count, random()))
+        }
+        names => names.iter().map(find).collect(),
+    }
+}
+
+fn find(name: &String) -> Result<&'static Fault, String> {
+    let found = FAULTS.iter().find(|fault| fault.name == name);
+    found.ok_or_else(|| format!("there is no fault `{name}`; there are\n{}", describe()))
+}
+
+/// `count` different faults, as `seed` says.
+fn draw(count: usize, seed: u64) -> Vec<&'static Fault> {
+    println!("faults drawn with {seed}");
+    let mut left: Vec<_> = FAULTS.iter().collect();
+    let mut state = seed;
+    let mut drawn = Vec::new();
+    while drawn.len() < count && !left.is_empty() {
+        state = state
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
+        let place = usize::try_from(state >> 33).unwrap_or_default() % left.len();
+        drawn.push(left.swap_remove(place));
+    }
+    drawn
+}
+
+fn random() -> u64 {
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    now.map_or(0, |time| u64::from(time.subsec_nanos()) ^ time.as_secs())
+}
+
+/// `cargo` in its own target directory, so that the usual one stays warm.
+fn cargo(root: &Path, arguments: &[&str]) -> Command {
+    let mut command = Command::new(std::env::var("CARGO").unwrap_or_else(|_| "cargo".to_owned()));
+    command
+        .args(arguments)
+        .env("RUSTFLAGS", "--cfg velella_seeded")
+        .env("CARGO_TARGET_DIR", root.join("target/seeded"))
+        .env_remove("VELELLA_SEEDED")
+        .current_dir(root);
+    command
+}
+
+fn build(root: &Path) -> Result<(), String> {
+    let mut command = cargo(root, &["test", "--workspace", "--no-run", "--quiet"]);
+    match command.status() {
+        Ok(status) if status.success() => Ok(()),
+        Ok(status) => Err(format!("the build with faults failed: {status}")),
+        Err(error) => Err(format!("cannot run cargo: {error}")),
+    }
+}
+
+fn execute(root: &Path, test: &[&str], fault: Option<&str>) -> Result<Ended, String> {
+    let mut command = cargo(root, &["test", "--workspace", "--quiet"]);
+    command
+        .args(test)
+        .stdout(Stdio::null())
+        .stderr(Stdio::null());
+    if let Some(name) = fault {
+        command.env("VELELLA_SEEDED", name);
+    }
+    supervise(&mut command, LIMIT)
+}
+
+/// Waits for `command` up to `limit`, then ends it with all it started.
+fn supervise(command: &mut Command, limit: Duration) -> Result<Ended, String> {
+    use std::os::unix::process::CommandExt as _;
+    let failed = |error: std::io::Error| format!("cannot run the test: {error}");
+    let mut child = command.process_group(0).spawn().map_err(failed)?;
+    let start = Instant::now();
+    loop {
+        if let Some(status) = child.try_wait().map_err(failed)? {
+            return Ok(if status.success() {
+                Ended::Passed
+            } else {
+                Ended::Failed
+            });
+        }
+        if start.elapsed() > limit {
+            let group = format!("-{}", child.id());
+            Command::new("kill")
+                .args(["-KILL", "--", &group])
+                .status()
+                .map_err(failed)?;
+            child.wait().map_err(failed)?;
+            return Ok(Ended::Hung);
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::workspace::Workspace;
+
+    #[test]
+    fn the_catalogue_and_the_code_name_the_same_faults() {
+        let workspace = Workspace::load(&crate::root()).unwrap();
+        let mut in_code = BTreeSet::new();
+        for (path, text) in &workspace.rust {
+            if path.starts_with("xtask/") || path.ends_with("base/src/seeded.rs") {
+                continue;
+            }
+            for rest in text.split("seeded(\"").skip(1) {
+                in_code.insert(rest.split('"').next().unwrap());
+            }
+        }
+        let listed: BTreeSet<_> = FAULTS.iter().map(|fault| fault.name).collect();
+        assert_eq!(listed.len(), FAULTS.len(), "a name is listed twice");
+        assert_eq!(in_code, listed);
+    }
+
+    #[test]
+    fn a_draw_has_no_fault_twice() {
+        let drawn = draw(FAULTS.len() + 5, 3);
+        let names: BTreeSet<_> = drawn.iter().map(|fault| fault.name).collect();
+        assert_eq!((drawn.len(), names.len()), (FAULTS.len(), FAULTS.len()));
+    }
+
+    #[test]
+    fn a_command_passes_fails_or_hangs() {
+        let second = Duration::from_secs(1);
+        assert_eq!(
+            supervise(&mut Command::new("true"), second),
+            Ok(Ended::Passed)
+        );
+        assert_eq!(
+            supervise(&mut Command::new("false"), second),
+            Ok(Ended::Failed)
+        );
+        let mut sleep = Command::new("sleep");
+        assert_eq!(
+            supervise(sleep.arg("60"), Duration::from_millis(50)),
+            Ok(Ended::Hung)
+        );
+    }
+}
