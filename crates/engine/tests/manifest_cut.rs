@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use velella::vfs::fault::{Fault, Rule};
 use velella::vfs::mem::CrashMode;
-use velella::vfs::{FaultFs, MemFs, Vfs};
+use velella::vfs::{FaultFs, MemFs, Operation, Vfs};
 use velella::{Builder, Db, ErrorKind, JournalMode, RecoveryMode};
 use velella_testkit::Watchdog;
 use velella_tree::manifest::Manifest;
@@ -113,22 +113,36 @@ fn an_interrupted_opening_is_no_evidence() {
     let _watchdog = Watchdog::new("manifest_cut", 100);
     let fs = MemFs::new();
     let db = on(&fs, tiny());
-    work(&db, 1);
+    for key in 0..50 {
+        db.put(format!("{key}"), "x").unwrap();
+    }
+    db.put("large", vec![1; 100_000]).unwrap();
+    db.persist().unwrap();
     let before = all(&db);
     let fs = fs.image(1, CrashMode::KeepAll);
-    for k in 1.. {
-        let copy = fs.image(1, CrashMode::KeepAll);
-        let faulty = FaultFs::over_mem(&copy);
-        faulty.inject(Rule::every(Fault::Io).from_nth(k));
-        let opened = try_on(Arc::new(faulty), tiny());
-        for mode in [CrashMode::KeepAll, CrashMode::Strict] {
-            assert_eq!(all(&on(&copy.image(k, mode), tiny())), before, "call {k}");
-        }
-        if opened.is_ok() {
-            assert!(k > 20, "{k}");
-            break;
+    let mut interrupted = 0;
+    for operation in [
+        Operation::Create,
+        Operation::SyncDir,
+        Operation::Remove,
+        Operation::SyncData,
+    ] {
+        for nth in 1.. {
+            let copy = fs.image(1, CrashMode::KeepAll);
+            let faulty = FaultFs::over_mem(&copy);
+            faulty.inject(Rule::every(Fault::Io).of(operation).from_nth(nth));
+            let opened = try_on(Arc::new(faulty), tiny());
+            for mode in [CrashMode::KeepAll, CrashMode::Strict] {
+                let after = all(&on(&copy.image(nth, mode), tiny()));
+                assert_eq!(after, before, "{operation:?} {nth}");
+            }
+            if opened.is_ok() {
+                break;
+            }
+            interrupted += 1;
         }
     }
+    assert!(interrupted > 10, "{interrupted}");
 }
 
 fn journal(fs: &MemFs) -> Vec<PathBuf> {
