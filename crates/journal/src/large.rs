@@ -14,6 +14,7 @@
 use crate::config::Config;
 use crate::header::{FileHeader, Magic, PAGE};
 use crate::inventory::{Inventory, no_number};
+use crate::ordering::{Site, is_sound};
 use crate::segment::journal_dir;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -123,6 +124,10 @@ impl LargeFile {
         // Acquire, partner: `append`.
         let written = self.written.load(Ordering::Acquire);
         self.file.sync_data()?;
+        let written = match is_sound(Site::LargeSynced) {
+            true => written,
+            false => self.written.load(Ordering::Acquire),
+        };
         // Relaxed: only the coordinator reads and writes it.
         self.synced.store(written, Ordering::Relaxed);
         Ok(())

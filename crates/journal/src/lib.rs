@@ -22,6 +22,7 @@
 
 #![forbid(unsafe_code)]
 
+mod ordering;
 mod header;
 mod record;
 mod extent;
@@ -47,4 +48,6 @@ pub use config::{Access, Config, LANES_MAX, NextFile, Note};
 pub use inventory::discard_all;
 pub use journal::{Journal, Start, Stats};
 pub use lane::Lane;
+#[cfg(any(loom, shuttle))]
+pub use ordering::{Site, spoil};
 pub use recovery::{Evidence, Last, Record, Recovery, Report, Rule, evidence};
