@@ -23,7 +23,7 @@ use velella_vfs::Vfs;
 
 const DATABASE: u128 = 7;
 const EXTENT: u64 = 64 << 10;
-/// Four of these fill the first extent of a segment.
+/// Three of these fill the first extent of a segment, four any other.
 const QUARTER: usize = 15 << 10;
 /// Goes to a large file.
 const LARGE: usize = 20 << 10;
@@ -289,10 +289,10 @@ pub(crate) const CLOSE_ROUND: Model = Model {
     name: "journal/close_round",
     lanes: 1,
     before: |world| {
-        for _ in 0..4 {
+        for _ in 0..3 {
             world.put(0, QUARTER);
         }
-        world.release(5);
+        world.release(4);
     },
     roles: &[
         |world| world.put(0, QUARTER),
