@@ -5,6 +5,7 @@
 //!
 //! Tests: below; the steps themselves are what `.ci/run` runs.
 
+use crate::models::{self, cargo};
 use crate::tidy;
 use std::path::Path;
 use std::process::Command;
@@ -19,6 +20,7 @@ struct Step {
 
 enum Action {
     Tidy,
+    Models,
     /// `cargo` with these arguments and these additional environment variables.
     Cargo(
         &'static [&'static str],
@@ -73,6 +75,11 @@ const STEPS: &[Step] = &[
         action: Action::Cargo(&["test", "--workspace"], &[]),
     },
     Step {
+        name: "models",
+        says: "cargo xtask models",
+        action: Action::Models,
+    },
+    Step {
         name: "doc",
         says: "cargo doc --workspace --no-deps, warnings denied",
         action: Action::Cargo(
@@ -92,6 +99,11 @@ const STEPS: &[Step] = &[
         name: "release",
         says: "cargo build --release",
         action: Action::Cargo(&["build", "--release"], &[]),
+    },
+    Step {
+        name: "crash",
+        says: "bash .ci/crash.sh: 1,500 processes killed, and power cuts where they can be made",
+        action: Action::Script(".ci/crash.sh"),
     },
     Step {
         name: "e2e",
@@ -155,6 +167,13 @@ fn perform(root: &Path, action: &Action) -> Outcome {
             Ok(()) => Outcome::Passed,
             Err(_) => Outcome::Failed,
         },
+        Action::Models => match models::run(root, &[]) {
+            Ok(()) => Outcome::Passed,
+            Err(message) => {
+                println!("{message}");
+                Outcome::Failed
+            }
+        },
         Action::Cargo(arguments, variables) => {
             let mut command = Command::new(cargo());
             command.args(*arguments).envs(variables.iter().copied());
@@ -169,11 +188,6 @@ fn perform(root: &Path, action: &Action) -> Outcome {
             false => skip(file),
         },
     }
-}
-
-/// The cargo that runs us, so that a step uses the same toolchain.
-fn cargo() -> String {
-    std::env::var("CARGO").unwrap_or_else(|_| "cargo".to_owned())
 }
 
 fn skip(file: &str) -> Outcome {

@@ -1,4 +1,4 @@
-//! The workspace's own tool: `cargo xtask tidy`, `ci`, `seeded`, `readme`.
+//! The workspace's own tool: `cargo xtask tidy`, `ci`, `models`, `seeded`, `readme`.
 //!
 //! Std only, so that it is built in seconds before anything else is; std is used directly here,
 //! because a tool that checks the doors need not go through them.
@@ -16,6 +16,7 @@ mod layers;
 mod workspace;
 mod embed;
 mod tidy;
+mod models;
 mod ci;
 mod seeded;
 
@@ -39,16 +40,17 @@ fn run(arguments: &[String]) -> Result<(), String> {
     let help = rest.iter().any(|word| word == "--help" || word == "-h");
     let root = root();
     match command {
-        "tidy" | "ci" | "readme" | "seeded" if help => println!("{}", describe(command)),
+        "tidy" | "ci" | "readme" | "seeded" | "models" if help => println!("{}", describe(command)),
         "tidy" | "readme" if !rest.is_empty() => {
             return Err(format!("`{command}` takes no arguments"));
         }
         "tidy" => return tidy::run(&root),
         "ci" => return ci::run(&root, rest),
         "seeded" => return seeded::run(&root, rest),
+        "models" => return models::run(&root, rest),
         "readme" => return renew_readme(&root),
         "help" | "--help" | "-h" => {
-            for command in ["tidy", "ci", "seeded", "readme"] {
+            for command in ["tidy", "ci", "models", "seeded", "readme"] {
                 println!("{}", describe(command));
             }
         }
@@ -69,6 +71,7 @@ fn describe(command: &str) -> String {
              violation, then counts; exits with 1 if there is one. The rules:\n\n{}",
             tidy::describe()
         ),
+        "models" => models::describe(),
         "ci" => format!(
             "cargo xtask ci [step ...]\n\n\
              Runs all steps, or those named, and stops at the first that fails. The steps:\n\n{}",

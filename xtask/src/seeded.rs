@@ -11,11 +11,12 @@
 //! Tests: below; S3 is a test of its own.
 
 mod catalogue;
+mod binaries;
 
-use catalogue::{FAULTS, Fault};
+use catalogue::{FAULTS, Fault, Test};
 use std::collections::BTreeSet;
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 /// A test that takes longer hangs.
@@ -35,23 +36,24 @@ enum Ended {
 /// A fault that was not caught, or a test that fails without one.
 pub(crate) fn run(root: &Path, arguments: &[String]) -> Result<(), String> {
     let faults = select(arguments)?;
-    build(root)?;
+    let binaries = binaries::build(root)?;
+    let run = |test: &Test, fault: Option<&str>| {
+        let binary = binaries.of(test)?;
+        supervise(&mut binary.command(test, fault), LIMIT)
+    };
     let tests: BTreeSet<_> = faults.iter().map(|fault| fault.caught_by).collect();
     for test in tests {
-        println!("without a fault: cargo test {}", test.join(" "));
-        let ended = execute(root, test, None)?;
+        let ended = run(&test, None)?;
+        println!("without a fault: {test}: {ended:?}");
         if ended != Ended::Passed {
-            return Err(format!("without a fault `{}` {ended:?}", test.join(" ")));
+            return Err(format!("without a fault `{test}` {ended:?}"));
         }
     }
     let mut missed = Vec::new();
-    println!(
-        "\n{:<34} {:<12} {:>7}  caught by",
-        "fault", "verdict", "seconds"
-    );
+    println!("\n{:<40} {:<13} {:>7}  by", "fault", "verdict", "seconds");
     for fault in &faults {
         let start = Instant::now();
-        let verdict = match execute(root, fault.caught_by, Some(fault.name))? {
+        let verdict = match run(&fault.caught_by, Some(fault.name))? {
             Ended::Passed => {
                 missed.push(fault.name);
                 "NOT CAUGHT"
@@ -59,8 +61,8 @@ pub(crate) fn run(root: &Path, arguments: &[String]) -> Result<(), String> {
             Ended::Failed => "caught",
             Ended::Hung => "caught (hung)",
         };
-        let (seconds, by) = (start.elapsed().as_secs_f64(), fault.caught_by.join(" "));
-        println!("{:<34} {verdict:<12} {seconds:>7.1}  {by}", fault.name);
+        let (seconds, by) = (start.elapsed().as_secs_f64(), fault.caught_by);
+        println!("{:<40} {verdict:<13} {seconds:>7.1}  {by}", fault.name);
     }
     println!(
         "\n{} of {} caught",
@@ -75,7 +77,7 @@ pub(crate) fn run(root: &Path, arguments: &[String]) -> Result<(), String> {
 
 /// The catalogue, a line each, for `--help`.
 pub(crate) fn describe() -> String {
-    let line = |fault: &Fault| format!("  {:<34} {}\n", fault.name, fault.what);
+    let line = |fault: &Fault| format!("  {:<40} {}\n", fault.name, fault.caught_by);
     FAULTS.iter().map(line).collect()
 }
 
@@ -116,39 +118,6 @@ fn draw(count: usize, seed: u64) -> Vec<&'static Fault> {
 fn random() -> u64 {
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
     now.map_or(0, |time| u64::from(time.subsec_nanos()) ^ time.as_secs())
-}
-
-/// `cargo` in its own target directory, so that the usual one stays warm.
-fn cargo(root: &Path, arguments: &[&str]) -> Command {
-    let mut command = Command::new(std::env::var("CARGO").unwrap_or_else(|_| "cargo".to_owned()));
-    command
-        .args(arguments)
-        .env("RUSTFLAGS", "--cfg velella_seeded")
-        .env("CARGO_TARGET_DIR", root.join("target/seeded"))
-        .env_remove("VELELLA_SEEDED")
-        .current_dir(root);
-    command
-}
-
-fn build(root: &Path) -> Result<(), String> {
-    let mut command = cargo(root, &["test", "--workspace", "--no-run", "--quiet"]);
-    match command.status() {
-        Ok(status) if status.success() => Ok(()),
-        Ok(status) => Err(format!("the build with faults failed: {status}")),
-        Err(error) => Err(format!("cannot run cargo: {error}")),
-    }
-}
-
-fn execute(root: &Path, test: &[&str], fault: Option<&str>) -> Result<Ended, String> {
-    let mut command = cargo(root, &["test", "--workspace", "--quiet"]);
-    command
-        .args(test)
-        .stdout(Stdio::null())
-        .stderr(Stdio::null());
-    if let Some(name) = fault {
-        command.env("VELELLA_SEEDED", name);
-    }
-    supervise(&mut command, LIMIT)
 }
 
 /// Waits for `command` up to `limit`, then ends it with all it started.

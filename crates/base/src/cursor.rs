@@ -7,6 +7,7 @@
 //!     and `prev` past the first leave the cursor unpositioned, where both are errors of the caller
 //!     (debug-asserted).
 //! U4. After an error the cursor is unpositioned.
+//! U5. `aim` and `approach` are hints before a `seek`: they unposition, and change no result.
 
 use crate::{Result, Stamp, ValueKind};
 
@@ -44,6 +45,13 @@ pub trait Cursor: Send {
     /// As [`Cursor::seek_first`].
     fn seek(&mut self, key: &[u8], stamp: Stamp) -> Result<()>;
 
+    /// Announces `seek(key, stamp)`: finds out where it will look and asks for that memory, without
+    /// waiting for it (U5). Several cursors aimed before one of them seeks wait together.
+    fn aim(&mut self, _key: &[u8], _stamp: Stamp) {}
+
+    /// After `aim`, and some other work: asks for the memory behind that (U5).
+    fn approach(&mut self) {}
+
     /// Moves to the last entry whose key is below `key`.
     ///
     /// # Errors
@@ -75,6 +83,12 @@ impl<C: Cursor + ?Sized> Cursor for Box<C> {
     }
     fn seek(&mut self, key: &[u8], stamp: Stamp) -> Result<()> {
         (**self).seek(key, stamp)
+    }
+    fn aim(&mut self, key: &[u8], stamp: Stamp) {
+        (**self).aim(key, stamp);
+    }
+    fn approach(&mut self) {
+        (**self).approach();
     }
     fn seek_before(&mut self, key: &[u8]) -> Result<()> {
         (**self).seek_before(key)

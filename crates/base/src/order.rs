@@ -90,6 +90,19 @@ impl std::fmt::Debug for Order {
     }
 }
 
+/// The first eight bytes as a number that orders as they do, zeros where there are fewer: if the
+/// words of two keys differ, so do the keys, bytewise and in the same way.
+#[must_use]
+#[inline]
+pub fn word(bytes: &[u8]) -> u64 {
+    if let Some(eight) = bytes.first_chunk() {
+        return u64::from_be_bytes(*eight);
+    }
+    let mut padded = [0; 8];
+    padded[..bytes.len()].copy_from_slice(bytes);
+    u64::from_be_bytes(padded)
+}
+
 /// The smallest key above every key with `prefix`, bytewise; `None` if there is none.
 #[must_use]
 pub fn prefix_end(prefix: &[u8]) -> Option<Vec<u8>> {

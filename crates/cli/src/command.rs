@@ -7,6 +7,8 @@
 use crate::bench::Bench;
 use crate::compact::Compact;
 use crate::completions::Completions;
+use crate::crash_test::CrashTest;
+use crate::crash_test::child::CrashTestChild;
 use crate::delete::Delete;
 use crate::export::Export;
 use crate::failure::Failure;
@@ -77,6 +79,10 @@ enum Command {
     Inspect(Inspect),
     /// Measure, alone or beside RocksDB
     Bench(Box<Bench>),
+    /// Kill processes and cut the power under load, and look for what was promised
+    CrashTest(Box<CrashTest>),
+    #[command(hide = true)]
+    CrashTestChild(CrashTestChild),
     /// Print a completion script for a shell
     Completions(Completions),
 }
@@ -111,6 +117,8 @@ fn dispatch(command: Command, output: &mut Output) -> Result<(), Failure> {
         Command::Compact(compact) => compact.run(output),
         Command::Inspect(inspect) => inspect.run(output),
         Command::Bench(bench) => bench.run(output),
+        Command::CrashTest(test) => test.run(output),
+        Command::CrashTestChild(child) => child.run(),
         Command::Completions(completions) => completions.run(CommandLine::command(), output),
     }
 }

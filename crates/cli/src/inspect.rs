@@ -15,7 +15,7 @@ use std::path::PathBuf;
 #[command(after_help = "\
 Examples:
   velella inspect velella-data
-  velella inspect velella-data/MANIFEST
+  velella inspect velella-data/MANIFEST-*
   velella inspect velella-data/000012.sst --entries | less
 
 Recognises journal segments, seals, tables, manifests and external values. Takes no lock: a

@@ -1,4 +1,4 @@
-//! `velella keyspaces`: lists, creates and drops keyspaces.
+//! `velella keyspaces`: lists, creates, changes and drops keyspaces.
 //!
 //! Tests: `tests/maintenance.rs`.
 
@@ -17,6 +17,7 @@ use velella::{Compression, KeyspaceOptions, KeyspaceStats, MemtableKind};
 Examples:
   velella keyspaces list
   velella keyspaces create words --compression zstd
+  velella keyspaces change words --bloom-bits 14
   velella keyspaces drop words --yes")]
 pub(crate) struct Keyspaces {
     #[command(subcommand)]
@@ -32,6 +33,8 @@ enum Action {
     },
     /// Create a keyspace
     Create(Create),
+    /// Change how a keyspace's next memtable and tables are made; what exists stays as it is
+    Change(Change),
     /// Drop a keyspace and its data for good
     Drop {
         /// Its name
@@ -50,15 +53,44 @@ struct Create {
     name: String,
     #[command(flatten)]
     place: Place,
-    /// Compression of its tables; without it, the database's
+    #[command(flatten)]
+    settings: Settings,
+}
+
+#[derive(Debug, Args)]
+struct Change {
+    /// Its name
+    name: String,
+    #[command(flatten)]
+    place: Place,
+    #[command(flatten)]
+    settings: Settings,
+}
+
+/// What a keyspace may have of its own. What is not given is the database's at creation, and stays
+/// what it is at a change.
+#[derive(Debug, Args)]
+struct Settings {
+    /// Compression of its tables
     #[arg(long, value_enum, value_name = "NAME")]
     compression: Option<CompressionName>,
-    /// Bits per key of its filters; without it, the database's
+    /// Bits per key of its filters
     #[arg(long, value_name = "N")]
     bloom_bits: Option<u32>,
-    /// Structure of its memtables; without it, the database's
+    /// Structure of its memtables
     #[arg(long, value_enum, value_name = "NAME")]
     memtable: Option<MemtableName>,
+}
+
+impl From<Settings> for KeyspaceOptions {
+    fn from(settings: Settings) -> Self {
+        KeyspaceOptions {
+            compression: settings.compression.map(Into::into),
+            bloom_bits: settings.bloom_bits,
+            memtable: settings.memtable.map(Into::into),
+            ..KeyspaceOptions::default()
+        }
+    }
 }
 
 /// The words of `--compression`.
@@ -105,6 +137,7 @@ impl Keyspaces {
         match self.action {
             Action::List { place } => list(&place, output),
             Action::Create(create) => create.run(output),
+            Action::Change(change) => change.run(output),
             Action::Drop { name, place, .. } => {
                 let db = place.open()?;
                 db.drop_keyspace(&name)?;
@@ -133,6 +166,9 @@ pub(crate) fn table(keyspaces: &[KeyspaceStats]) -> Table {
         ">on disk",
         ">memtable",
         ">immutable",
+        "memtables",
+        "compression",
+        ">bloom bits",
     ];
     let mut table = Table::new(&names);
     for keyspace in keyspaces {
@@ -144,6 +180,9 @@ pub(crate) fn table(keyspaces: &[KeyspaceStats]) -> Table {
             human::bytes(sum(|level| level.bytes)),
             human::bytes(keyspace.memtable_bytes),
             human::count(keyspace.immutable_memtables),
+            keyspace.memtable.to_owned(),
+            keyspace.compression.to_owned(),
+            keyspace.bloom_bits.to_string(),
         ]);
     }
     table
@@ -151,17 +190,26 @@ pub(crate) fn table(keyspaces: &[KeyspaceStats]) -> Table {
 
 impl Create {
     fn run(self, output: &mut Output) -> Result<(), Failure> {
-        let options = KeyspaceOptions {
-            compression: self.compression.map(Into::into),
-            bloom_bits: self.bloom_bits,
-            memtable: self.memtable.map(Into::into),
-            ..KeyspaceOptions::default()
-        };
         let db = self.place.open_or_create()?;
-        db.create_keyspace(&self.name, options)?;
+        db.create_keyspace(&self.name, self.settings.into())?;
         db.close()?;
         output.result(&json!({"created": self.name}), |out| {
             writeln!(out, "created keyspace {}", self.name)
         })
+    }
+}
+
+impl Change {
+    fn run(self, output: &mut Output) -> Result<(), Failure> {
+        let db = self.place.open()?;
+        db.open_keyspace(&self.name, self.settings.into())?;
+        let stats = db.stats();
+        db.close()?;
+        let changed = stats
+            .keyspaces
+            .into_iter()
+            .filter(|keyspace| keyspace.name == self.name)
+            .collect::<Vec<_>>();
+        output.result(&changed, |out| table(&changed).print(out))
     }
 }

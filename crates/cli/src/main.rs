@@ -1,10 +1,12 @@
-//! The `velella` command: serve, get, put, scan, import, export, verify, inspect, bench.
+//! The `velella` command: serve, get, put, scan, import, export, verify, inspect, bench,
+//! crash-test.
 //!
 //! Start reading at `command.rs`; each command is a file with its arguments, its help and its code.
 //! Commands print through `output`, fail through `failure`, and know the engine only by its public
 //! API.
 //!
-//! Threads: `serve` and `bench` start some; all other commands run on the main thread.
+//! Threads: `serve`, `bench` and `crash-test` start some; all other commands run on the main
+//! thread.
 //! Tests: beside the modules; `tests/` runs the binary.
 
 #![forbid(unsafe_code)]
@@ -31,6 +33,7 @@ mod compact;
 mod inspect;
 mod serve;
 mod bench;
+mod crash_test;
 mod completions;
 mod command;
 

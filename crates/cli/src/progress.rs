@@ -30,6 +30,22 @@ pub(crate) fn pairs(what: &'static str) -> ProgressBar {
     bar
 }
 
+/// A bar over a known number of runs.
+pub(crate) fn runs(all: u64, what: &'static str) -> ProgressBar {
+    let style = ProgressStyle::with_template(
+        "{msg} {wide_bar} {human_pos}/{human_len} {per_sec} {eta} left",
+    )
+    .unwrap_or_else(|_| ProgressStyle::default_bar());
+    ProgressBar::new(all).with_style(style).with_message(what)
+}
+
+/// A bar over a known time.
+pub(crate) fn seconds(all: u64) -> ProgressBar {
+    let style = ProgressStyle::with_template("{msg} {wide_bar} {elapsed} {eta} left")
+        .unwrap_or_else(|_| ProgressStyle::default_bar());
+    ProgressBar::new(all).with_style(style)
+}
+
 /// A sign of life for work that does not tell how far it is.
 pub(crate) fn busy(what: &'static str) -> ProgressBar {
     let style = ProgressStyle::with_template("{spinner} {msg} {elapsed}")

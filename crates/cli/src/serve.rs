@@ -15,7 +15,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use velella::{Db, Durability, Error, ErrorKind, RecoveryReport, RecoveryRule};
-use velella_server::Config;
+use velella_server::{Bound, Config};
 
 /// Longest password, in bytes; more in the file is a mistake.
 const PASSWORD_BYTES_MAX: u64 = 4096;
@@ -85,6 +85,8 @@ impl Serve {
             threads: self.threads,
             ..Config::default()
         };
+        // First of all: a server that cannot listen leaves no directory behind.
+        let bound = Bound::new(config)?;
         let existed = is_occupied(&self.place.dir);
         let db = Db::builder()
             .memory(self.memory)
@@ -96,7 +98,7 @@ impl Serve {
             durability: self.durability,
             db: db.clone(),
         };
-        let served = velella_server::serve(config, db.clone(), |address| {
+        let served = bound.serve(db.clone(), |address| {
             // A server whose standard output is closed still serves.
             let _ = start.tell(address, output);
         });

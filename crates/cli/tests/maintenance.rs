@@ -43,6 +43,27 @@ fn keyspaces_are_created_listed_and_dropped() {
 }
 
 #[test]
+fn settings_of_a_keyspace_are_stored_shown_and_changed() {
+    let place = Place::new();
+    place.ok(&["keyspaces", "create", "words", "--bloom-bits", "8"]);
+    let change = ["keyspaces", "change", "words", "--memtable", "append-only"];
+    let told = place.ok(&change).text().to_owned();
+    assert!(told.contains("append-only"), "{told}");
+    place
+        .run(&["keyspaces", "change", "words", "--bloom-bits", "33"])
+        .failed(1, &["bloom_bits", "at most 32"]);
+    let listed = place.ok(&["keyspaces", "list", "--json"]).json();
+    assert_eq!(listed[1]["bloom_bits"], 8);
+    assert_eq!(listed[1]["memtable"], "append-only");
+    assert_eq!(listed[0]["memtable"], "jellyfish");
+    let shown = place.ok(&["inspect", "velella-data"]).text().to_owned();
+    assert!(
+        shown.contains("memtable=append-only bloom_bits=8"),
+        "{shown}"
+    );
+}
+
+#[test]
 fn statistics_tell_levels_memory_and_journal() {
     let place = Place::new();
     place.ok(&["put", "a", "1"]);

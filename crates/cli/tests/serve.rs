@@ -73,6 +73,7 @@ fn a_port_in_use_is_told_and_harms_nothing() {
     place
         .run(&["serve", "--port", &port])
         .failed(1, &["velella: cannot", &port, "in use"]);
+    assert!(!place.data().exists(), "a directory was left behind");
     place.ok(&["put", "a", "1"]);
 }
 

@@ -3,12 +3,19 @@
 //! A1. A writer waits before or after its write, when it holds nothing: no pair, pin or intent.
 //! A2. Writers are slowed in proportion to the debt, by short sleeps spread over their bytes, long
 //!     before they are stopped; every wait is counted under its cause.
+//! A3. All memtables together, immutable ones included, keep to their share of the memory: before
+//!     those that take writes have half of it the largest is switched; once all have all of it,
+//!     writers wait until one has left. A memtable that only a reader still holds is not counted:
+//!     waiting for it, a writer that holds an iterator would wait for itself.
 //!
-//! Tests: `memory_stays_within_its_budget`, `a_stalled_flush_stops_writers_and_says_so`.
+//! Tests: `memory_stays_within_its_budget`, `a_stalled_flush_stops_writers_and_says_so`,
+//! `memtables_of_many_keyspaces_stay_within_their_share_and_writers_go_on`.
 
+use crate::budget;
 use crate::core::Engine;
 use crate::keyspace_core::Core;
 use crate::stalls::Cause;
+use crate::view::Mem;
 use std::sync::Arc;
 use std::time::Duration;
 use velella_base::Result;
@@ -34,21 +41,58 @@ impl Engine {
                 self.check()?;
             }
         }
+        if self.is_memory_short() {
+            return self.wait_for_memory();
+        }
         Ok(())
     }
 
-    /// After a write that found its memtable full: makes it immutable, once there is room for one
-    /// more immutable memtable. Every writer that comes by waits for that room.
+    #[inline]
+    fn is_memory_short(&self) -> bool {
+        self.memtable_bytes.now() > budget::memtable_bytes(&self.options)
+    }
+
+    /// Waits until a memtable has left (A3).
+    #[cold]
+    fn wait_for_memory(&self) -> Result<()> {
+        // If nothing is being flushed yet, there is something to flush now.
+        self.bound_memtables();
+        self.work.wake_all();
+        self.wait(Cause::Memory, || !self.is_memory_short());
+        self.check()
+    }
+
+    /// After a write to `mem`: whether something is to be switched.
+    #[inline]
+    pub(crate) fn fills(&self, mem: &Mem) -> bool {
+        let grown = mem.count(&self.memtable_bytes);
+        mem.is_full(self.options.write_buffer) || (grown && self.may_bound_memtables())
+    }
+
+    fn may_bound_memtables(&self) -> bool {
+        self.memtable_bytes.now() > budget::writing_bytes(&self.options)
+    }
+
+    /// Switches the largest of the memtables that take writes, if they have too much together (A3).
+    pub(crate) fn bound_memtables(&self) {
+        if self.may_bound_memtables() {
+            self.switch_largest(budget::writing_bytes(&self.options));
+        }
+    }
+
+    /// After a write that found its memtable full, or all together: makes it immutable, once there
+    /// is room for one more immutable memtable. Every writer that comes by waits for that room.
     #[cold]
     pub(crate) fn make_room(&self, core: &Arc<Core>) -> Result<()> {
         let limit = self.immutable_limit();
         let crowded = || core.view.load(&epoch::pin()).immutables() >= limit;
-        if crowded() {
+        if self.is_full(core) && crowded() {
             self.work.wake_all();
             self.wait(Cause::Flush, || !crowded() || !self.is_full(core));
         }
         self.check()?;
         self.switch_if_full(core);
+        self.bound_memtables();
         Ok(())
     }
 
@@ -69,9 +113,10 @@ impl Engine {
 
     fn wait(&self, cause: Cause, mut over: impl FnMut() -> bool) {
         let started = thread::now();
+        self.stalls.begin(cause);
         self.relief
             .wait_until(None, || over() || self.check().is_err());
-        self.stalls.note(cause, started.elapsed());
+        self.stalls.end(cause, started.elapsed());
     }
 
     /// Adds to what writers owe, and sleeps it off once it is worth a sleep (A2).
@@ -99,3 +144,6 @@ impl Engine {
         self.relief.wake_all();
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -75,8 +75,11 @@ impl Engine {
         let Some(stamp) = committed? else {
             return Ok(None);
         };
-        for (core, _) in &plan.changes {
-            if self.is_full(core) {
+        let mut cores: Vec<&Arc<Core>> = plan.changes.iter().map(|(core, _)| *core).collect();
+        cores.dedup_by_key(|core| core.id);
+        for core in cores {
+            let fills = self.fills(&core.view.load(&epoch::pin()).cur);
+            if fills {
                 // The batch has happened; what stops writers now is the next one's business.
                 let _ = self.make_room(core);
             }
@@ -179,7 +182,13 @@ impl Engine {
                 views.push((core, core.view.load(guard)));
             }
             let (_, view) = views.last().expect("one was just pushed");
-            pendings.push(self.install_intent(view, change, &cell, guard));
+            match self.install_intent(view, change, &cell, guard) {
+                Ok(pending) => pendings.push(pending),
+                Err(error) => {
+                    cell.abort(pendings, guard);
+                    return Err(error);
+                }
+            }
         }
         let refused = since.map_or(Ok(false), |since| self.conflicts(plan, since));
         if !matches!(refused, Ok(false)) {
@@ -196,10 +205,11 @@ impl Engine {
         change: &Change<'_>,
         cell: &BatchCell,
         guard: &'g Guard,
-    ) -> Pending<'g> {
+    ) -> Result<Pending<'g>> {
+        self.hold_external(view, change);
         loop {
             if let Some(undecided) = self.undecided_before(view, change.key, guard) {
-                self.wait_for(&undecided);
+                self.wait_for(&undecided)?;
                 continue;
             }
             match view
@@ -207,12 +217,9 @@ impl Engine {
                 .table
                 .install(&change.intent(), Owner::Batch(cell), None, guard)
             {
-                Install::Busy(undecided) => self.wait_for(&undecided),
+                Install::Busy(undecided) => self.wait_for(&undecided)?,
                 Install::Moved => unreachable!("nothing was expected"),
-                Install::Installed(pending) => {
-                    self.hold_external(view, change);
-                    return pending;
-                }
+                Install::Installed(pending) => return Ok(pending),
             }
         }
     }
@@ -263,8 +270,16 @@ impl Engine {
         }
         cell.decide(Some(stamp));
         window.close();
+        let versions = plan.changes.iter().zip(&pendings);
+        let long = versions.filter(|(_, pending)| pending.is_list_long());
+        let long: Vec<_> = long
+            .map(|((core, change), _)| (*core, change.key))
+            .collect();
         // Rewriting the versions' words is not part of the window: the cell has decided them.
         cell.settle(pendings, guard);
+        if !long.is_empty() {
+            self.prune(long, guard);
+        }
         self.counters.writes.add(plan.changes.len() as u64);
         Ok(Try::Committed(stamp))
     }

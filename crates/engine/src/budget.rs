@@ -1,7 +1,8 @@
 //! Who gets how much of the one memory budget.
 //!
 //! ```text
-//! memtables        up to half: the writing ones and those waiting for their flush
+//! memtables        half: a quarter for those that are written to, in all keyspaces together, and
+//!                  a quarter for those waiting for their flush
 //! journal          mapped segments: a sixteenth, at most 64 MiB
 //! block cache      the rest, less what filters and indexes take
 //! ```
@@ -11,9 +12,16 @@
 
 use crate::options::Options;
 
-/// Bytes that memtables may take together.
+/// Bytes that memtables may take together: above this, writers wait.
+#[inline]
 pub(crate) fn memtable_bytes(options: &Options) -> u64 {
-    (4 * options.write_buffer).min(options.memory / 2)
+    options.memory / 2
+}
+
+/// Bytes that memtables which take writes may have together: above this, the largest is switched.
+#[inline]
+pub(crate) fn writing_bytes(options: &Options) -> u64 {
+    memtable_bytes(options) / 2
 }
 
 /// Bytes for the mapped segments of the journal.

@@ -1,22 +1,27 @@
-//! Which keyspaces exist: creating and dropping them.
+//! Which keyspaces exist: creating, changing and dropping them.
 //!
 //! C1. A keyspace's creation is durable before a record can name it.
 //! C2. Creating and dropping are writes: they take a stamp, and the edit of a drop is committed
 //!     only once everything before it is durable, so a crash leaves a prefix here too.
 //! C3. Ids are never reused; recovery skips records of dropped ones.
+//! C4. A drop that failed before its edit has not happened. One whose edit is in doubt ends all
+//!     writing: what the keyspace took now, the next opening might not find.
+//! C5. A change of settings is in the manifest before it is in force. It is in force for the next
+//!     memtable and the tables begun from then on; what exists stays as it is, and is read either
+//!     way, so it needs no stamp.
 //!
-//! Tests: `tests/keyspaces.rs`.
+//! Tests: `tests/keyspaces.rs`, `tests/settings.rs`.
 
 use crate::commit::dropped;
 use crate::core::Engine;
 use crate::keyspace_core::Core;
-use crate::options::{KeyspaceOptions, Options};
+use crate::options::KeyspaceOptions;
+use crate::settings::{self, Effective};
 use std::sync::Arc;
 use std::time::Duration;
 use velella_base::{Error, ErrorKind, KeyspaceId, Order, Result, Stamp};
-use velella_memtable::MemtableOptions;
-use velella_sst::{Compression, TableOptions};
-use velella_tree::{Edit, KeyspaceRecord, KeyspaceState, TreeOptions};
+use velella_sync::epoch;
+use velella_tree::{Edit, KeyspaceRecord, KeyspaceSettings, KeyspaceState};
 
 /// Name of the keyspace every database has.
 pub const DEFAULT_KEYSPACE: &str = "default";
@@ -24,33 +29,6 @@ pub const DEFAULT_KEYSPACE: &str = "default";
 const NAME_BYTES_MAX: usize = 255;
 /// The one layout so far.
 pub(crate) const LEVELED: &str = "leveled";
-
-/// How the tables of a keyspace are written and arranged.
-pub(crate) fn tree_options(
-    options: &Options,
-    own: &KeyspaceOptions,
-    id: KeyspaceId,
-    order: Order,
-) -> TreeOptions {
-    let compression = own.compression.unwrap_or(options.compression);
-    let table = TableOptions {
-        block_bytes: options.block_bytes,
-        compression,
-        bloom_bits: own.bloom_bits.unwrap_or(options.bloom_bits),
-        order,
-    };
-    let upper_compression = match compression {
-        Compression::None => Compression::None,
-        // The upper levels are rewritten soon: the cheap one.
-        Compression::Lz4 | Compression::Zstd => Compression::Lz4,
-    };
-    TreeOptions {
-        upper_compression,
-        table_bytes: options.write_buffer.min(64 << 20),
-        level_bytes: 4 * options.write_buffer,
-        ..TreeOptions::new(id, table)
-    }
-}
 
 /// A new entry for the manifest.
 pub(crate) fn record(id: KeyspaceId, name: &str, order: &Order, created: Stamp) -> KeyspaceRecord {
@@ -70,6 +48,8 @@ impl Engine {
     pub(crate) fn create_keyspace(&self, name: &str, own: &KeyspaceOptions) -> Result<Arc<Core>> {
         self.check()?;
         check_name(name)?;
+        settings::check(&format!("create keyspace `{name}`"), own)?;
+        let stored = settings::merged(&KeyspaceSettings::default(), own);
         let created = self.clock.draw();
         if self.journal.is_some() {
             // C2. Without a journal D only moves with a switch, which would have to wait for us.
@@ -87,24 +67,58 @@ impl Engine {
         }
         let id = self.env.manifest.state().next_keyspace;
         let record = record(id, name, &own.order, created);
-        self.env
-            .manifest
-            .commit(&[Edit::CreateKeyspace(record.clone())])?;
+        let mut edits = vec![Edit::CreateKeyspace(record.clone())];
+        if !stored.is_empty() {
+            edits.push(Edit::KeyspaceSettings {
+                keyspace: id,
+                settings: stored.clone(),
+            });
+        }
+        self.env.manifest.commit(&edits)?;
         let state = KeyspaceState {
             record,
+            settings: stored,
             flushed_below: created,
             levels: Vec::new(),
         };
-        let options = tree_options(&self.options, own, id, own.order.clone());
-        let tree = velella_lsm::open(self.env.clone(), options, &state)?;
-        let memtable = MemtableOptions {
-            kind: own.memtable.unwrap_or(self.options.memtable),
-            order: own.order.clone(),
-            slots: Arc::clone(&self.slots),
-            counters: Arc::clone(&self.memtable_counters),
-        };
-        let core = Core::new(id, name.to_owned(), &memtable, tree, created);
+        let core = Core::open(
+            &self.env,
+            &state,
+            own.order.clone(),
+            &self.options,
+            &self.made_of(),
+        )?;
         keyspaces.insert(name.to_owned(), Arc::clone(&core));
+        Ok(core)
+    }
+
+    /// Opens the keyspace `name` and changes its settings to what `own` says (C4).
+    pub(crate) fn open_keyspace(&self, name: &str, own: &KeyspaceOptions) -> Result<Arc<Core>> {
+        let attempt = format!("open keyspace `{name}`");
+        settings::check(&attempt, own)?;
+        let core = self.core_named(name)?;
+        if core.order.name() != own.order.name() {
+            let found = format!(
+                "its keys are ordered by `{}`, not by `{}`",
+                core.order.name(),
+                own.order.name()
+            );
+            return Err(Error::invalid(attempt, found)
+                .remedy("give the order it was created with: an order cannot be changed"));
+        }
+        let mut stored = core.settings.lock();
+        let next = settings::merged(&stored, own);
+        if next != *stored {
+            self.check()?;
+            let effective = Effective::of(&self.options, &next, name)?;
+            self.env.manifest.commit(&[Edit::KeyspaceSettings {
+                keyspace: core.id,
+                settings: next.clone(),
+            }])?;
+            *stored = next;
+            core.set_effective(effective);
+        }
+        drop(stored);
         Ok(core)
     }
 
@@ -118,23 +132,43 @@ impl Engine {
         }
         let core = self.core_named(name)?;
         // From here on its writers fail at step 9; those published before get lower stamps.
-        core.mark_dropped();
+        if !core.mark_dropped() {
+            // Somebody else is at it; another may bear its name soon.
+            return Err(dropped(&core));
+        }
+        let outcome = self.drop_marked(&core);
+        if outcome.is_err() {
+            core.unmark_dropped();
+        }
+        outcome
+    }
+
+    /// Drops a keyspace that takes no writes any more. After an error it is there, unchanged, and
+    /// takes writes again as far as the database does (C4).
+    fn drop_marked(&self, core: &Arc<Core>) -> Result<()> {
         let stamp = self.clock.draw();
         self.make_durable(Stamp(stamp.0 - 1), Duration::ZERO)?;
         // No flush in between: it would name tables of a keyspace that is gone.
         let paused = self.flushes.pause();
-        if !self.lives(&core) {
-            // Somebody else dropped it meanwhile; another may bear its name by now.
-            drop(paused);
-            return Err(dropped(&core));
-        }
-        self.env
-            .manifest
-            .commit(&[Edit::DropKeyspace { id: core.id, stamp }])?;
-        self.keyspaces.lock().remove(name);
+        let edit = Edit::DropKeyspace { id: core.id, stamp };
+        self.env.manifest.commit(&[edit]).inspect_err(|error| {
+            let found = format!("dropping keyspace `{}` is in doubt: {error}", core.name);
+            let cause = Error::new(ErrorKind::ReadOnly, "write", found);
+            self.halt(cause.remedy("mend the cause, then open the database again"));
+        })?;
+        self.keyspaces.lock().remove(&core.name);
         drop(paused);
+        self.work.wake_all();
         core.tree.drop_files();
-        self.release_journal()
+        let guard = epoch::pin();
+        for mem in core.view.load(&guard).memtables() {
+            mem.discount(&self.memtable_bytes);
+        }
+        drop(guard);
+        self.relief.wake_all();
+        // It has happened: what the journal cannot give back now is the next flush's business.
+        let _ = self.release_journal();
+        Ok(())
     }
 }
 
@@ -152,3 +186,6 @@ fn check_name(name: &str) -> Result<()> {
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests;

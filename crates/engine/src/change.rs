@@ -4,6 +4,10 @@
 //! C1. A value over `INLINE_VALUE_BYTES_MAX` is written to a file of its own first; the change then
 //!     carries only a reference, and the file is in the hands of the next sync round before the
 //!     change can be stamped.
+//! C2. Few files wait for a round at once: each is open until then, and a process may open only so
+//!     many. Who comes later syncs its own.
+//!
+//! Tests: `tests/externals.rs`.
 
 use crate::core::Engine;
 use velella_base::external::{EXTERNAL_REF_BYTES, ExternalRef};
@@ -11,6 +15,9 @@ use velella_base::limits::{self, INLINE_VALUE_BYTES_MAX};
 use velella_base::{Error, ErrorKind, KeyspaceId, Result, ValueKind};
 use velella_journal::batch;
 use velella_memtable::Intent;
+
+/// External files that may wait for the next round, open (C2): far below what a process may open.
+const FILES_TO_SYNC_MAX: usize = 48;
 
 /// A change, borrowing key and value from the caller.
 #[derive(Debug)]
@@ -75,13 +82,18 @@ impl<'a> Change<'a> {
         // Not into a directory that may be another process's by now.
         engine.check()?;
         let (reference, file) = engine.env.externals.write(value, expires_at_ms)?;
+        let change = Change::of_reference(key, &reference);
         // The name must be as durable as the record that will point to it.
-        engine.env.vfs.sync_dir(&engine.dir)?;
-        match &engine.journal {
-            Some(journal) => journal.sync_with_next_round(file),
-            None => file.sync_all()?,
-        }
-        Ok(Change::of_reference(key, &reference))
+        let named = engine.env.vfs.sync_dir(&engine.dir);
+        let synced = named.and_then(|()| match &engine.journal {
+            Some(journal) if journal.files_to_sync() < FILES_TO_SYNC_MAX => {
+                journal.sync_with_next_round(file);
+                Ok(())
+            }
+            _ => file.sync_all(),
+        });
+        synced.inspect_err(|_| change.abandon(engine))?;
+        Ok(change)
     }
 
     fn of_reference(key: &'a [u8], reference: &ExternalRef) -> Self {

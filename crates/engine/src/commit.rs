@@ -19,7 +19,8 @@
 //! C1. Whoever has drawn or observed the clock value c can reach every version at or below c.
 //! C2. A record is complete in the lane before its version is published.
 //! C3. Between 7 and 12 nothing blocks, fails, allocates or runs user code. A panic there poisons
-//!     the database: the key and D would wait for ever.
+//!     the database, and nobody waits for what it left: its version is aborted, its slot idle. A
+//!     panic of the user's order before 7 only takes the version back.
 //! C4. A version is published only in the memtable that owns its stamp: below W in `prev`, at or
 //!     above it in `cur`.
 //!
@@ -52,7 +53,7 @@ pub(crate) enum Attempt {
 pub(crate) struct Aftermath {
     /// The key's chain has grown long: prune it.
     pub(crate) long_chain: bool,
-    /// The memtable is full: switch it.
+    /// The memtable is full, or all of them are: switch one.
     pub(crate) full: bool,
 }
 
@@ -100,20 +101,18 @@ impl Engine {
     ) -> Result<Attempt> {
         let view = core.view.load(guard);
         if let Some(undecided) = self.undecided_before(view, change.key, guard) {
-            self.wait_for(&undecided);
+            self.wait_for(&undecided)?;
             return Ok(Attempt::Again);
         }
+        self.hold_external(view, change);
         let owner = Owner::Slot(pair.index());
         match view.cur.table.install(&change.intent(), owner, None, guard) {
             Install::Busy(undecided) => {
-                self.wait_for(&undecided);
+                self.wait_for(&undecided)?;
                 Ok(Attempt::Again)
             }
             Install::Moved => unreachable!("nothing was expected"),
-            Install::Installed(pending) => {
-                self.hold_external(view, change);
-                self.window(core, view, pending, pair, guard)
-            }
+            Install::Installed(pending) => self.window(core, view, pending, pair, None, guard),
         }
     }
 
@@ -135,7 +134,8 @@ impl Engine {
         prev.table.undecided(key, guard)
     }
 
-    /// Steps 7 to 12 for a single version.
+    /// Steps 7 to 12 for a single version; `until` is when what it was decided on expires. Looking
+    /// at the wall clock after the draw, it knows that no snapshot below its stamp saw that expire.
     #[inline]
     pub(crate) fn window(
         &self,
@@ -143,11 +143,13 @@ impl Engine {
         view: &View,
         pending: Pending<'_>,
         pair: &mut PoolGuard<'_, Pair>,
+        until: Option<u64>,
         guard: &Guard,
     ) -> Result<Attempt> {
         let window = Window::open(self, pair.index());
         let stamp = self.clock.draw();
-        if !self.owns(core, view, stamp, guard) || stamp > self.clock.lease() {
+        let expired = until.is_some_and(|at| self.wall.now_ms() >= at);
+        if expired || !self.owns(core, view, stamp, guard) || stamp > self.clock.lease() {
             pending.abort();
             window.close();
             self.after_abort(core, stamp)?;
@@ -161,7 +163,7 @@ impl Engine {
         }
         let long_chain = pending.publish(stamp);
         window.close();
-        let full = view.cur.is_full(self.options.write_buffer);
+        let full = self.fills(&view.cur);
         Ok(Attempt::Done(stamp, Aftermath { long_chain, full }))
     }
 
@@ -196,12 +198,12 @@ impl Engine {
     }
 
     /// Waits for the owner of an undecided version: a constant window, or the rest of a batch's
-    /// installs. The caller tries again afterwards, with a new pin.
+    /// installs. The caller tries again afterwards, with a new pin; unless writing has ended.
     #[cold]
-    pub(crate) fn wait_for(&self, undecided: &Undecided<'_>) {
+    pub(crate) fn wait_for(&self, undecided: &Undecided<'_>) -> Result<()> {
         for _ in 0..100 {
             if undecided.is_decided() {
-                return;
+                return Ok(());
             }
             velella_sync::atomic::spin();
         }
@@ -218,14 +220,16 @@ impl Engine {
             }
         }
         self.stalls.note(Cause::Key, started.elapsed());
+        self.check()
     }
 
-    /// An external value lives at least as long as the memtable that refers to it.
+    /// An external value lives at least as long as the memtable that refers to it. Taken before
+    /// the version is installed: it takes locks, and whoever wants the key then would wait.
     #[inline]
     pub(crate) fn hold_external(&self, view: &View, change: &Change<'_>) {
         if let Some(file) = change.external {
-            view.cur
-                .hold(self.env.externals.hold(file), change.external_bytes);
+            let external = self.env.externals.hold(file);
+            view.cur.hold(file, external, change.external_bytes);
         }
     }
 
@@ -233,7 +237,7 @@ impl Engine {
     #[inline]
     pub(crate) fn tidy_up(&self, core: &Arc<Core>, key: &[u8], aftermath: Aftermath, guard: Guard) {
         if aftermath.long_chain {
-            self.prune(core, key, &guard);
+            self.prune([(core, key)], &guard);
         }
         drop(guard);
         if aftermath.full {
@@ -242,15 +246,19 @@ impl Engine {
         }
     }
 
+    /// Drops from the lists of `keys` what nobody reads any more.
     #[cold]
-    fn prune(&self, core: &Core, key: &[u8], guard: &Guard) {
+    pub(crate) fn prune<'a>(
+        &self,
+        keys: impl IntoIterator<Item = (&'a Arc<Core>, &'a [u8])>,
+        guard: &Guard,
+    ) {
         let retention = self.retention();
-        self.counters.prunes.increment();
-        core.view
-            .load(guard)
-            .cur
-            .table
-            .prune(key, &retention, guard);
+        for (core, key) in keys {
+            self.counters.prunes.increment();
+            let view = core.view.load(guard);
+            view.cur.table.prune(key, &retention, guard);
+        }
     }
 
     /// Step 13: returns once `stamp` is as durable as the caller asked.
@@ -264,7 +272,8 @@ impl Engine {
     }
 }
 
-/// An open window; it must be closed by hand. Dropped by a panic it poisons the database (C3).
+/// An open window; it must be closed by hand. Dropped by a panic it poisons the database (C3):
+/// the record may be complete, so the write may come back when the database is opened again.
 pub(crate) struct Window<'a> {
     engine: &'a Engine,
     slot: usize,
@@ -296,6 +305,9 @@ impl Drop for Window<'_> {
             )
             .remedy("open the database again, and report this"),
         );
+        // After the journal was poisoned: D stays below the stamp. The version is aborted by the
+        // same panic, and a reader that finds it pending meanwhile passes over it for good.
+        self.engine.slots.idle(self.slot);
     }
 }
 
@@ -332,3 +344,6 @@ pub(crate) fn dropped(core: &Core) -> Error {
         "it was dropped",
     )
 }
+
+#[cfg(test)]
+mod tests;

@@ -10,9 +10,10 @@
 //! queue; none is taken by a get or an uncontended put.
 
 use crate::flush_queue::FlushQueue;
-use crate::keyspace_core::Core;
+use crate::keyspace_core::{Core, MadeOf};
 use crate::options::Options;
 use crate::stalls::{Cause, Stalls, Timer};
+use crate::view::MemtableBytes;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -42,12 +43,15 @@ pub(crate) struct Engine {
     pub(crate) slots: Arc<Slots>,
     pub(crate) pairs: Pool<Pair>,
     pub(crate) journal: Option<Arc<Journal>>,
+    /// Where the clock stood when the database was opened.
+    pub(crate) opened_at: Stamp,
     /// D of a database without a journal.
     pub(crate) installed: AtomicU64,
     pub(crate) snapshots: Arc<Snapshots>,
     pub(crate) env: velella_tree::Env,
     pub(crate) keyspaces: Mutex<BTreeMap<String, Arc<Core>>>,
     pub(crate) memtable_counters: Arc<velella_memtable::Counters>,
+    pub(crate) memtable_bytes: MemtableBytes,
     /// Held during a switch of memtables.
     pub(crate) switching: Mutex<()>,
     pub(crate) flushes: FlushQueue,
@@ -127,8 +131,20 @@ impl Wall {
     /// Milliseconds since 1970; never less than what it said before.
     pub(crate) fn now_ms(&self) -> u64 {
         let now = thread::wall_ms();
-        // Relaxed: a maximum of readings, orders nothing.
+        // Relaxed: a maximum of readings, orders nothing. Most readings are of a millisecond that
+        // another one has noted: then nothing is written to the line that all threads read.
+        let latest = self.latest.load(Ordering::Relaxed);
+        if now <= latest {
+            return latest;
+        }
         self.latest.fetch_max(now, Ordering::Relaxed).max(now)
+    }
+
+    /// Lets time pass.
+    #[cfg(test)]
+    pub(crate) fn advance_to(&self, ms: u64) {
+        // Relaxed: as `now_ms`.
+        self.latest.fetch_max(ms, Ordering::Relaxed);
     }
 }
 
@@ -140,7 +156,7 @@ pub(crate) struct Parts {
     pub(crate) slots: Arc<Slots>,
     pub(crate) lanes: Vec<Pair>,
     pub(crate) journal: Option<Arc<Journal>>,
-    pub(crate) installed: Stamp,
+    pub(crate) opened_at: Stamp,
     pub(crate) snapshots: Arc<Snapshots>,
     pub(crate) env: velella_tree::Env,
     pub(crate) keyspaces: BTreeMap<String, Arc<Core>>,
@@ -159,11 +175,13 @@ impl Engine {
             slots: parts.slots,
             pairs: Pool::new(parts.lanes),
             journal: parts.journal,
-            installed: AtomicU64::new(parts.installed.0),
+            opened_at: parts.opened_at,
+            installed: AtomicU64::new(parts.opened_at.0),
             snapshots: parts.snapshots,
             env: parts.env,
             keyspaces: Mutex::new(parts.keyspaces),
             memtable_counters: parts.memtable_counters,
+            memtable_bytes: MemtableBytes::default(),
             switching: Mutex::new(()),
             flushes: FlushQueue::default(),
             stalls: Stalls::default(),
@@ -333,9 +351,12 @@ impl Engine {
 
     /// Options for a new memtable of `core`.
     pub(crate) fn memtable_options(&self, core: &Core) -> velella_memtable::MemtableOptions {
-        velella_memtable::MemtableOptions {
-            kind: core.memtable,
-            order: core.order.clone(),
+        self.made_of().memtable(&core.effective(), &core.order)
+    }
+
+    /// What memtables of all keyspaces share.
+    pub(crate) fn made_of(&self) -> MadeOf {
+        MadeOf {
             slots: Arc::clone(&self.slots),
             counters: Arc::clone(&self.memtable_counters),
         }

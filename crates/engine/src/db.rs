@@ -103,6 +103,22 @@ impl Db {
         })
     }
 
+    /// Opens a keyspace and changes its settings: those that are `Some` are stored and hold from
+    /// now on, for the next memtable and for tables begun from now on (`flush` and `compact` bring
+    /// everything there); those that are `None` stay what they are. The order cannot be changed.
+    ///
+    /// # Errors
+    /// `NotFound`, naming those that exist; `InvalidInput`: a setting is outside its limits, or the
+    /// keyspace has another order; `ReadOnly`, `Io`.
+    pub fn open_keyspace(&self, name: &str, options: KeyspaceOptions) -> Result<Keyspace> {
+        self.engine().check_open()?;
+        let core = self.engine().open_keyspace(name, &options)?;
+        Ok(Keyspace {
+            handle: Arc::clone(self.handle()),
+            core,
+        })
+    }
+
     /// Opens a keyspace, and creates it with default settings if there is none of that name.
     ///
     /// # Errors

@@ -13,10 +13,6 @@ use crate::core::Engine;
 use std::time::Duration;
 use velella_base::{Error, ErrorKind, Result, Stamp};
 use velella_sync::thread;
-use velella_tree::Edit;
-
-/// Stamps a lease adds: 2^32, so that a lease is extended about never.
-const LEASE_STAMPS: u64 = 1 << 32;
 
 impl Engine {
     /// Returns once `stamp` is durable; waits up to `company` for others before it syncs.
@@ -80,28 +76,6 @@ impl Engine {
     fn install_to_be_durable(&self, stamp: Stamp) -> Result<()> {
         if self.durable() < stamp {
             self.flush_all(&self.cores())?;
-        }
-        Ok(())
-    }
-
-    /// Allows stamps well above `stamp`, durably.
-    pub(crate) fn extend_lease(&self, stamp: Stamp) -> Result<()> {
-        let until = Stamp(stamp.0.saturating_add(LEASE_STAMPS).min(Stamp::MAX.0));
-        if stamp >= Stamp::MAX {
-            let found = "all 2^56 stamps have been used";
-            return Err(Error::new(ErrorKind::Unsupported, "write", found)
-                .remedy("export the data and import it into a new database"));
-        }
-        self.env.manifest.commit(&[Edit::ClockLease { until }])?;
-        self.clock.extend(until);
-        Ok(())
-    }
-
-    /// Extends the lease before a writer has to wait for it.
-    pub(crate) fn renew_lease(&self) -> Result<()> {
-        let now = self.clock.now();
-        if self.clock.lease().0.saturating_sub(now.0) < LEASE_STAMPS / 2 {
-            self.extend_lease(now)?;
         }
         Ok(())
     }

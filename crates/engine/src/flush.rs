@@ -9,7 +9,7 @@
 //!     least once.
 //! F3. Journal space is released only for stamps that are in tables in every keyspace.
 //!
-//! Threads: one flush at a time (`Engine::flush_next` is called under the queue's turn).
+//! Threads: one flush at a time, whoever holds the queue's turn; workers do not queue for it.
 //! Tests: `x2_sst_ahead`, `cl11_snapshot_vs_flush`, `x3_journal_kept_for_other_keyspace`.
 
 use crate::core::Engine;
@@ -18,13 +18,23 @@ use crate::view::Mem;
 use std::sync::Arc;
 use velella_base::{Result, Stamp};
 use velella_memtable::CursorMode;
+use velella_sync::lock::MutexGuard;
 use velella_sync::{epoch, thread};
 use velella_tree::{Built, Edit};
 
 impl Engine {
-    /// Flushes the oldest group; whether there was one.
+    /// Flushes the oldest group, after the flush under way; whether there was one.
     pub(crate) fn flush_next(&self) -> Result<bool> {
-        let turn = self.flushes.turn.lock();
+        self.flush_in_turn(self.flushes.turn.lock())
+    }
+
+    /// As `flush_next`, unless a flush is under way: a worker has other things to do meanwhile.
+    pub(crate) fn flush_if_free(&self) -> Result<bool> {
+        let turn = self.flushes.turn.try_lock();
+        turn.map_or(Ok(false), |turn| self.flush_in_turn(turn))
+    }
+
+    fn flush_in_turn(&self, turn: MutexGuard<'_, ()>) -> Result<bool> {
         let front = {
             let groups = self.flushes.groups.lock();
             groups
@@ -88,6 +98,7 @@ impl Engine {
             let view = core.view.load(&guard).without(mem);
             core.publish(view, &guard);
             drop(publishing);
+            mem.discount(&self.memtable_bytes);
         }
         if self.journal.is_none() {
             self.raise_installed(boundary);

@@ -37,6 +37,11 @@ impl FlushQueue {
         self.groups.lock().is_empty()
     }
 
+    /// Whether a group waits and nobody is flushing.
+    pub(crate) fn is_due(&self) -> bool {
+        !self.is_empty() && !self.turn.is_locked()
+    }
+
     /// Whether the oldest group was made immutable at or before `stamp`.
     pub(crate) fn begins_at_or_before(&self, stamp: Stamp) -> bool {
         self.groups

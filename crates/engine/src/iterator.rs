@@ -7,71 +7,35 @@
 //!     So it holds superseded ones only until its next step.
 //! I3. A key with many versions costs as much as one with one: memtables yield one version a key,
 //!     and over tables a run of old versions is left by a seek after `SKIPS_MAX`.
+//! I4. After an error it stands nowhere, and every step repeats the error until the next seek: it
+//!     no longer knows which pairs it has shown.
 //!
 //! Source: JellyFish (Middleware '20) Algorithm 3 for the memtables' part, corrected.
 //! Threads: an iterator belongs to one thread at a time.
-//! Tests: `tests/iterators.rs`.
+//! Tests: `tests/iterators.rs`, `tests/iterator_errors.rs`.
+
+mod options;
+mod sources;
+mod forward;
+mod backward;
+mod pairs;
+
+pub use options::IterOptions;
+pub use pairs::Rev;
 
 use crate::handle::Handle;
 use crate::keyspace_core::Core;
-use crate::read::{Judged, Reader};
+use crate::read::Judged;
 use crate::snapshot::Snapshot;
-use crate::value::Value;
-use std::ops::{Bound, RangeBounds};
+use options::{above, below, narrow_to_prefix};
+use sources::{Merged, sources};
+use std::ops::Bound;
 use std::sync::Arc;
 use velella_base::external::ExternalRef;
-use velella_base::order::prefix_end;
 use velella_base::{Cursor, Error, Result, Stamp, ValueKind};
-use velella_memtable::CursorMode;
-use velella_sync::epoch;
-use velella_tree::cursor::MergeCursor;
-
-type Merged = MergeCursor<Box<dyn Cursor>>;
 
 /// Old versions of one key passed one by one before a seek leaves them all.
 const SKIPS_MAX: usize = 8;
-
-/// What an iterator covers.
-#[derive(Debug, Clone)]
-pub struct IterOptions {
-    /// Where it begins.
-    pub lower: Bound<Vec<u8>>,
-    /// Where it ends.
-    pub upper: Bound<Vec<u8>>,
-    /// Only keys with this prefix (bytewise order only). Empty: all.
-    pub prefix: Vec<u8>,
-    /// Values stay empty and are not read. Default false.
-    pub keys_only: bool,
-    /// Whether the blocks it reads enter the cache. Default true; say no for a full scan.
-    pub fill_cache: bool,
-    /// The view; `None`: a snapshot taken now.
-    pub snapshot: Option<Snapshot>,
-}
-
-impl IterOptions {
-    /// The pairs within `bounds`.
-    pub fn within<K: AsRef<[u8]>>(bounds: &impl RangeBounds<K>) -> Self {
-        let owned = |bound: Bound<&K>| bound.map(|key| key.as_ref().to_vec());
-        IterOptions {
-            lower: owned(bounds.start_bound()),
-            upper: owned(bounds.end_bound()),
-            ..IterOptions::default()
-        }
-    }
-}
-
-impl Default for IterOptions {
-    fn default() -> Self {
-        IterOptions {
-            lower: Bound::Unbounded,
-            upper: Bound::Unbounded,
-            prefix: Vec::new(),
-            keys_only: false,
-            fill_cache: true,
-            snapshot: None,
-        }
-    }
-}
 
 /// Where the merged cursor stands relative to the pair the iterator shows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -84,11 +48,17 @@ enum Stand {
     Lost,
 }
 
-/// Which end of the pairs an iterator has run over.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum End {
-    First,
-    Last,
+/// Why an iterator stands on no pair.
+#[derive(Debug)]
+enum Nowhere {
+    /// It was not positioned yet.
+    Unpositioned,
+    /// It ran over the first pair.
+    BeforeFirst,
+    /// It ran over the last pair.
+    PastLast,
+    /// It met this error (I4).
+    Failed(Error),
 }
 
 /// A cursor over the live pairs of one view. It starts before the first pair.
@@ -105,8 +75,8 @@ pub struct Iter {
     stand: Stand,
     /// The key it stands on; `None`: before the first or after the last.
     at: Option<Vec<u8>>,
-    /// The end it ran over, standing on nothing.
-    beyond: Option<End>,
+    /// Why `at` is `None`.
+    nowhere: Nowhere,
     /// Spare buffer for the next key.
     spare: Vec<u8>,
     judged: Judged,
@@ -114,7 +84,8 @@ pub struct Iter {
     /// The payload, when it was copied (backward steps, external values).
     payload: Vec<u8>,
     payload_copied: bool,
-    failed: bool,
+    /// As an iterator of the standard library it has ended.
+    ended: bool,
 }
 
 impl Iter {
@@ -144,7 +115,7 @@ impl Iter {
             generation,
             stand: Stand::Lost,
             at: None,
-            beyond: None,
+            nowhere: Nowhere::Unpositioned,
             spare: Vec::new(),
             judged: Judged {
                 skip: 0,
@@ -153,7 +124,7 @@ impl Iter {
             kind: ValueKind::Put,
             payload: Vec::new(),
             payload_copied: false,
-            failed: false,
+            ended: false,
         })
     }
 
@@ -267,14 +238,14 @@ impl Iter {
     /// first; past the last it stays.
     ///
     /// # Errors
-    /// As [`Iter::seek_first`].
+    /// As [`Iter::seek_first`]; after an error the same one again, until a seek.
     pub fn step(&mut self) -> Result<bool> {
         self.follow_view();
         let Some(key) = self.at.take() else {
-            return if self.beyond == Some(End::Last) {
-                Ok(false)
-            } else {
-                self.seek_first()
+            return match &self.nowhere {
+                Nowhere::PastLast => Ok(false),
+                Nowhere::Failed(error) => Err(error.clone()),
+                _ => self.seek_first(),
             };
         };
         let stand = self.stand;
@@ -293,14 +264,14 @@ impl Iter {
     /// before the first it stays.
     ///
     /// # Errors
-    /// As [`Iter::seek_first`].
+    /// As [`Iter::step`].
     pub fn step_back(&mut self) -> Result<bool> {
         self.follow_view();
         let Some(key) = self.at.take() else {
-            return if self.beyond == Some(End::First) {
-                Ok(false)
-            } else {
-                self.seek_last()
+            return match &self.nowhere {
+                Nowhere::BeforeFirst => Ok(false),
+                Nowhere::Failed(error) => Err(error.clone()),
+                _ => self.seek_last(),
             };
         };
         let stand = self.stand;
@@ -334,15 +305,6 @@ impl Iter {
         self.refresh()
     }
 
-    /// The pairs, descending.
-    #[must_use]
-    pub fn rev(self) -> Rev {
-        Rev {
-            iter: self,
-            started: false,
-        }
-    }
-
     /// After the sources were replaced: finds the pair it stood on again.
     fn restore_position(&mut self) -> Result<()> {
         if let Some(key) = self.at.take() {
@@ -365,164 +327,22 @@ impl Iter {
     fn guarded(&mut self, position: impl FnOnce(&mut Self) -> Result<bool>) -> Result<bool> {
         self.at = None;
         self.stand = Stand::Lost;
-        self.beyond = None;
         self.payload_copied = false;
-        self.handle.engine.check_open()?;
-        position(self)
-    }
-
-    /// The merged cursor stands at or after the wanted place: shows the first live pair from here.
-    fn settle_forward(&mut self) -> Result<bool> {
-        loop {
-            let Some(entry) = self.merged.entry() else {
-                return self.ends(End::Last);
-            };
-            if above(&self.core, &self.options.upper, entry.key) {
-                return self.ends(End::Last);
-            }
-            if entry.stamp > self.snapshot.stamp() || entry.kind == ValueKind::RangeDelete {
-                self.skip_newer()?;
-                continue;
-            }
-            // The newest version at or below the snapshot decides the key.
-            let now = self.snapshot.now_ms();
-            let engine = &self.handle.engine;
-            let judged = engine.judge(&self.core, entry.kind, entry.value, now)?;
-            let mut key = std::mem::take(&mut self.spare);
-            key.clear();
-            key.extend_from_slice(entry.key);
-            self.kind = entry.kind;
-            if let Some(judged) = judged {
-                self.judged = judged;
-                self.at = Some(key);
-                self.stand = Stand::On;
-                return Ok(true);
-            }
-            self.leave_key(&key)?;
-            self.spare = key;
+        let there = self
+            .handle
+            .engine
+            .check_open()
+            .and_then(|()| position(self));
+        if let Err(error) = &there {
+            self.nowhere = Nowhere::Failed(error.clone());
         }
+        there
     }
 
     /// There is no pair on this side.
-    fn ends(&mut self, end: End) -> Result<bool> {
-        self.beyond = Some(end);
+    fn ends(&mut self, end: Nowhere) -> Result<bool> {
+        self.nowhere = end;
         Ok(false)
-    }
-
-    /// Passes versions above the snapshot; leaves a long run of them by a seek.
-    fn skip_newer(&mut self) -> Result<()> {
-        let stamp = self.snapshot.stamp();
-        for _ in 0..SKIPS_MAX {
-            self.merged.next()?;
-            let newer = |entry: velella_base::Entry<'_>| {
-                entry.stamp > stamp || entry.kind == ValueKind::RangeDelete
-            };
-            if !self.merged.entry().is_some_and(newer) {
-                return Ok(());
-            }
-        }
-        if let Some(entry) = self.merged.entry()
-            && entry.stamp > stamp
-        {
-            let key = entry.key.to_vec();
-            self.merged.seek(&key, stamp)?;
-        }
-        Ok(())
-    }
-
-    /// Moves the merged cursor past all versions of `key`, on one of which it stands.
-    #[inline]
-    fn leave_key(&mut self, key: &[u8]) -> Result<()> {
-        for _ in 0..SKIPS_MAX {
-            self.merged.next()?;
-            if !self
-                .merged
-                .entry()
-                .is_some_and(|entry| self.is_same(entry.key, key))
-            {
-                return Ok(());
-            }
-        }
-        self.merged.seek(key, Stamp::ZERO)
-    }
-
-    /// The merged cursor stands at the last entry at or before the wanted place: shows the last
-    /// live pair up to here. Versions of a key come oldest first.
-    fn settle_backward(&mut self) -> Result<bool> {
-        loop {
-            let Some(entry) = self.merged.entry() else {
-                return self.ends(End::First);
-            };
-            if below(&self.core, &self.options.lower, entry.key) {
-                return self.ends(End::First);
-            }
-            let mut key = std::mem::take(&mut self.spare);
-            key.clear();
-            key.extend_from_slice(entry.key);
-            let found = self.newest_backward(&key)?;
-            if let Some(judged) = found {
-                self.judged = judged;
-                self.at = Some(key);
-                self.stand = Stand::Before;
-                return Ok(true);
-            }
-            self.spare = key;
-        }
-    }
-
-    /// Walks the versions of `key` backwards, oldest first, and keeps the newest that the
-    /// snapshot sees. The cursor ends before the key.
-    fn newest_backward(&mut self, key: &[u8]) -> Result<Option<Judged>> {
-        let stamp = self.snapshot.stamp();
-        let mut seen = false;
-        let mut steps = 0;
-        while let Some(entry) = self.merged.entry()
-            && self.is_same(entry.key, key)
-        {
-            steps += 1;
-            if steps > SKIPS_MAX {
-                // I3. The newest that is seen, directly; then leave the key.
-                self.merged.seek(key, stamp)?;
-                seen = self.copy_if_at(key);
-                self.merged.seek_before(key)?;
-                break;
-            }
-            if entry.stamp <= stamp && entry.kind != ValueKind::RangeDelete {
-                seen = self.copy_if_at(key);
-            }
-            self.merged.prev()?;
-        }
-        if !seen {
-            return Ok(None);
-        }
-        let now = self.snapshot.now_ms();
-        self.handle
-            .engine
-            .judge(&self.core, self.kind, &self.payload, now)
-    }
-
-    /// Copies the payload where the cursor stands, if that is a version of `key`.
-    fn copy_if_at(&mut self, key: &[u8]) -> bool {
-        let Some(entry) = self
-            .merged
-            .entry()
-            .filter(|entry| self.is_same(entry.key, key))
-        else {
-            return false;
-        };
-        self.kind = entry.kind;
-        self.payload.clear();
-        self.payload.extend_from_slice(entry.value);
-        self.payload_copied = true;
-        true
-    }
-
-    fn seek_to_end_of(&mut self, key: &[u8]) -> Result<()> {
-        self.merged.seek(key, Stamp::ZERO)?;
-        match self.merged.entry() {
-            Some(_) => self.merged.prev(),
-            None => self.merged.seek_last(),
-        }
     }
 
     /// Whether two spellings are the same key under the keyspace's order.
@@ -538,34 +358,6 @@ impl Iter {
     fn is_above_upper(&self, key: &[u8]) -> bool {
         above(&self.core, &self.options.upper, key)
     }
-
-    fn pair(&mut self) -> Result<(Vec<u8>, Value)> {
-        let key = self.at.clone().unwrap_or_default();
-        let value = Value::copied(self.value()?);
-        Ok((key, value))
-    }
-
-    fn yielded(&mut self, stepped: Result<bool>) -> Option<Result<(Vec<u8>, Value)>> {
-        let item = match stepped {
-            Ok(false) => None,
-            Ok(true) => Some(self.pair()),
-            Err(error) => Some(Err(error)),
-        };
-        self.failed = !matches!(item, Some(Ok(_)));
-        item
-    }
-}
-
-impl Iterator for Iter {
-    type Item = Result<(Vec<u8>, Value)>;
-
-    fn next(&mut self) -> Option<Self::Item> {
-        if self.failed {
-            return None;
-        }
-        let stepped = self.step();
-        self.yielded(stepped)
-    }
 }
 
 impl std::fmt::Debug for Iter {
@@ -575,106 +367,5 @@ impl std::fmt::Debug for Iter {
             .field("at", &self.at)
             .field("snapshot", &self.snapshot)
             .finish_non_exhaustive()
-    }
-}
-
-/// The pairs of an [`Iter`], descending.
-#[derive(Debug)]
-pub struct Rev {
-    iter: Iter,
-    started: bool,
-}
-
-impl Iterator for Rev {
-    type Item = Result<(Vec<u8>, Value)>;
-
-    fn next(&mut self) -> Option<Self::Item> {
-        if self.iter.failed {
-            return None;
-        }
-        // Wherever the iterator stood, the last pair comes first.
-        let stepped = if self.started {
-            self.iter.step_back()
-        } else {
-            self.iter.seek_last()
-        };
-        self.started = true;
-        self.iter.yielded(stepped)
-    }
-}
-
-/// The memtables and files as they stand now, merged; and their generation, read before them.
-fn sources(core: &Core, options: &IterOptions, snapshot: &Snapshot) -> (Merged, (u64, u64)) {
-    let generation = core.generation();
-    let at = Reader::snapshot(snapshot.stamp(), snapshot.now_ms()).at;
-    let mode = CursorMode::Visible {
-        at,
-        keys_only: options.keys_only,
-    };
-    let guard = epoch::pin();
-    let view = core.view.load(&guard);
-    let mut cursors: Vec<Box<dyn Cursor>> = view
-        .memtables()
-        .filter(|mem| !mem.table.is_empty())
-        .map(|mem| Arc::clone(&mem.table).cursor(mode))
-        .collect();
-    // The tree after the view: data moves that way.
-    cursors.push(core.tree.cursor(options.fill_cache));
-    (MergeCursor::new(cursors, core.order.clone()), generation)
-}
-
-fn narrow_to_prefix(core: &Core, options: &mut IterOptions) -> Result<()> {
-    if !core.order.is_bytewise() {
-        let found = format!(
-            "keyspace `{}` is ordered by `{}`",
-            core.name,
-            core.order.name()
-        );
-        return Err(Error::invalid("iterate over a prefix", found).remedy("use bounds instead"));
-    }
-    let prefix = std::mem::take(&mut options.prefix);
-    if !above(
-        core,
-        &Bound::Excluded(prefix.clone()),
-        lower_key(&options.lower),
-    ) {
-        options.lower = Bound::Included(prefix.clone());
-    }
-    if let Some(end) = prefix_end(&prefix) {
-        let narrower = match &options.upper {
-            Bound::Unbounded => true,
-            Bound::Included(key) | Bound::Excluded(key) => *key >= end,
-        };
-        if narrower {
-            options.upper = Bound::Excluded(end);
-        }
-    }
-    Ok(())
-}
-
-fn lower_key(bound: &Bound<Vec<u8>>) -> &[u8] {
-    match bound {
-        Bound::Unbounded => &[],
-        Bound::Included(key) | Bound::Excluded(key) => key,
-    }
-}
-
-/// Whether `key` lies above the upper bound.
-#[inline]
-fn above(core: &Core, upper: &Bound<Vec<u8>>, key: &[u8]) -> bool {
-    match upper {
-        Bound::Unbounded => false,
-        Bound::Included(bound) => core.order.compare(key, bound).is_gt(),
-        Bound::Excluded(bound) => core.order.compare(key, bound).is_ge(),
-    }
-}
-
-/// Whether `key` lies below the lower bound.
-#[inline]
-fn below(core: &Core, lower: &Bound<Vec<u8>>, key: &[u8]) -> bool {
-    match lower {
-        Bound::Unbounded => false,
-        Bound::Included(bound) => core.order.compare(key, bound).is_lt(),
-        Bound::Excluded(bound) => core.order.compare(key, bound).is_le(),
     }
 }

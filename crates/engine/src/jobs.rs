@@ -4,6 +4,7 @@
 //! J2. Threads hold the engine; `stop` ends and joins them, so the engine outlives them all.
 //! J3. They run at the user's priority: writers wait for flushes, so a flush that has to wait for
 //!     a busy machine would stop them (seen: 23 s beside a test run, at nice 19).
+//! J4. An opening that cannot start one of them ends the others, and with them goes the lock.
 //!
 //! Threads: `velella-work-n` (options.background_threads of them), `velella-sync`,
 //! `velella-segment`.
@@ -31,17 +32,25 @@ pub(crate) struct Workers {
 }
 
 impl Workers {
-    /// Starts them.
+    /// Starts them: all, or none and an error (J4).
     pub(crate) fn start(engine: &Arc<Engine>) -> Result<Workers> {
         let mut workers = Workers::default();
+        let started = workers.start_all(engine);
+        if started.is_err() {
+            workers.stop(engine);
+        }
+        started.map(|()| workers)
+    }
+
+    fn start_all(&mut self, engine: &Arc<Engine>) -> Result<()> {
         for index in 0..engine.options.background_threads {
-            workers.spawn(engine, &format!("velella-work-{index}"), Engine::work_loop)?;
+            self.spawn(engine, &format!("velella-work-{index}"), Engine::work_loop)?;
         }
-        workers.spawn(engine, "velella-sync", Engine::sync_loop)?;
+        self.spawn(engine, "velella-sync", Engine::sync_loop)?;
         if engine.journal.is_some() {
-            workers.spawn(engine, "velella-segment", Engine::segment_loop)?;
+            self.spawn(engine, "velella-segment", Engine::segment_loop)?;
         }
-        Ok(workers)
+        Ok(())
     }
 
     fn spawn(
@@ -52,7 +61,7 @@ impl Workers {
     ) -> Result<()> {
         let engine = Arc::clone(engine);
         let role = name.to_owned();
-        let thread = thread::spawn(name, move || {
+        let thread = start(name, move || {
             // J1. A panic is our own fault, but the user must learn of it.
             let outcome = catch_unwind(AssertUnwindSafe(|| body(&engine)));
             let panicked = |_| Err(Error::new(ErrorKind::ReadOnly, "go on", "it panicked"));
@@ -94,6 +103,26 @@ fn failed(role: &str, error: &Error) -> Error {
         .remedy("mend the cause, then open the database again; reads still work")
 }
 
+#[cfg(not(test))]
+use thread::spawn as start;
+
+#[cfg(test)]
+thread_local! {
+    /// Threads that this one can still start before it is refused one; 0: any number.
+    static REFUSE: std::cell::Cell<u32> = const { std::cell::Cell::new(0) };
+}
+
+/// As `spawn`, refused when a test says so.
+#[cfg(test)]
+fn start(name: &str, body: impl FnOnce() + Send + 'static) -> std::io::Result<JoinHandle<()>> {
+    let left = REFUSE.get();
+    REFUSE.set(left.saturating_sub(1));
+    if left == 1 {
+        return Err(std::io::Error::other("no more threads"));
+    }
+    thread::spawn(name, body)
+}
+
 impl Engine {
     fn is_over(&self) -> bool {
         self.is_stopping() || self.check().is_err()
@@ -102,7 +131,7 @@ impl Engine {
     /// Flushes first, then compacts: memory is scarcer than read amplification.
     fn work_loop(&self) -> Result<()> {
         while !self.is_over() {
-            let worked = self.flush_next()? || self.compact_once()?;
+            let worked = self.flush_if_free()? || self.compact_once()?;
             self.judge_pace();
             // Also while there is always something to do.
             self.bound_journal()?;
@@ -112,24 +141,9 @@ impl Engine {
             }
             self.reclaim();
             self.work
-                .wait_until(Some(TICK), || self.is_over() || !self.flushes.is_empty());
+                .wait_until(Some(TICK), || self.is_over() || self.flushes.is_due());
         }
         Ok(())
-    }
-
-    /// Many keyspaces share one budget: switches the largest memtable when all together are over.
-    fn bound_memtables(&self) {
-        let sized = self.cores().into_iter().map(|core| {
-            let bytes = core.view.load(&velella_sync::epoch::pin()).bytes();
-            (bytes, core)
-        });
-        let sized: Vec<_> = sized.collect();
-        let total: u64 = sized.iter().map(|(bytes, _)| bytes).sum();
-        if total > self.options.memory / 2
-            && let Some((_, core)) = sized.into_iter().max_by_key(|(bytes, _)| *bytes)
-        {
-            self.switch(&[core]);
-        }
     }
 
     /// Runs a round every second while something is not durable yet.
@@ -202,10 +216,15 @@ impl Engine {
         let Some(journal) = &self.journal else {
             return Ok(());
         };
+        // Not at once: who closes again soon needs no more than the first.
+        journal.wait_for_preparation(TICK, || self.is_over());
         while !self.is_over() {
-            journal.prepare()?;
+            journal.prepare(|| self.is_over())?;
             journal.wait_for_preparation(TICK, || self.is_over());
         }
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests;

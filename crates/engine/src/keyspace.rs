@@ -12,7 +12,7 @@ use crate::entry::{Decision, Entry, RmwOutcome};
 use crate::handle::Handle;
 use crate::iterator::{Iter, IterOptions};
 use crate::keyspace_core::Core;
-use crate::options::WriteOptions;
+use crate::options::{KeyspaceOptions, WriteOptions};
 use crate::read::Reader;
 use crate::snapshot::Snapshot;
 use crate::value::Value;
@@ -39,6 +39,18 @@ impl Keyspace {
     #[must_use]
     pub fn name(&self) -> &str {
         &self.core.name
+    }
+
+    /// The settings in force, none left open. Change them with `Db::open_keyspace`.
+    #[must_use]
+    pub fn settings(&self) -> KeyspaceOptions {
+        let effective = self.core.effective();
+        KeyspaceOptions {
+            order: self.core.order.clone(),
+            memtable: Some(effective.memtable),
+            compression: Some(effective.compression),
+            bloom_bits: Some(effective.bloom_bits),
+        }
     }
 
     fn engine(&self) -> &Engine {

@@ -2,15 +2,18 @@
 //!
 //! Threads: reads and writes from any thread; `publishing` serialises those who replace the view.
 
+use crate::options::Options;
+use crate::settings::Effective;
 use crate::view::{Mem, View};
 use std::sync::Arc;
-use velella_base::{KeyspaceId, Order, Stamp};
-use velella_memtable::{MemtableKind, MemtableOptions};
-use velella_sync::Swap;
+use velella_base::{KeyspaceId, Order, Result, Stamp};
+use velella_memtable::{Counters, MemtableOptions};
+use velella_mvcc::Slots;
 use velella_sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use velella_sync::epoch::Guard;
 use velella_sync::lock::Mutex;
-use velella_tree::Tree;
+use velella_sync::{Replaced, Swap};
+use velella_tree::{Env, KeyspaceSettings, KeyspaceState, Tree};
 
 /// A keyspace at work.
 #[derive(Debug)]
@@ -18,7 +21,10 @@ pub(crate) struct Core {
     pub(crate) id: KeyspaceId,
     pub(crate) name: String,
     pub(crate) order: Order,
-    pub(crate) memtable: MemtableKind,
+    /// What the manifest holds of its settings; held by whoever changes them.
+    pub(crate) settings: Mutex<KeyspaceSettings>,
+    /// The settings in force. A leaf: nothing else is locked under it.
+    effective: Mutex<Effective>,
     pub(crate) view: Swap<View>,
     pub(crate) tree: Arc<dyn Tree>,
     /// Held by whoever replaces the view.
@@ -30,34 +36,79 @@ pub(crate) struct Core {
     dropped: AtomicBool,
 }
 
+/// What memtables of all keyspaces share.
+#[derive(Debug)]
+pub(crate) struct MadeOf {
+    pub(crate) slots: Arc<Slots>,
+    pub(crate) counters: Arc<Counters>,
+}
+
+impl MadeOf {
+    /// How a memtable of this order is made.
+    pub(crate) fn memtable(&self, effective: &Effective, order: &Order) -> MemtableOptions {
+        MemtableOptions {
+            kind: effective.memtable,
+            order: order.clone(),
+            slots: Arc::clone(&self.slots),
+            counters: Arc::clone(&self.counters),
+        }
+    }
+}
+
 impl Core {
-    pub(crate) fn new(
-        id: KeyspaceId,
-        name: String,
-        options: &MemtableOptions,
-        tree: Arc<dyn Tree>,
-        flushed_below: Stamp,
-    ) -> Arc<Self> {
-        let cur = Mem::new(velella_memtable::new(options));
-        Arc::new(Core {
-            id,
-            name,
-            order: options.order.clone(),
-            memtable: options.kind,
+    /// The keyspace as the manifest has it, with an empty memtable.
+    ///
+    /// # Errors
+    /// `Unsupported`: a setting of a newer build; what opening its tables met.
+    pub(crate) fn open(
+        env: &Env,
+        state: &KeyspaceState,
+        order: Order,
+        options: &Options,
+        shared: &MadeOf,
+    ) -> Result<Arc<Self>> {
+        let record = &state.record;
+        let effective = Effective::of(options, &state.settings, &record.name)?;
+        let tree_options = effective.tree_options(options, record.id, order.clone());
+        let tree = velella_lsm::open(env.clone(), tree_options, state)?;
+        let cur = Mem::new(velella_memtable::new(&shared.memtable(&effective, &order)));
+        Ok(Arc::new(Core {
+            id: record.id,
+            name: record.name.clone(),
+            order,
+            settings: Mutex::new(state.settings.clone()),
+            effective: Mutex::new(effective),
             view: Swap::new(Arc::new(View::new(cur))),
             tree,
             publishing: Mutex::new(()),
-            flushed_below: AtomicU64::new(flushed_below.0),
+            flushed_below: AtomicU64::new(state.flushed_below.0),
             views: AtomicU64::new(0),
             dropped: AtomicBool::new(false),
-        })
+        }))
+    }
+
+    /// The settings in force.
+    pub(crate) fn effective(&self) -> Effective {
+        *self.effective.lock()
+    }
+
+    /// Puts settings in force: for the next memtable, and tables begun from now on.
+    pub(crate) fn set_effective(&self, effective: Effective) {
+        *self.effective.lock() = effective;
+        self.tree.restyle(effective.style());
     }
 
     /// Replaces the view; the caller holds `publishing`.
     pub(crate) fn publish(&self, view: View, guard: &Guard) {
-        self.view.store(Arc::new(view), guard);
+        self.exchange(Arc::new(view)).retire(guard);
+    }
+
+    /// As `publish`, but for a few stores the caller's to finish.
+    pub(crate) fn exchange(&self, view: Arc<View>) -> Replaced<View> {
+        let replaced = self.view.exchange(view);
         // Release, partner: the Acquire in `generation`.
         self.views.fetch_add(1, Ordering::Release);
+        replaced
     }
 
     /// Rises whenever an iterator's memtables or files are superseded.
@@ -83,8 +134,15 @@ impl Core {
         self.dropped.load(Ordering::Acquire)
     }
 
-    pub(crate) fn mark_dropped(&self) {
+    /// Turns writers away; whether they were not before.
+    pub(crate) fn mark_dropped(&self) -> bool {
+        // Release, partner: `is_dropped`. Relaxed as to what another thread marked before.
+        !self.dropped.swap(true, Ordering::Release)
+    }
+
+    /// Lets writers in again; called by who marked it.
+    pub(crate) fn unmark_dropped(&self) {
         // Release, partner: `is_dropped`.
-        self.dropped.store(true, Ordering::Release);
+        self.dropped.store(false, Ordering::Release);
     }
 }

@@ -32,6 +32,7 @@ mod budget;
 mod stats;
 mod stalls;
 mod view;
+mod settings;
 mod keyspace_core;
 mod value;
 mod entry;
@@ -41,6 +42,7 @@ mod core;
 mod measure;
 mod switch;
 mod durability;
+mod lease;
 mod flush;
 mod backpressure;
 mod change;
@@ -62,6 +64,8 @@ mod snapshot_reads;
 mod write_batch;
 mod open;
 mod db;
+#[cfg(test)]
+mod fixture;
 
 pub mod inspect;
 

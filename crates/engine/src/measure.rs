@@ -60,8 +60,12 @@ impl Engine {
             let guard = epoch::pin();
             let view = core.view.load(&guard);
             let levels = core.tree.levels();
+            let settings = core.effective();
             KeyspaceStats {
                 name: core.name.clone(),
+                memtable: settings.memtable.name(),
+                compression: settings.compression.name(),
+                bloom_bits: settings.bloom_bits,
                 memtable_bytes: view.bytes(),
                 immutable_memtables: view.immutables() as u64,
                 levels: (0..)

@@ -8,27 +8,24 @@
 //! Tests: `tests/lifecycle.rs`, `tests/crash.rs`.
 
 use crate::agreement;
-use crate::catalogue::{DEFAULT_KEYSPACE, LEVELED, record, tree_options};
+use crate::catalogue::{DEFAULT_KEYSPACE, LEVELED, record};
 use crate::core::{Engine, PAIRS, Pair, Parts};
 use crate::handle::Handle;
 use crate::jobs::Workers;
-use crate::keyspace_core::Core;
-use crate::options::{Builder, JournalMode, KeyspaceOptions, Options, RecoveryMode};
+use crate::keyspace_core::{Core, MadeOf};
+use crate::options::{Builder, JournalMode, Options, RecoveryMode};
 use crate::recovery::{Known, Recovered, replay};
 use std::path::Path;
 use std::sync::Arc;
 use velella_base::file_name::FileName;
 use velella_base::{Error, ErrorKind, KeyspaceId, Order, Result, Stamp};
 use velella_journal::{Access, Config, Journal, Last, Recovery, Report, Start};
-use velella_memtable::MemtableOptions;
 use velella_mvcc::{Clock, Slots, Snapshots};
 use velella_sst::BlockCache;
 use velella_sync::lock::Mutex;
 use velella_tree::{Edit, Env, ExternalStore, KeyspaceState, Manifest, State};
 use velella_vfs::Vfs;
 
-/// Stamps an opening leases at once.
-const LEASE_STAMPS: u64 = 1 << 32;
 /// Id of the keyspace every database has.
 const DEFAULT_ID: KeyspaceId = 0;
 
@@ -52,7 +49,7 @@ pub(crate) fn open(builder: Builder, dir: &Path) -> Result<Arc<Handle>> {
     let (manifest, state, doubt) = open_manifest(&vfs, dir, &options)?;
     let orders = builder.orders;
     let env = environment(&vfs, dir, manifest, &options);
-    let shared = Shared {
+    let shared = MadeOf {
         slots: Arc::new(Slots::new(PAIRS)),
         counters: Arc::default(),
     };
@@ -69,7 +66,7 @@ pub(crate) fn open(builder: Builder, dir: &Path) -> Result<Arc<Handle>> {
     }
     let start = state.clock_lease.max(recovered.last);
     let (journal, lanes, edit) = new_journal(&env, &state, &options, start)?;
-    let lease = Stamp((start.0 + LEASE_STAMPS).min(Stamp::MAX.0));
+    let lease = crate::lease::lease(start, start);
     commit_opening(&env, &recovered, &cores, edit, start, lease)?;
     for (core, built) in recovered.built {
         core.tree.apply(built);
@@ -84,7 +81,7 @@ pub(crate) fn open(builder: Builder, dir: &Path) -> Result<Arc<Handle>> {
         slots: shared.slots,
         lanes,
         journal,
-        installed: start,
+        opened_at: start,
         snapshots: Snapshots::new(),
         env,
         keyspaces: cores
@@ -102,12 +99,6 @@ pub(crate) fn open(builder: Builder, dir: &Path) -> Result<Arc<Handle>> {
         engine,
         workers: Mutex::new(workers),
     }))
-}
-
-/// What memtables of all keyspaces share.
-struct Shared {
-    slots: Arc<Slots>,
-    counters: Arc<velella_memtable::Counters>,
 }
 
 fn missing(dir: &Path) -> Error {
@@ -197,7 +188,7 @@ fn open_keyspaces(
     state: &State,
     options: &Options,
     orders: &[Order],
-    shared: &Shared,
+    shared: &MadeOf,
 ) -> Result<Vec<Arc<Core>>> {
     state
         .keyspaces
@@ -211,7 +202,7 @@ fn open_keyspace(
     state: &KeyspaceState,
     options: &Options,
     orders: &[Order],
-    shared: &Shared,
+    shared: &MadeOf,
 ) -> Result<Arc<Core>> {
     let record = &state.record;
     let unsupported = |found: String, remedy: &str| {
@@ -240,22 +231,7 @@ fn open_keyspace(
         );
         unsupported(found, "give that order to the builder with `order`")
     })?;
-    let own = KeyspaceOptions::default();
-    let tree_options = tree_options(options, &own, record.id, order.clone());
-    let tree = velella_lsm::open(env.clone(), tree_options, state)?;
-    let memtable = MemtableOptions {
-        kind: options.memtable,
-        order,
-        slots: Arc::clone(&shared.slots),
-        counters: Arc::clone(&shared.counters),
-    };
-    Ok(Core::new(
-        record.id,
-        record.name.clone(),
-        &memtable,
-        tree,
-        state.flushed_below,
-    ))
+    Core::open(env, state, order, options, shared)
 }
 
 /// What the journal of the last incarnation holds, written to tables.

@@ -60,7 +60,8 @@ pub struct Options {
     /// Default 1 GiB: half of a small server. The process stays within 20 % of it.
     pub memory: u64,
     /// Bytes at which a memtable is flushed. Default 64 MiB (or an eighth of `memory` if that is
-    /// less): large enough for few, sequential writes, small enough to recover in a second.
+    /// less): large enough for few, sequential writes, small enough to recover in a second. Less
+    /// than 256 KiB is raised to that: an index and a chunk per thread are a good part of it.
     pub write_buffer: u64,
     /// Durability of writes that do not say. Default `Buffered`.
     pub durability: Durability,
@@ -102,6 +103,9 @@ impl Default for Options {
     }
 }
 
+/// Least write buffer in use; see [`Options::write_buffer`].
+const WRITE_BUFFER_MIN: u64 = 256 << 10;
+
 /// Least memory a database runs in: 16 MiB.
 pub const MEMORY_MIN: u64 = 16 << 20;
 
@@ -130,15 +134,14 @@ impl Options {
                 format!("{} bytes, at least 65536", self.write_buffer),
             );
         }
+        self.write_buffer = self.write_buffer.max(WRITE_BUFFER_MIN);
         if !(256..=1 << 20).contains(&self.block_bytes) {
             return refuse(
                 "block_bytes",
                 format!("{}, from 256 to 1048576", self.block_bytes),
             );
         }
-        if self.bloom_bits > 32 {
-            return refuse("bloom_bits", format!("{}, at most 32", self.bloom_bits));
-        }
+        check_bloom_bits("open a database", self.bloom_bits)?;
         if !(1..=64).contains(&self.background_threads) {
             return refuse(
                 "background_threads",
@@ -149,11 +152,28 @@ impl Options {
     }
 }
 
-/// Settings of a new keyspace. Only the order is stored: at the next opening of the database the
-/// others are the database's.
+/// Most bits per key of a filter.
+const BLOOM_BITS_MAX: u32 = 32;
+
+/// Checks a knob that a database and a keyspace both have.
+pub(crate) fn check_bloom_bits(attempt: &str, bits: u32) -> Result<()> {
+    if bits > BLOOM_BITS_MAX {
+        let found = format!("{bits}, at most {BLOOM_BITS_MAX}");
+        return Err(Error::invalid(
+            format!("{attempt} with `bloom_bits`"),
+            found,
+        ));
+    }
+    Ok(())
+}
+
+/// Settings of a keyspace. They are stored, so they hold after the next opening too; what is
+/// `None` at creation is the database's, whatever that is at each opening. `Db::open_keyspace`
+/// changes those that are `Some`.
 #[derive(Debug, Clone, Default)]
 pub struct KeyspaceOptions {
-    /// The order of keys; its name is stored, and must be given again at opening.
+    /// The order of keys: fixed at creation. Its name is stored; the order itself is given to the
+    /// builder at each opening.
     pub order: Order,
     /// The structure of memtables; `None`: the database's.
     pub memtable: Option<MemtableKind>,

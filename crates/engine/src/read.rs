@@ -244,11 +244,7 @@ impl Engine {
     /// Stamp of the newest version of `key`, a tombstone's too.
     pub(crate) fn newest_stamp(&self, core: &Core, key: &[u8], at: ReadAt) -> Result<Stamp> {
         let guard = epoch::pin();
-        Ok(match self.find(core, key, at, &guard)? {
-            Base::Absent => Stamp::ZERO,
-            Base::Memory(version) => version.stamp,
-            Base::Table(found) => found.stamp,
-        })
+        Ok(self.find(core, key, at, &guard)?.stamp())
     }
 
     fn owned(&self, live: &Live<'_>) -> Result<Value> {
@@ -296,6 +292,15 @@ pub(crate) struct Judged {
 }
 
 impl Base<'_> {
+    /// Its stamp; zero for nothing.
+    pub(crate) fn stamp(&self) -> Stamp {
+        match self {
+            Base::Absent => Stamp::ZERO,
+            Base::Memory(version) => version.stamp,
+            Base::Table(found) => found.stamp,
+        }
+    }
+
     fn stamp_if(&self, wanted: ValueKind) -> Option<Stamp> {
         match self {
             Base::Memory(version) if version.kind == wanted => Some(version.stamp),

@@ -3,33 +3,48 @@
 //! Source: cLSM (EuroSys '15) 3.3, Algorithm 3; but the expected state is the head of the key's
 //! version list, so a put with any stamp is seen (CL-1 is a lost update in the paper).
 //!
-//! R1. The base was the key's newest version when the new one was installed above it: the install
-//!     expects exactly the head the base was read under.
+//! R1. The base was the key's newest version when the new one was installed above it: right before,
+//!     the newest version was found to be the one that was decided on, by its stamp, and the
+//!     install expects exactly the head that was looked at for that.
 //! R2. If the base comes from below the current memtable, the previous one had no undecided
 //!     version of the key after W was decided: nothing can appear there any more.
-//! R3. The decision runs with no slot announced and no lane reserved; it may run several times.
+//! R3. The decision runs with nothing held: no pin, no slot, no lane. It may run several times.
+//! R4. A base that expires before the stamp is drawn was no base: the decision runs again.
 //!
 //! Tests: `cl1_put_under_rmw`, `rmw_loses_no_update`, `rmw_across_switches`.
 
 use crate::change::Change;
 use crate::commit::{Aftermath, Attempt, reserve};
-use crate::core::Engine;
+use crate::core::{Engine, Pair};
 use crate::entry::{Decision, Entry, RmwOutcome};
 use crate::keyspace_core::Core;
 use crate::options::WriteOptions;
 use crate::read::{Base, Reader};
-use crate::view::View;
-use std::sync::Arc;
+use crate::view::{Mem, View};
+use std::sync::{Arc, Weak};
 use velella_base::{Error, Result, Stamp};
-use velella_memtable::{Head, Install, Newest, Owner};
+use velella_memtable::{Install, Newest, Owner, Version};
+use velella_sync::PoolGuard;
 use velella_sync::epoch::{self, Guard};
 
-enum Step {
-    /// Nothing was to be written.
-    Kept(RmwOutcome),
-    Written(RmwOutcome, Stamp, Aftermath),
-    Again,
+/// What a decision is made on.
+struct Seen {
+    old: Option<Entry>,
+    /// Stamp of the key's newest version, a tombstone's too; zero if there was none.
+    stamp: Stamp,
+    /// The memtable that took the writes, if it had no version of the key: as long as it takes
+    /// them and has none, the base is the same. It is not kept alive for this.
+    absent_in: Option<Weak<Mem>>,
 }
+
+impl Seen {
+    fn expires_at_ms(&self) -> Option<u64> {
+        self.old.as_ref().and_then(|old| old.expires_at_ms)
+    }
+}
+
+/// A published write, and what to do about it.
+type Published = (Stamp, Aftermath, Guard);
 
 impl Engine {
     /// Reads `key`, lets `decide` see its entry, and writes the decision above what it saw.
@@ -44,98 +59,164 @@ impl Engine {
         self.counters.rmws.increment();
         loop {
             self.admit(key.len())?;
-            let guard = epoch::pin();
-            match self.rmw_attempt(core, key, decide, &guard)? {
-                Step::Again => self.counters.rmw_retries.increment(),
-                Step::Kept(outcome) => return Ok(outcome),
-                Step::Written(outcome, stamp, aftermath) => {
-                    self.tidy_up(core, key, aftermath, guard);
-                    self.acknowledge(stamp, options)?;
-                    return Ok(outcome);
-                }
-            }
-        }
-    }
-
-    fn rmw_attempt<E: From<Error>>(
-        &self,
-        core: &Core,
-        key: &[u8],
-        decide: &mut dyn FnMut(Option<&Entry>) -> Result<Decision, E>,
-        guard: &Guard,
-    ) -> Result<Step, E> {
-        let view = core.view.load(guard);
-        if let Some(undecided) = self.undecided_before(view, key, guard) {
-            self.wait_for(&undecided);
-            return Ok(Step::Again);
-        }
-        let (head, newest) = match view.cur.table.newest(key, guard) {
-            Newest::Busy(undecided) => {
-                self.wait_for(&undecided);
-                return Ok(Step::Again);
-            }
-            Newest::Decided(head, newest) => (head, newest),
-        };
-        let base = match newest {
-            Some(version) => Base::Memory(version),
-            None => self.below_current(core, view, key, Reader::NEWEST.at, guard)?,
-        };
-        let old = self.entry_of(core, &base, None)?;
-        let decision = decide(old.as_ref())?;
-        let change = match &decision {
-            Decision::Keep => {
-                return Ok(Step::Kept(RmwOutcome {
-                    old,
+            let Some(seen) = self.look(core, key)? else {
+                self.counters.rmw_retries.increment();
+                continue;
+            };
+            let decision = decide(seen.old.as_ref())?;
+            let Some(change) = self.change_to(key, &decision)? else {
+                return Ok(RmwOutcome {
+                    old: seen.old,
                     decision,
                     stamp: None,
-                }));
-            }
-            Decision::Put(value) => Change::put(self, key, value, None)?,
-            Decision::PutExpiring(value, expires) => Change::put(self, key, value, Some(*expires))?,
-            Decision::Delete => Change::delete(key)?,
-        };
-        let attempt = self.install_above(core, view, &change, &head, guard);
-        match attempt.inspect_err(|error| change.abandon_unless_unknown(self, error))? {
-            Attempt::Again => {
+                });
+            };
+            let published = self.write_above(core, &change, &seen);
+            let published =
+                published.inspect_err(|error| change.abandon_unless_unknown(self, error))?;
+            let Some((stamp, aftermath, guard)) = published else {
                 change.abandon(self);
-                Ok(Step::Again)
-            }
-            Attempt::Done(stamp, aftermath) => {
-                let outcome = RmwOutcome {
-                    old,
-                    decision,
-                    stamp: Some(stamp),
-                };
-                Ok(Step::Written(outcome, stamp, aftermath))
-            }
+                self.counters.rmw_retries.increment();
+                continue;
+            };
+            self.tidy_up(core, key, aftermath, guard);
+            self.acknowledge(stamp, options)?;
+            return Ok(RmwOutcome {
+                old: seen.old,
+                decision,
+                stamp: Some(stamp),
+            });
         }
     }
 
-    /// Installs and publishes `change` if the key's newest version is still `head` (R1).
-    fn install_above<'g>(
+    /// The key's entry, to decide on; `None` after waiting for an undecided one.
+    fn look(&self, core: &Core, key: &[u8]) -> Result<Option<Seen>> {
+        let guard = epoch::pin();
+        let view = core.view.load(&guard);
+        if let Some(undecided) = self.undecided_before(view, key, &guard) {
+            self.wait_for(&undecided)?;
+            return Ok(None);
+        }
+        let (base, absent_in) = match view.cur.table.newest(key, &guard) {
+            Newest::Busy(undecided) => {
+                self.wait_for(&undecided)?;
+                return Ok(None);
+            }
+            Newest::Decided(_, Some(version)) => (Base::Memory(version), None),
+            Newest::Decided(_, None) => {
+                let base = self.below_current(core, view, key, Reader::NEWEST.at, &guard)?;
+                (base, Some(Arc::downgrade(&view.cur)))
+            }
+        };
+        Ok(Some(Seen {
+            old: self.entry_of(core, &base, None)?,
+            stamp: base.stamp(),
+            absent_in,
+        }))
+    }
+
+    /// The change that `decision` asks for, if it does.
+    fn change_to<'a>(&self, key: &'a [u8], decision: &'a Decision) -> Result<Option<Change<'a>>> {
+        match decision {
+            Decision::Keep => Ok(None),
+            Decision::Put(value) => Change::put(self, key, value, None).map(Some),
+            Decision::PutExpiring(value, expires) => {
+                Change::put(self, key, value, Some(*expires)).map(Some)
+            }
+            Decision::Delete => Change::delete(key).map(Some),
+        }
+    }
+
+    /// Installs and publishes `change` above what was decided on; `None` if that is not the key's
+    /// newest any more (R1).
+    fn write_above(
         &self,
         core: &Core,
-        view: &'g View,
         change: &Change<'_>,
-        head: &Head<'g>,
-        guard: &'g Guard,
-    ) -> Result<Attempt> {
+        seen: &Seen,
+    ) -> Result<Option<Published>> {
         let mut pair = self.checkout();
         // Closing waits for the pairs, then for nobody: who gets one later must not write.
         self.check()?;
         reserve(&mut pair, core, change)?;
         self.counters.writes.increment();
-        let owner = Owner::Slot(pair.index());
-        match view
-            .cur
-            .table
-            .install(&change.intent(), owner, Some(head), guard)
-        {
-            Install::Busy(_) | Install::Moved => Ok(Attempt::Again),
-            Install::Installed(pending) => {
-                self.hold_external(view, change);
-                self.window(core, view, pending, &mut pair, guard)
+        loop {
+            let guard = epoch::pin();
+            match self.attempt_above(core, change, seen, &mut pair, &guard)? {
+                None => return Ok(None),
+                Some(Attempt::Again) => {}
+                Some(Attempt::Done(stamp, aftermath)) => {
+                    return Ok(Some((stamp, aftermath, guard)));
+                }
             }
         }
     }
+
+    /// As `write_above`, once.
+    fn attempt_above(
+        &self,
+        core: &Core,
+        change: &Change<'_>,
+        seen: &Seen,
+        pair: &mut PoolGuard<'_, Pair>,
+        guard: &Guard,
+    ) -> Result<Option<Attempt>> {
+        let view = core.view.load(guard);
+        if let Some(undecided) = self.undecided_before(view, change.key, guard) {
+            self.wait_for(&undecided)?;
+            return Ok(Some(Attempt::Again));
+        }
+        let (head, newest) = match view.cur.table.newest(change.key, guard) {
+            Newest::Busy(undecided) => {
+                self.wait_for(&undecided)?;
+                return Ok(Some(Attempt::Again));
+            }
+            Newest::Decided(head, newest) => (head, newest),
+        };
+        if !self.is_base(core, view, change.key, newest, seen, guard)? {
+            return Ok(None);
+        }
+        self.hold_external(view, change);
+        let (table, owner) = (&view.cur.table, Owner::Slot(pair.index()));
+        let attempt = match table.install(&change.intent(), owner, Some(&head), guard) {
+            // Somebody was faster: what he wrote shows in the next look.
+            Install::Busy(_) | Install::Moved => Attempt::Again,
+            Install::Installed(pending) => {
+                self.window(core, view, pending, pair, seen.expires_at_ms(), guard)?
+            }
+        };
+        Ok(Some(attempt))
+    }
+
+    /// Whether what was decided on is what the key says, `newest` being its newest version in the
+    /// current memtable.
+    fn is_base(
+        &self,
+        core: &Core,
+        view: &View,
+        key: &[u8],
+        newest: Option<Version<'_>>,
+        seen: &Seen,
+        guard: &Guard,
+    ) -> Result<bool> {
+        if seen
+            .expires_at_ms()
+            .is_some_and(|at| self.wall.now_ms() >= at)
+        {
+            return Ok(false);
+        }
+        let is_same = |mem: &Weak<Mem>| std::ptr::eq(mem.as_ptr(), Arc::as_ptr(&view.cur));
+        let stamp = match newest {
+            Some(version) => version.stamp,
+            None if seen.absent_in.as_ref().is_some_and(is_same) => return Ok(true),
+            None => {
+                let base = self.below_current(core, view, key, Reader::NEWEST.at, guard)?;
+                base.stamp()
+            }
+        };
+        Ok(stamp == seen.stamp)
+    }
 }
+
+#[cfg(test)]
+mod tests;

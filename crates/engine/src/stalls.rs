@@ -21,15 +21,18 @@ pub(crate) enum Cause {
     Journal,
     /// A stamp above the durable lease.
     Lease,
+    /// All memtables together filled their share of the memory.
+    Memory,
 }
 
-const CAUSES: [(Cause, &str); 6] = [
+const CAUSES: [(Cause, &str); 7] = [
     (Cause::Slots, "slots"),
     (Cause::Key, "key"),
     (Cause::Flush, "flush"),
     (Cause::Compaction, "compaction"),
     (Cause::Journal, "journal"),
     (Cause::Lease, "lease"),
+    (Cause::Memory, "memory"),
 ];
 
 /// Counts and times of waits, by cause.
@@ -39,12 +42,24 @@ pub(crate) struct Stalls {
 }
 
 impl Stalls {
-    /// Notes one wait.
+    /// Notes one wait that is over.
     #[cold]
     pub(crate) fn note(&self, cause: Cause, waited: Duration) {
+        self.begin(cause);
+        self.end(cause, waited);
+    }
+
+    /// Counts a wait that begins: one that does not end soon is to be seen, too.
+    #[cold]
+    pub(crate) fn begin(&self, cause: Cause) {
+        self.causes.lock()[cause as usize].0 += 1;
+    }
+
+    /// Notes how long a wait that was begun has taken.
+    #[cold]
+    pub(crate) fn end(&self, cause: Cause, waited: Duration) {
         let mut causes = self.causes.lock();
-        let (count, total, max) = &mut causes[cause as usize];
-        *count += 1;
+        let (_, total, max) = &mut causes[cause as usize];
         *total += waited;
         *max = (*max).max(waited);
     }

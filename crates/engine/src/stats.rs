@@ -41,6 +41,12 @@ pub struct Stats {
 pub struct KeyspaceStats {
     /// Its name.
     pub name: String,
+    /// The structure of its memtables.
+    pub memtable: &'static str,
+    /// Compression of its tables.
+    pub compression: &'static str,
+    /// Bits per key of its filters.
+    pub bloom_bits: u32,
     /// Bytes of all its memtables.
     pub memtable_bytes: u64,
     /// Memtables waiting to be flushed.

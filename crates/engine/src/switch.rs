@@ -3,7 +3,9 @@
 //! Source: cLSM's `beforeMerge` (EuroSys '15) 3.1 without its exclusive lock: a split stamp W is
 //! drawn after the new views are published; a write belongs to the side its stamp says.
 //!
-//! S1. The new views of all keyspaces of a switch are published before its W can be drawn.
+//! S1. The new views of all keyspaces of a switch are published before its W can be drawn. A writer
+//!     that needs W in between waits in its window; so everything is made ready and locked before
+//!     the first view, and between first and last nothing waits, allocates or frees.
 //! S2. A switch is over when every window that could hold a stamp below W has closed; the next
 //!     begins after that.
 //!
@@ -14,9 +16,11 @@
 use crate::core::Engine;
 use crate::flush_queue::Group;
 use crate::keyspace_core::Core;
-use crate::view::{Mem, Split};
+use crate::view::{Mem, Split, View};
 use std::sync::Arc;
-use velella_sync::{epoch, thread};
+use velella_sync::epoch::{self, Guard};
+use velella_sync::lock::MutexGuard;
+use velella_sync::{Replaced, thread};
 
 impl Engine {
     /// Makes the memtables of `cores` immutable and queues them for flush, where they are not
@@ -35,7 +39,7 @@ impl Engine {
         drop(switching);
     }
 
-    /// As `switch` for one keyspace, unless another thread is switching: then it is being done.
+    /// As `switch` for one keyspace, unless its memtable is not full (any more).
     pub(crate) fn switch_if_full(&self, core: &Arc<Core>) {
         let switching = self.switching.lock();
         if self.is_full(core) {
@@ -48,40 +52,116 @@ impl Engine {
         drop(switching);
     }
 
+    /// Switches the largest of the memtables that take writes if they have more than `limit` bytes
+    /// together, unless another thread is switching.
+    pub(crate) fn switch_largest(&self, limit: u64) {
+        let Some(switching) = self.switching.try_lock() else {
+            return;
+        };
+        let cores = self.cores();
+        // What is immutable already is on its way, and cannot be switched.
+        let sizes = cores.iter().map(|core| {
+            let guard = epoch::pin();
+            let cur = &core.view.load(&guard).cur;
+            if cur.table.is_empty() {
+                0
+            } else {
+                cur.table.bytes() as u64
+            }
+        });
+        let sizes: Vec<u64> = sizes.collect();
+        let largest = cores.iter().zip(&sizes).max_by_key(|(_, bytes)| **bytes);
+        if sizes.iter().sum::<u64>() > limit
+            && let Some((largest, _)) = largest
+        {
+            if self.journal.is_none() {
+                self.switch_locked(&cores);
+            } else {
+                self.switch_locked(std::slice::from_ref(largest));
+            }
+        }
+        drop(switching);
+    }
+
     fn switch_locked(&self, cores: &[Arc<Core>]) {
-        let started = thread::now();
-        let split = Arc::new(Split::default());
-        let mut members = Vec::new();
         // Without a journal D becomes W - 1 for all keyspaces at once: one that is empty now may
         // be written to before W is drawn, so all of them switch, or none.
         let together = self.journal.is_none();
-        if together && cores.iter().all(|core| is_empty(core)) {
+        if cores.iter().all(|core| is_empty(core)) {
             return;
         }
-        for core in cores {
-            let guard = epoch::pin();
-            let publishing = core.publishing.lock();
-            let view = core.view.load(&guard);
-            if view.cur.table.is_empty() && !together {
-                continue;
-            }
-            let next = Mem::new(velella_memtable::new(&self.memtable_options(core)));
-            members.push((Arc::clone(core), Arc::clone(&view.cur)));
-            core.publish(view.switched(next, Arc::clone(&split)), &guard);
-            drop(publishing);
-        }
-        // S1: from here on anybody may decide W.
-        split.open();
-        if members.is_empty() {
-            return;
-        }
+        let full = cores.iter().filter(|core| together || !is_empty(core));
+        let started = thread::now();
+        let split = Arc::new(Split::default());
+        let guard = epoch::pin();
+        let mut steps = self.prepare(full, &split, &guard);
+        publish(&mut steps, &split);
+        let members = steps.into_iter().map(|step| step.finish(&guard)).collect();
+        drop(guard);
         let boundary = split.quiesce(&self.clock, &self.slots);
         self.timers.switch.note(started.elapsed());
         self.flushes.push(Group { members, boundary });
         self.work.wake_all();
     }
+
+    /// Everything of a switch that takes time or waits (S1).
+    fn prepare<'a>(
+        &self,
+        cores: impl Iterator<Item = &'a Arc<Core>>,
+        split: &Arc<Split>,
+        guard: &Guard,
+    ) -> Vec<Step<'a>> {
+        let with_table = |core: &'a Arc<Core>| {
+            let next = Mem::new(velella_memtable::new(&self.memtable_options(core)));
+            (core, next)
+        };
+        // All memtables before the first lock: a flush waits for that.
+        let tables: Vec<_> = cores.map(with_table).collect();
+        let lock = |(core, next): (&'a Arc<Core>, _)| {
+            let publishing = core.publishing.lock();
+            let view = core.view.load(guard);
+            Step {
+                core,
+                full: Arc::clone(&view.cur),
+                next: Some(Arc::new(view.switched(next, Arc::clone(split)))),
+                replaced: None,
+                publishing,
+            }
+        };
+        tables.into_iter().map(lock).collect()
+    }
+}
+
+/// A keyspace in the middle of a switch.
+struct Step<'a> {
+    core: &'a Arc<Core>,
+    full: Arc<Mem>,
+    next: Option<Arc<View>>,
+    replaced: Option<Replaced<View>>,
+    publishing: MutexGuard<'a, ()>,
+}
+
+impl Step<'_> {
+    fn finish(self, guard: &Guard) -> (Arc<Core>, Arc<Mem>) {
+        drop(self.publishing);
+        if let Some(replaced) = self.replaced {
+            replaced.retire(guard);
+        }
+        (Arc::clone(self.core), self.full)
+    }
+}
+
+/// Publishes all views, then lets W be drawn: writers wait in their windows meanwhile (S1).
+fn publish(steps: &mut [Step<'_>], split: &Split) {
+    for step in &mut *steps {
+        step.replaced = step.next.take().map(|view| step.core.exchange(view));
+    }
+    split.open();
 }
 
 fn is_empty(core: &Core) -> bool {
     core.view.load(&epoch::pin()).cur.table.is_empty()
 }
+
+#[cfg(test)]
+mod tests;

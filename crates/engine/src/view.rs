@@ -14,10 +14,12 @@
 //! Threads: readers pin and load; switches and flushes publish under `Keyspace::publishing`.
 //! Tests: `tests/switch.rs`.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use velella_base::Stamp;
 use velella_memtable::Memtable;
 use velella_mvcc::{Clock, Slots};
+use velella_sync::CachePadded;
 use velella_sync::atomic::{AtomicBool, AtomicU64, Ordering, spin};
 use velella_sync::lock::Mutex;
 use velella_tree::ExternalHold;
@@ -25,31 +27,89 @@ use velella_tree::ExternalHold;
 /// Bytes of external values that fill a memtable, in write buffers.
 const EXTERNAL_BUFFERS: u64 = 4;
 
+/// How often a writer looks whether all views are published before it yields.
+const SPINS: u32 = 100;
+
+/// Bytes of all memtables of a database that a view holds and something was written to.
+#[derive(Debug, Default)]
+pub(crate) struct MemtableBytes(CachePadded<AtomicU64>);
+
+impl MemtableBytes {
+    /// How many, about now.
+    #[inline]
+    pub(crate) fn now(&self) -> u64 {
+        // Relaxed, here and below: a figure that decides when to flush and when to wait.
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
 /// A memtable with what belongs to it.
 #[derive(Debug)]
 pub(crate) struct Mem {
     pub(crate) table: Arc<dyn Memtable>,
-    /// External values that versions in it refer to.
-    pub(crate) externals: Mutex<Vec<ExternalHold>>,
+    /// External values that versions in it refer to, by file.
+    pub(crate) externals: Mutex<BTreeMap<u64, ExternalHold>>,
     /// Their bytes: a memtable is full of these, too, or overwriting large values would fill the
     /// disk with dead files before their few bytes here fill the memtable.
     external_bytes: AtomicU64,
+    /// Its bytes as they are counted among all; `GONE` once they are not.
+    counted: AtomicU64,
 }
+
+/// `Mem::counted` of a memtable that left its view.
+const GONE: u64 = u64::MAX;
 
 impl Mem {
     pub(crate) fn new(table: Arc<dyn Memtable>) -> Arc<Self> {
         Arc::new(Mem {
             table,
-            externals: Mutex::new(Vec::new()),
+            externals: Mutex::default(),
             external_bytes: AtomicU64::new(0),
+            counted: AtomicU64::new(0),
         })
     }
 
-    /// Keeps an external value of `bytes` alive as long as this memtable.
-    pub(crate) fn hold(&self, external: ExternalHold, bytes: u64) {
-        self.externals.lock().push(external);
-        // Relaxed: a figure that decides when to flush.
-        self.external_bytes.fetch_add(bytes, Ordering::Relaxed);
+    /// Counts its bytes among `all`, after a write to it; whether they have become more.
+    #[inline]
+    pub(crate) fn count(&self, all: &MemtableBytes) -> bool {
+        let bytes = self.table.bytes() as u64;
+        // Relaxed: see `MemtableBytes`.
+        bytes > self.counted.load(Ordering::Relaxed) && self.count_more(bytes, all)
+    }
+
+    #[cold]
+    fn count_more(&self, bytes: u64, all: &MemtableBytes) -> bool {
+        // Relaxed throughout: see `MemtableBytes`.
+        let mut counted = self.counted.load(Ordering::Relaxed);
+        while counted < bytes {
+            // First here, so that the sum never falls below what it is the sum of.
+            all.0.fetch_add(bytes - counted, Ordering::Relaxed);
+            let exchanged =
+                self.counted
+                    .compare_exchange(counted, bytes, Ordering::Relaxed, Ordering::Relaxed);
+            let Err(other) = exchanged else { return true };
+            all.0.fetch_sub(bytes - counted, Ordering::Relaxed);
+            counted = other;
+        }
+        false
+    }
+
+    /// It has left its view: its bytes are counted no more, whatever is written to it yet.
+    pub(crate) fn discount(&self, all: &MemtableBytes) {
+        // Relaxed: see `MemtableBytes`.
+        let counted = self.counted.swap(GONE, Ordering::Relaxed);
+        if counted != GONE {
+            all.0.fetch_sub(counted, Ordering::Relaxed);
+        }
+    }
+
+    /// Keeps the external value `file` of `bytes` alive as long as this memtable. A write that
+    /// comes again has it held already.
+    pub(crate) fn hold(&self, file: u64, external: ExternalHold, bytes: u64) {
+        if self.externals.lock().insert(file, external).is_none() {
+            // Relaxed: a figure that decides when to flush.
+            self.external_bytes.fetch_add(bytes, Ordering::Relaxed);
+        }
     }
 
     /// Whether it should be switched, with a write buffer of so many bytes.
@@ -90,10 +150,17 @@ impl Split {
 
     #[cold]
     fn draw(&self, clock: &Clock) -> Stamp {
-        // A switch publishes its views one after the other without waiting for anything.
+        // A switch publishes its views by a few stores, one after the other; but it may lose its
+        // processor there, and this one may be what it needs.
+        let mut turns = 0u32;
         // Acquire, partner: `open`.
         while !self.published.load(Ordering::Acquire) {
-            spin();
+            turns += 1;
+            if turns < SPINS {
+                spin();
+            } else {
+                velella_sync::thread::yield_now();
+            }
         }
         let candidate = clock.draw();
         // AcqRel, partners: this exchange and the load in `decide`.

@@ -49,3 +49,43 @@ fn memory_stays_within_its_budget() {
         }
     });
 }
+
+/// Bytes of keys and values that threads in turn put until the memtable is full.
+fn held(db: &velella::Db, threads: u32) -> u64 {
+    let is_full = || {
+        let memtables = db.stats().keyspaces[0].immutable_memtables;
+        memtables > 0 || common::counter(db, "flushes") > 0
+    };
+    let put = |number: u32| db.put(number.to_be_bytes(), [7; 100]).unwrap();
+    for round in 0u32.. {
+        // A thread of its own has chunks of its own.
+        std::thread::scope(|scope| {
+            for thread in 1..threads {
+                let put = &put;
+                scope
+                    .spawn(move || put(round << 8 | thread))
+                    .join()
+                    .unwrap();
+            }
+        });
+        put(round << 8);
+        if is_full() {
+            return u64::from(round) * u64::from(threads) * 104;
+        }
+    }
+    unreachable!("a memtable fills")
+}
+
+#[test]
+fn a_small_write_buffer_holds_a_good_part_of_what_it_says() {
+    for asked in [64 << 10, 256 << 10, 512 << 10, 2 << 20] {
+        for (threads, share) in [(1, 3), (8, 8)] {
+            let db = try_on(Arc::new(MemFs::new()), tiny().write_buffer(asked)).unwrap();
+            let buffer = db.options().write_buffer;
+            assert_eq!(buffer, asked.max(256 << 10));
+            let held = held(&db, threads);
+            let what = format!("{held} bytes by {threads} threads filled {buffer}");
+            assert!(held >= buffer / share, "{what}");
+        }
+    }
+}

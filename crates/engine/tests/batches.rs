@@ -219,3 +219,26 @@ fn conditional_batches_lose_no_update() {
     });
     assert_eq!(db.get("a").unwrap().unwrap(), 2_100u32.to_le_bytes());
 }
+
+#[test]
+fn a_key_that_only_batches_write_is_pruned() {
+    let db = on(&MemFs::new(), tiny().memory(1 << 30).write_buffer(64 << 20));
+    let write = |turn: u32| {
+        let mut batch = WriteBatch::new();
+        batch
+            .put(&db, "hot", turn.to_le_bytes())
+            .put(&db, "hotter", turn.to_le_bytes());
+        db.write(&batch).unwrap();
+    };
+    (0..100).for_each(write);
+    let snapshot = db.snapshot();
+    (100..10_000).for_each(write);
+    let dropped = common::counter(&db, "memtable_versions_pruned");
+    assert!(
+        dropped > 19_000,
+        "{dropped} of 20,000 versions were dropped"
+    );
+    let old = snapshot.get(&db, "hot").unwrap().unwrap();
+    assert_eq!(old, 99u32.to_le_bytes(), "what is still read stays");
+    assert_eq!(db.get("hotter").unwrap().unwrap(), 9_999u32.to_le_bytes());
+}

@@ -214,3 +214,26 @@ fn a_damaged_or_missing_file_is_named() {
     assert_eq!(fresh().get("k").unwrap(), None);
     assert_eq!(db.get("k").unwrap().unwrap(), "mended");
 }
+
+#[cfg(target_os = "linux")]
+#[test]
+fn large_values_between_two_rounds_keep_few_files_open() {
+    let dir = tempfile::tempdir().unwrap();
+    let db = velella::open(dir.path()).unwrap();
+    let open = || {
+        let links = std::fs::read_dir("/proc/self/fd").unwrap();
+        let named = links.filter_map(|link| std::fs::read_link(link.ok()?.path()).ok());
+        let own = named.filter(|file| file.starts_with(dir.path()));
+        own.filter(|file| file.extension().is_some_and(|ext| ext == "ext"))
+            .count()
+    };
+    let value = patterned(INLINE_VALUE_BYTES_MAX + 1);
+    let mut most = 0;
+    for turn in 0..160u32 {
+        db.put((turn % 4).to_be_bytes(), &value).unwrap();
+        most = most.max(open());
+    }
+    // One at a time, they all wait for the same round, unless the writer sees to its own.
+    assert!((1..=64).contains(&most), "{most} files were open at once");
+    assert_eq!(db.get(0u32.to_be_bytes()).unwrap().unwrap(), value);
+}

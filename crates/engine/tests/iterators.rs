@@ -310,6 +310,53 @@ fn a_step_costs_no_search() {
     );
 }
 
+/// What 1,000 steps from the middle count: comparisons in memory and in tables, blocks fetched.
+fn counted(db: &Db, back: bool) -> [u64; 3] {
+    let mut iter = db.iter().unwrap();
+    iter.seek(5_000u32.to_be_bytes()).unwrap();
+    // The first step may turn round, which is a search.
+    let step = |iter: &mut Iter| match back {
+        false => assert!(iter.step().unwrap()),
+        true => assert!(iter.step_back().unwrap()),
+    };
+    step(&mut iter);
+    let now = || {
+        let blocks = db.stats().cache;
+        [
+            counter(db, "memtable_comparisons"),
+            counter(db, "table_comparisons"),
+            blocks.hits + blocks.misses,
+        ]
+    };
+    let before = now();
+    (0..1_000).for_each(|_| step(&mut iter));
+    std::array::from_fn(|i| now()[i] - before[i])
+}
+
+#[test]
+fn a_step_back_counts_little_more_than_a_step_forward() {
+    let db = on(&MemFs::new(), tiny().write_buffer(8 << 20));
+    for number in 0..10_000u32 {
+        db.put(number.to_be_bytes(), "a value").unwrap();
+    }
+    // In memory a run of keys is gathered by one search, and handed out from its end.
+    let [comparisons, ..] = counted(&db, true);
+    assert!(comparisons <= 300, "{comparisons} in memory, 1,000 steps");
+    db.compact().unwrap();
+    let (forward, back) = (counted(&db, false), counted(&db, true));
+    let [_, comparisons, blocks] = back;
+    assert_eq!(comparisons, 0, "steps within tables search nothing");
+    assert!(blocks <= forward[2] * 13 / 10, "{back:?} {forward:?}");
+    // Two levels: each step moves one source.
+    for number in (0..10_000u32).step_by(2) {
+        db.put(number.to_be_bytes(), "another").unwrap();
+    }
+    db.flush().unwrap();
+    let (forward, back) = (counted(&db, false), counted(&db, true));
+    assert!(back[1] <= 20, "{back:?} {forward:?}");
+    assert!(back[2] <= forward[2] * 13 / 10 + 2, "{back:?} {forward:?}");
+}
+
 /// A map of the same pairs in the keyspace's order.
 type Map = BTreeMap<Vec<u8>, Vec<u8>>;
 

@@ -220,3 +220,35 @@ fn the_last_handle_closes() {
         "1"
     );
 }
+
+/// Bytes written and syncs of an opening, a get and a close.
+fn price_of_a_get(fs: &velella::vfs::MemFs) -> (u64, u64) {
+    use velella::vfs::{Operation, TraceFs};
+    let trace = TraceFs::counting(std::sync::Arc::new(fs.clone()));
+    let vfs = std::sync::Arc::new(trace.clone());
+    let db = Db::builder().vfs(vfs).open("/db").unwrap();
+    assert_eq!(db.get("a").unwrap().unwrap(), "1");
+    db.close().unwrap();
+    let syncs = [Operation::SyncData, Operation::SyncAll, Operation::SyncDir];
+    (
+        trace.count(Operation::Write).bytes,
+        syncs.iter().map(|sync| trace.count(*sync).calls).sum(),
+    )
+}
+
+#[test]
+fn to_open_look_and_close_costs_no_whole_segment_and_a_dozen_syncs() {
+    let fs = velella::vfs::MemFs::new();
+    let db = Db::builder()
+        .vfs(std::sync::Arc::new(fs.clone()))
+        .open("/db")
+        .unwrap();
+    db.put("a", "1").unwrap();
+    db.flush().unwrap();
+    db.close().unwrap();
+    // On a machine that stands still in between, whole segments are begun: the best of some.
+    let prices = (0..20).map(|_| price_of_a_get(&fs));
+    let (bytes, syncs) = prices.min().unwrap();
+    assert!(bytes < 2 << 20, "{bytes} bytes");
+    assert!(syncs <= 12, "{syncs} syncs");
+}

@@ -11,8 +11,10 @@ use velella_testkit::{Explored, Step, explore};
 struct Rule {
     /// A round in flight keeps all above the D it started from, and not only what is newest there.
     round_is_bound: bool,
-    /// D is read together with the list, and not before.
-    durable_with_list: bool,
+    /// D is read after the rounds in flight, and not before.
+    durable_after_rounds: bool,
+    /// The readers are looked at after D, and not before.
+    readers_last: bool,
     /// A frontier is not below one found before.
     frontier_rises: bool,
     /// What is newest at D stays.
@@ -23,7 +25,8 @@ struct Rule {
 
 const SOUND: Rule = Rule {
     round_is_bound: true,
-    durable_with_list: true,
+    durable_after_rounds: true,
+    readers_last: true,
     frontier_rises: true,
     keeps_durable: true,
     readers_register: true,
@@ -48,6 +51,8 @@ struct State {
     /// Step and two registers of each thread.
     at: [u8; THREADS],
     held: [[u8; 2]; THREADS],
+    /// What the collector saw of the round and of the reader.
+    seen: [Option<u8>; 2],
     wrong: Option<String>,
 }
 
@@ -68,6 +73,7 @@ impl State {
             reader: None,
             at: [0; THREADS],
             held: [[0; 2]; THREADS],
+            seen: [None; 2],
             wrong: None,
         }
     }
@@ -123,13 +129,19 @@ impl State {
     fn collect(&mut self, rule: Rule) -> bool {
         match self.at[COLLECTOR] {
             step @ 0..=2 => self.find_frontier(rule, COLLECTOR, step),
-            3 => self.held[COLLECTOR][1] = self.durable,
-            4 => {
-                if rule.durable_with_list {
-                    self.held[COLLECTOR][1] = self.durable;
+            3..=5 => {
+                let order = match (rule.durable_after_rounds, rule.readers_last) {
+                    (true, true) => [0, 1, 2],
+                    (false, _) => [1, 0, 2],
+                    (true, false) => [2, 0, 1],
+                };
+                match order[usize::from(self.at[COLLECTOR]) - 3] {
+                    0 => self.seen[0] = self.round,
+                    1 => self.held[COLLECTOR][1] = self.durable,
+                    _ => self.seen[1] = self.reader,
                 }
-                self.drop_versions(rule);
             }
+            6 => self.drop_versions(rule),
             _ => return false,
         }
         true
@@ -137,9 +149,10 @@ impl State {
 
     fn drop_versions(&mut self, rule: Rule) {
         let [mut frontier, durable] = self.held[COLLECTOR];
-        let mut points: Vec<u8> = self.round.into_iter().chain(self.reader).collect();
+        let [round, reader] = self.seen;
+        let mut points: Vec<u8> = round.into_iter().chain(reader).collect();
         if rule.round_is_bound {
-            frontier = self.round.map_or(frontier, |bound| frontier.min(bound));
+            frontier = round.map_or(frontier, |bound| frontier.min(bound));
         }
         if rule.keeps_durable {
             points.push(durable);
@@ -209,12 +222,13 @@ fn a_reader_at_d_finds_what_was_newest_there() {
 
 #[test]
 fn each_condition_is_necessary() {
-    let mut spoilt = [SOUND; 5];
+    let mut spoilt = [SOUND; 6];
     spoilt[0].round_is_bound = false;
-    spoilt[1].durable_with_list = false;
-    spoilt[2].frontier_rises = false;
-    spoilt[3].keeps_durable = false;
-    spoilt[4].readers_register = false;
+    spoilt[1].durable_after_rounds = false;
+    spoilt[2].readers_last = false;
+    spoilt[3].frontier_rises = false;
+    spoilt[4].keeps_durable = false;
+    spoilt[5].readers_register = false;
     for rule in spoilt {
         let explored = run(rule);
         assert!(explored.failure.is_some(), "not noticed: {rule:?}");

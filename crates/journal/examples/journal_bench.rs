@@ -62,7 +62,7 @@ fn run(dir: &Path, access: Access, records: u64) -> Result<()> {
     };
     let (journal, mut lanes, _) = Journal::create(config, Stamp::ZERO)?;
     let lane = &mut lanes[0];
-    journal.prepare()?;
+    journal.prepare(|| false)?;
     let (clock, running) = (AtomicU64::new(0), AtomicBool::new(true));
     thread::scope(|scope| {
         let preparer = scope.spawn(|| prepare(&journal, &running));
@@ -139,7 +139,7 @@ fn synced(
 fn prepare(journal: &Journal, running: &AtomicBool) -> Result<()> {
     // Acquire, partner: the Release in `run`.
     while running.load(Ordering::Acquire) {
-        journal.prepare()?;
+        journal.prepare(|| false)?;
         journal.wait_for_preparation(Duration::from_millis(10), || false);
     }
     Ok(())

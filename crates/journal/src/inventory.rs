@@ -24,6 +24,10 @@ use velella_sync::parker::Parker;
 
 /// Segments kept ready.
 const READY: usize = 2;
+/// Extents of the first segment, which is made while the database opens: what opens, does little
+/// and closes should not wait for megabytes to be written. Whole ones follow in the background once
+/// an extent was taken, or soon after the opening.
+const FIRST_EXTENTS: u64 = 1;
 /// How often a number may turn out to be taken by a leftover file.
 const NUMBER_ATTEMPTS: usize = 1 << 16;
 
@@ -75,7 +79,7 @@ impl Inventory {
             seal_file,
             state: Mutex::new(state),
             making: Mutex::new(()),
-            wanted: AtomicBool::new(true),
+            wanted: AtomicBool::new(false),
             preparer: Parker::new(),
             waits: Counter::new(),
         }
@@ -109,7 +113,7 @@ impl Inventory {
             if let Some(place) = self.next_place() {
                 return Ok(place);
             }
-            self.make_one(&making)?;
+            self.make_one(&making, self.config.segment_bytes, &|| false)?;
         }
     }
 
@@ -137,14 +141,15 @@ impl Inventory {
         self.preparer.wake_all();
     }
 
-    /// Makes segments until enough are ready, and deletes what is no longer needed.
-    pub(crate) fn prepare(&self) -> Result<()> {
+    /// Makes segments until enough are ready, and deletes what is no longer needed; ends early once
+    /// it is `cancelled`.
+    pub(crate) fn prepare(&self, cancelled: &dyn Fn() -> bool) -> Result<()> {
         // Relaxed: set again by whoever takes a segment after this.
         self.wanted.store(false, Ordering::Relaxed);
-        while self.state.lock().ready.len() < READY {
+        while self.state.lock().ready.len() < READY && !cancelled() {
             let making = self.making.lock();
             if self.state.lock().ready.len() < READY {
-                self.make_one(&making)?;
+                self.make_one(&making, self.config.segment_bytes, cancelled)?;
             }
         }
         self.sweep()
@@ -163,13 +168,21 @@ impl Inventory {
         self.preparer.wake_all();
     }
 
-    fn make_one(&self, _making: &velella_sync::lock::MutexGuard<'_, ()>) -> Result<()> {
+    fn make_one(
+        &self,
+        _making: &velella_sync::lock::MutexGuard<'_, ()>,
+        bytes: u64,
+        cancelled: &dyn Fn() -> bool,
+    ) -> Result<()> {
         for _ in 0..NUMBER_ATTEMPTS {
             let number = self.new_number()?;
-            let retired = self.state.lock().retired.pop();
-            match Segment::make(&self.config, self.seal_file, number, retired) {
+            // Retired ones are whole.
+            let is_whole = bytes == self.config.segment_bytes;
+            let retired = is_whole.then(|| self.state.lock().retired.pop()).flatten();
+            let (config, seal_file) = (&self.config, self.seal_file);
+            match Segment::make(config, seal_file, number, bytes, retired, cancelled) {
                 Ok(segment) => {
-                    self.state.lock().ready.push_back(Arc::new(segment));
+                    self.state.lock().ready.extend(segment.map(Arc::new));
                     return Ok(());
                 }
                 // A leftover of a run that crashed before the manifest knew its files.
@@ -208,19 +221,25 @@ impl Inventory {
             // A current segment that is used up is as good as any other.
             (segment.number, *next < segment.extents())
         });
-        let free: Vec<u64> = state
+        let free: Vec<(u64, u64)> = state
             .live
             .values()
             .filter(|segment| !segment.is_held() && current != Some((segment.number, true)))
-            .map(|segment| segment.number)
+            .map(|segment| (segment.number, segment.bytes))
             .collect();
-        for number in &free {
+        for (number, bytes) in &free {
             state.live.remove(number);
             if current == Some((*number, false)) {
                 state.current = None;
             }
+            if *bytes == self.config.segment_bytes {
+                state.retired.push(*number);
+            } else {
+                state
+                    .doomed
+                    .push(FileName::Segment(*number).path(&self.config.dir));
+            }
         }
-        state.retired.extend(&free);
         drop(state);
         if !free.is_empty() {
             self.want_preparation();
@@ -275,23 +294,22 @@ impl Inventory {
                 state.doomed.push(path);
             }
         }
-        self.sweep()?;
-        self.config.vfs.sync_dir(&dir)?;
-        self.want_preparation();
-        Ok(())
+        // Their names may come back after a crash: the next opening ignores and deletes them.
+        self.sweep()
     }
 
-    /// Makes the first segment.
+    /// Makes the first segment, a small one.
     pub(crate) fn first(&self) -> Result<()> {
-        self.make_one(&self.making.lock())
+        let bytes = (FIRST_EXTENTS * self.config.extent_bytes).min(self.config.segment_bytes);
+        self.make_one(&self.making.lock(), bytes, &|| false)
     }
 
     /// Bytes mapped now.
     pub(crate) fn mapped_bytes(&self) -> u64 {
         let state = self.state.lock();
         let segments = state.ready.iter().chain(state.live.values());
-        let mapped = segments.filter(|segment| segment.is_mapped()).count() as u64;
-        mapped * self.config.segment_bytes
+        let mapped = segments.filter(|segment| segment.is_mapped());
+        mapped.map(|segment| segment.bytes).sum()
     }
 
     /// The number of the segment extents are taken from now.

@@ -73,15 +73,17 @@ impl Journal {
     pub fn create(config: Config, durable: Stamp) -> Result<(Arc<Journal>, Vec<Lane>, Start)> {
         config.check()?;
         config.vfs.create_dir_all(&journal_dir(&config))?;
-        config.vfs.sync_dir(&config.dir)?;
         let (seals, seal_file) = make_seal_file(&config, durable)?;
-        config.vfs.sync_dir(&journal_dir(&config))?;
         let token = config
             .vfs
             .identity(&FileName::Seal(seal_file).path(&config.dir))?;
-        let rounds = Rounds::new(seals, config.lanes);
         let core = Arc::new(Core::new(config, seal_file, durable));
+        // All is written before anything is synced: one commit of the file system's own journal
+        // does for all of it. Making the segment syncs it, and the directory of both files.
         core.inventory.first()?;
+        seals.sync_new()?;
+        core.config.vfs.sync_dir(&core.config.dir)?;
+        let rounds = Rounds::new(seals, core.config.lanes);
         let lanes = (0..core.config.lanes)
             .map(|id| Lane::new(&core, u32::try_from(id).expect("LANES_MAX is small")))
             .collect();
@@ -173,13 +175,13 @@ impl Journal {
     }
 
     /// Prepares segments ahead of need; called by a background thread in a loop. Returns once
-    /// enough are ready.
+    /// enough are ready, or soon after it was `cancelled`.
     ///
     /// # Errors
     /// The device is full, or what else the file system refused.
-    pub fn prepare(&self) -> Result<()> {
+    pub fn prepare(&self, cancelled: impl Fn() -> bool) -> Result<()> {
         self.core.poison.check()?;
-        self.core.inventory.prepare()
+        self.core.inventory.prepare(&cancelled)
     }
 
     /// Waits until a segment has been taken and `prepare` should run, or `limit` passes, or the
@@ -199,6 +201,12 @@ impl Journal {
     /// Files that an external value's write put on disk and that the next round must sync first.
     pub fn sync_with_next_round(&self, file: Box<dyn velella_vfs::WriteFile>) {
         self.core.externals.lock().push(file);
+    }
+
+    /// How many such files wait for the next round, each of them open.
+    #[must_use]
+    pub fn files_to_sync(&self) -> usize {
+        self.core.externals.lock().len()
     }
 
     /// Poisons the journal: every later call fails with `cause`.

@@ -27,6 +27,8 @@ pub(crate) struct Pinned {
 /// What is known of a segment by the spans in it.
 #[derive(Debug, Default, Clone, Copy)]
 struct Content {
+    /// Its length.
+    bytes: u64,
     /// The highest stamp of its extents.
     stamp: Stamp,
     /// Some extent in it is open.
@@ -48,6 +50,7 @@ fn contents(core: &Core) -> BTreeMap<u64, Content> {
                 Some((_, stamp)) => (stamp, true),
                 None => (last, tail > span.start),
             };
+            content.bytes = span.segment.bytes;
             content.stamp = content.stamp.max(stamp);
             content.open |= span.closed.is_none();
             content.needed |= span.closed.is_some() && stamp >= floor;
@@ -72,7 +75,7 @@ pub(crate) fn ask_lanes_to_move(core: &Core) {
 
 /// What is kept because its stamps are not in tables yet.
 pub(crate) fn pinned(core: &Core) -> Pinned {
-    let segment = |content: Content| (content.stamp, core.config.segment_bytes);
+    let segment = |content: Content| (content.stamp, content.bytes);
     let segments = contents(core).into_values().filter(|c| c.unflushed);
     let mut unflushed: Vec<(Stamp, u64)> = segments.map(segment).collect();
     let floor = core.floor();

@@ -189,7 +189,7 @@ pub(crate) struct SealFile {
 
 impl SealFile {
     /// Makes the file with seal 0: nothing in the lanes, everything up to `durable` in tables (E3).
-    /// The caller syncs the directory.
+    /// The caller syncs it, and the directory.
     pub(crate) fn make(config: &Config, number: u64, durable: Stamp) -> Result<SealFile> {
         let header = FileHeader {
             magic: Magic::Seal,
@@ -220,8 +220,12 @@ impl SealFile {
             note: 0,
             lanes: vec![(0, 0); config.lanes],
         })?;
-        made.file.sync_all()?;
         Ok(made)
+    }
+
+    /// Makes a new seal file durable.
+    pub(crate) fn sync_new(&self) -> Result<()> {
+        self.file.sync_all()
     }
 
     /// Writes a seal into its slot.

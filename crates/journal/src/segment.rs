@@ -37,6 +37,8 @@ pub(crate) struct Segment {
     /// Its file number; later segments have higher ones.
     pub(crate) number: u64,
     backing: Backing,
+    /// Its length.
+    pub(crate) bytes: u64,
     extents: u64,
     extent_bytes: u64,
     /// Extents given out whose bytes recovery might still need.
@@ -53,13 +55,16 @@ pub(crate) enum Piece {
 }
 
 impl Segment {
-    /// Makes a new segment file, or turns the `retired` one into a new segment (G1, G2).
+    /// Makes a new segment file of `bytes`, or turns the `retired` one, which has as many, into a
+    /// new segment (G1, G2). `None`: it was `cancelled` half-way, and nothing is left of it.
     pub(crate) fn make(
         config: &Config,
         seal_file: u64,
         number: u64,
+        bytes: u64,
         retired: Option<u64>,
-    ) -> Result<Segment> {
+        cancelled: &dyn Fn() -> bool,
+    ) -> Result<Option<Segment>> {
         let path = FileName::Segment(number).path(&config.dir);
         let file = match retired {
             Some(old) => {
@@ -69,36 +74,46 @@ impl Segment {
             }
             None => {
                 let file = config.vfs.create(&path)?;
-                file.allocate(config.segment_bytes)?;
-                fill(&*file, config.segment_bytes)?;
+                file.allocate(bytes)?;
+                if !fill_unless(&*file, bytes, cancelled)? {
+                    drop(file);
+                    config.vfs.remove(&path)?;
+                    return Ok(None);
+                }
                 file
             }
         };
-        file.write_at(0, &Self::header(config, seal_file, number).encode())?;
+        file.write_at(0, &Self::header(config, seal_file, number, bytes).encode())?;
         file.sync_all()?;
         config.vfs.sync_dir(&journal_dir(config))?;
-        let backing = Self::back(config, file, path)?;
-        Ok(Segment {
+        let backing = Self::back(config, file, path, bytes)?;
+        Ok(Some(Segment {
             number,
             backing,
-            extents: config.segment_bytes / config.extent_bytes,
+            bytes,
+            extents: bytes / config.extent_bytes,
             extent_bytes: config.extent_bytes,
             held: AtomicU64::new(0),
-        })
+        }))
     }
 
-    fn header(config: &Config, seal_file: u64, number: u64) -> FileHeader {
+    fn header(config: &Config, seal_file: u64, number: u64, bytes: u64) -> FileHeader {
         FileHeader {
             magic: Magic::Segment,
             database: config.database,
             file: number,
             incarnation: config.incarnation,
             seal_file,
-            parameters: [config.segment_bytes, config.extent_bytes, 0, 0],
+            parameters: [bytes, config.extent_bytes, 0, 0],
         }
     }
 
-    fn back(config: &Config, file: Box<dyn WriteFile>, path: PathBuf) -> Result<Backing> {
+    fn back(
+        config: &Config,
+        file: Box<dyn WriteFile>,
+        path: PathBuf,
+        bytes: u64,
+    ) -> Result<Backing> {
         let mapped = match config.access {
             Access::Write => false,
             Access::Mapped => true,
@@ -107,7 +122,7 @@ impl Segment {
         if !mapped {
             return Ok(Backing::Written(file));
         }
-        match config.vfs.map_append(&path, config.segment_bytes) {
+        match config.vfs.map_append(&path, bytes) {
             Ok(map) => Ok(Backing::Mapped(map)),
             Err(error)
                 if config.access == Access::Auto && error.kind() == ErrorKind::Unsupported =>
@@ -183,12 +198,20 @@ pub(crate) fn journal_dir(config: &Config) -> PathBuf {
 
 /// Writes zeros: allocated but unwritten space would cost metadata at every sync of a new piece.
 pub(crate) fn fill(file: &dyn WriteFile, len: u64) -> Result<()> {
+    fill_unless(file, len, &|| false).map(|_| ())
+}
+
+/// As `fill`; `false`: it was cancelled.
+fn fill_unless(file: &dyn WriteFile, len: u64, cancelled: &dyn Fn() -> bool) -> Result<bool> {
     let zeros = [0; FILL_BYTES];
     let mut at = 0;
     while at < len {
+        if cancelled() {
+            return Ok(false);
+        }
         let part = usize::try_from(len - at).map_or(FILL_BYTES, |left| left.min(FILL_BYTES));
         file.write_at(at, &zeros[..part])?;
         at += part as u64;
     }
-    Ok(())
+    Ok(true)
 }

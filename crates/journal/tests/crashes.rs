@@ -64,7 +64,7 @@ fn step(bench: &mut Bench, rng: &mut Rng, history: &mut History) -> Result<()> {
             history.floor = bench.journal.durable().0 + 1;
             bench.journal.release(Stamp(history.floor))?;
         }
-        6 => bench.journal.prepare()?,
+        6 => bench.journal.prepare(|| false)?,
         7 => bench.journal.close_idle(&mut bench.lanes[lane])?,
         _ => {
             let len = match rng.below(40) {

@@ -25,7 +25,7 @@ fn flush_all(bench: &mut Bench) {
         bench.journal.close_idle(lane).unwrap();
     }
     bench.round().unwrap();
-    bench.journal.prepare().unwrap();
+    bench.journal.prepare(|| false).unwrap();
 }
 
 fn leaves_little_behind(lanes: usize, len: usize, mixed: bool) {
@@ -97,7 +97,7 @@ fn a_stream_of_large_payloads_keeps_little_more_than_what_is_not_flushed() {
                 // What was written up to one lag ago is in tables now.
                 bench.journal.release(Stamp(bench.clock - LAG)).unwrap();
                 bench.round().unwrap();
-                bench.journal.prepare().unwrap();
+                bench.journal.prepare(|| false).unwrap();
             }
             // A file that straddles a flush stays until the next.
             let unflushed = bench.journal.stats().unflushed_bytes;

@@ -42,8 +42,9 @@ fn a_second_round_goes_on_where_the_first_ended() {
 
 #[test]
 fn no_stamp_survives_without_a_lower_one_in_another_lane() {
-    holds(models::LANES_ROUND, 2);
-    fails(models::LANES_ROUND, 2, Site::EndsLast);
+    // Three roles at two preemptions hold as well, in some minutes.
+    holds(models::LANES_ROUND, 1);
+    fails(models::LANES_ROUND, 1, Site::EndsLast);
 }
 
 #[test]

@@ -22,7 +22,7 @@ fn x3_segment_truncation() {
     // The keyspace of stamp 1 is not flushed; all others are.
     bench.journal.release(Stamp(1)).unwrap();
     bench.round().unwrap();
-    bench.journal.prepare().unwrap();
+    bench.journal.prepare(|| false).unwrap();
     let segments = files(&fs, "seg").len();
     assert!(segments > 8, "{segments}");
     let recovered = recover(&fs.image(1, CrashMode::Strict), &bench.last()).unwrap();
@@ -42,7 +42,7 @@ fn x3_segment_truncation() {
         "no round has excluded them yet"
     );
     bench.round().unwrap();
-    bench.journal.prepare().unwrap();
+    bench.journal.prepare(|| false).unwrap();
     let after = files(&fs, "seg").len();
     assert!(after <= 5, "{after} of {before} segments are left");
     assert_eq!(bench.journal.stats().unflushed_bytes, 0);
@@ -73,7 +73,7 @@ fn a_busy_lane_leaves_an_old_segment_at_its_next_record() {
     let oldest = files(&fs, "seg")[0].clone();
     bench.write(0, b"y").unwrap();
     bench.round().unwrap();
-    bench.journal.prepare().unwrap();
+    bench.journal.prepare(|| false).unwrap();
     assert!(!fs.exists(&oldest).unwrap(), "recycled under a new number");
     let recovered = recover(&fs.image(1, CrashMode::Strict), &bench.last()).unwrap();
     assert_eq!(recovered.stamps().last(), Some(&2002));
@@ -92,7 +92,7 @@ fn stale_bytes_of_recycled_segments_never_validate() {
         bench.journal.release(Stamp(bench.clock + 1)).unwrap();
         bench.write(0, &[cycle; 1000]).unwrap();
         bench.round().unwrap();
-        bench.journal.prepare().unwrap();
+        bench.journal.prepare(|| false).unwrap();
         bench.write(1, &[cycle; 1000]).unwrap();
         let image = fs.image(u64::from(cycle), CrashMode::KeepAll);
         let recovered = recover(&image, &bench.last()).unwrap();
@@ -140,7 +140,7 @@ fn cl14_double_crash() {
         // The new incarnation runs on the old files' segments, with the same stamps.
         let mut bench = Bench::start_at(config(Arc::new(fs.clone()), 2, 2), Stamp(1)).unwrap();
         bench.journal.discard_older().unwrap();
-        bench.journal.prepare().unwrap();
+        bench.journal.prepare(|| false).unwrap();
         bench.write(0, b"new").unwrap();
         bench.round().unwrap();
         for mode in [CrashMode::Random, CrashMode::KeepAll, CrashMode::Strict] {
@@ -165,7 +165,7 @@ fn files_of_older_incarnations_go_and_ours_stay() {
     fs.write_file(&foreign, b"not ours").unwrap();
     let bench = Bench::start(config(Arc::new(fs.clone()), 2, 1)).unwrap();
     bench.journal.discard_older().unwrap();
-    bench.journal.prepare().unwrap();
+    bench.journal.prepare(|| false).unwrap();
     assert_eq!(files(&fs, "large").len(), 0);
     assert_eq!(files(&fs, "seal").len(), 1);
     assert_eq!(files(&fs, "seg").len(), 2);
@@ -191,7 +191,7 @@ fn large_files_go_when_no_needed_record_refers_to_them() {
         bench.write(0, &[2; 1000]).unwrap();
     }
     bench.round().unwrap();
-    bench.journal.prepare().unwrap();
+    bench.journal.prepare(|| false).unwrap();
     assert_eq!(files(&fs, "large").len(), 0);
     let recovered = recover(&fs.image(1, CrashMode::Strict), &bench.last()).unwrap();
     assert_eq!(recovered.stamps().last(), Some(&bench.clock));

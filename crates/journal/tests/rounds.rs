@@ -43,7 +43,7 @@ fn sync_fails(operation: Operation) {
         ErrorKind::ReadOnly
     );
     assert_eq!(
-        bench.journal.prepare().unwrap_err().kind(),
+        bench.journal.prepare(|| false).unwrap_err().kind(),
         ErrorKind::ReadOnly
     );
     assert_eq!(

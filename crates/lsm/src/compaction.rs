@@ -13,7 +13,7 @@ use crate::tree::{Change, Inputs, Shared};
 use crate::version::Version;
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use velella_base::{Cursor, Entry, Error, ErrorKind, Order, Result};
+use velella_base::{Cursor, Entry, Error, ErrorKind, Order, Result, seeded};
 use velella_mvcc::Retention;
 use velella_tree::{ConcatCursor, Edit, Job, JobReport, MergeCursor, Retain, Retained, TableFile};
 
@@ -103,7 +103,9 @@ impl Compaction {
         let mut splitter = Splitter::new(&self.shared, &self.version, target);
         let mut sink = |entry: Entry<'_>, first_of_key: bool| {
             // Z2: only in front of a key.
-            if first_of_key && splitter.is_due(entry.key, output.open_bytes()) {
+            if (first_of_key || seeded("an-output-is-split-within-a-key"))
+                && splitter.is_due(entry.key, output.open_bytes())
+            {
                 output.split()?;
             }
             output.add(entry)

@@ -18,8 +18,8 @@ use velella_base::{Cursor, Error, Result, Stamp};
 use velella_mvcc::Retention;
 use velella_sst::{Found, TableMeta};
 use velella_tree::{
-    Built, ConcatCursor, Env, Graveyard, Job, KeyspaceState, Level, MergeCursor, Pressure,
-    TableFile, Tree, TreeOptions,
+    Built, ConcatCursor, Env, Graveyard, Job, KeyspaceState, Level, MergeCursor, Pressure, Source,
+    TableFile, TableStyle, Tree, TreeOptions,
 };
 
 /// Opens the tables of a keyspace.
@@ -74,20 +74,30 @@ impl Tree for Lsm {
     }
 
     fn cursor(&self, fill_cache: bool) -> Box<dyn Cursor> {
-        let version = self.shared.version();
-        let order = &self.shared.options.table.order;
-        let run =
-            |files: Arc<[Arc<TableFile>]>| ConcatCursor::new(files, order.clone(), fill_cache);
         let mut sources = Vec::new();
-        for (level, tables) in version.levels().iter().enumerate() {
-            if level == 0 {
-                let singles = tables.files().iter();
-                sources.extend(singles.map(|file| run(vec![Arc::clone(file)].into())));
-            } else if !tables.files().is_empty() {
-                sources.push(run(Arc::clone(tables.files())));
-            }
-        }
-        Box::new(MergeCursor::new(sources, order.clone()))
+        self.sources(fill_cache, &mut sources);
+        let order = self.shared.options.table.order.clone();
+        Box::new(MergeCursor::new(sources, order))
+    }
+
+    fn sources(&self, fill_cache: bool, sources: &mut Vec<Source>) {
+        let order = &self.shared.options.table.order;
+        let one = |file: &Arc<TableFile>| {
+            ConcatCursor::of_one(Arc::clone(file), order.clone(), fill_cache)
+        };
+        let run = |files: &Arc<[Arc<TableFile>]>| {
+            ConcatCursor::new(Arc::clone(files), order.clone(), fill_cache)
+        };
+        self.shared.with_version(|version| {
+            let Some((upper, deeper)) = version.levels().split_first() else {
+                return;
+            };
+            let deeper = deeper.iter().map(|tables| tables.files());
+            let levels = deeper.filter(|files| !files.is_empty());
+            sources.reserve(upper.files().len() + levels.clone().count());
+            sources.extend(upper.files().iter().map(|file| Source::Run(one(file))));
+            sources.extend(levels.map(|files| Source::Run(run(files))));
+        });
     }
 
     fn generation(&self) -> u64 {
@@ -130,7 +140,7 @@ impl Tree for Lsm {
             pick(
                 &shape,
                 &upkeep.busy,
-                &self.shared.options,
+                &self.shared.options_now(),
                 self.shared.wall_ms(),
             )
         }?;
@@ -145,6 +155,10 @@ impl Tree for Lsm {
         let options = &self.shared.options;
         self.shared
             .with_version(|version| pressure::of(version.sizes(), options))
+    }
+
+    fn restyle(&self, style: TableStyle) {
+        self.shared.restyle(style);
     }
 
     fn verify(&self, progress: &mut dyn FnMut(u64)) -> Result<()> {
@@ -175,6 +189,6 @@ impl Lsm {
         busy: &crate::picker::Busy,
         pending: &HashSet<u64>,
     ) -> Option<crate::picker::Choice> {
-        pick_full(shape, busy, pending, &self.shared.options)
+        pick_full(shape, busy, pending, &self.shared.options_now())
     }
 }

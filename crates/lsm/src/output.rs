@@ -11,7 +11,7 @@ use crate::tree::Shared;
 use std::sync::Arc;
 use velella_base::checksum::Context;
 use velella_base::file_name::FileName;
-use velella_base::{Entry, Result};
+use velella_base::{Entry, Result, seeded};
 use velella_sst::{TableBuilder, TableMeta, TableOptions};
 use velella_tree::TableFile;
 
@@ -28,9 +28,10 @@ pub(crate) struct Output<'a> {
 impl<'a> Output<'a> {
     /// Tables for `level`.
     pub(crate) fn new(shared: &'a Shared, level: usize) -> Self {
-        let mut options = shared.options.table.clone();
+        let now = shared.options_now();
+        let mut options = now.table;
         if level <= 1 {
-            options.compression = shared.options.upper_compression;
+            options.compression = now.upper_compression;
         }
         Output {
             shared,
@@ -82,7 +83,7 @@ impl<'a> Output<'a> {
     pub(crate) fn finish(mut self) -> Result<Finished<'a>> {
         self.split()?;
         let env = &self.shared.env;
-        if !self.done.is_empty() {
+        if !self.done.is_empty() && !seeded("the-names-of-tables-are-not-synced") {
             env.vfs.sync_dir(&env.dir)?;
         }
         let open = |meta| {

@@ -14,7 +14,7 @@
 
 use crate::pressure::target;
 use std::collections::HashSet;
-use velella_base::{Order, ValueKind};
+use velella_base::{Order, ValueKind, seeded};
 use velella_sst::TableMeta;
 use velella_tree::TreeOptions;
 
@@ -225,8 +225,13 @@ impl Picker<'_> {
         let tables = self.tables(span.level);
         let from =
             tables.partition_point(|table| order.compare(&table.largest, &span.smallest).is_lt());
-        let to =
-            tables.partition_point(|table| order.compare(&table.smallest, &span.largest).is_le());
+        let to = tables.partition_point(|table| {
+            let ordering = order.compare(&table.smallest, &span.largest);
+            match seeded("a-compaction-misses-a-touching-table") {
+                true => ordering.is_lt(),
+                false => ordering.is_le(),
+            }
+        });
         tables.get(from..to).unwrap_or(&[])
     }
 

@@ -10,6 +10,7 @@
 //! Tests: below.
 
 use velella_base::Order;
+use velella_base::order::word;
 use velella_sst::TableMeta;
 
 /// The search words of one level.
@@ -20,17 +21,6 @@ pub(crate) struct Fences {
     /// Words of the tables' largest keys, after `shared`; empty unless bytewise.
     largest: Box<[u64]>,
     count: usize,
-}
-
-/// The first eight bytes as a number; missing ones count as zero.
-#[inline]
-fn word(bytes: &[u8]) -> u64 {
-    if let Some(first) = bytes.first_chunk() {
-        return u64::from_be_bytes(*first);
-    }
-    let mut padded = [0; 8];
-    padded[..bytes.len()].copy_from_slice(bytes);
-    u64::from_be_bytes(padded)
 }
 
 impl Fences {

@@ -15,13 +15,15 @@ use velella_sst::TableMeta;
 use velella_sync::atomic::{AtomicU64, Ordering};
 use velella_sync::lock::{Mutex, MutexGuard};
 use velella_sync::{Swap, epoch};
-use velella_tree::{Env, Graveyard, TableFile, TreeOptions};
+use velella_tree::{Env, Graveyard, TableFile, TableStyle, TreeOptions};
 
 /// What readers, flushes and jobs of one tree share.
 #[derive(Debug)]
 pub(crate) struct Shared {
     pub(crate) env: Env,
+    /// As given at opening: the style may have changed since (`options_now`).
     pub(crate) options: TreeOptions,
+    style: Mutex<TableStyle>,
     pub(crate) graveyard: Arc<Graveyard>,
     version: Swap<Version>,
     generation: AtomicU64,
@@ -57,6 +59,7 @@ impl Shared {
     ) -> Self {
         Shared {
             env,
+            style: Mutex::new(options.style()),
             options,
             graveyard,
             version: Swap::new(Arc::new(version)),
@@ -64,6 +67,16 @@ impl Shared {
             wall_ms: AtomicU64::new(0),
             upkeep: Mutex::default(),
         }
+    }
+
+    /// The options, with the style that new tables get.
+    pub(crate) fn options_now(&self) -> TreeOptions {
+        self.options.clone().styled(*self.style.lock())
+    }
+
+    /// Changes the style of tables begun from now on.
+    pub(crate) fn restyle(&self, style: TableStyle) {
+        *self.style.lock() = style;
     }
 
     /// The version in force, without a count.

@@ -1,9 +1,10 @@
 //! What the operations of both kinds of memtable cost, alone and with two threads.
 //!
-//! `memtable_bench [keys] [threads...]`: 16-byte random keys, 100-byte values. Prints
+//! `memtable_bench [keys] [threads...] [ratio]`: 16-byte random keys, 100-byte values. Prints
 //! nanoseconds, nanoseconds of processor time, comparisons and compare-and-swap operations per
-//! operation, and bytes per key.
+//! operation, and bytes per key; with `ratio`, only what an insertion and a step cost.
 //! Every write keeps the whole protocol: install, announce, draw, publish, idle.
+//! Last, on one thread: steps forward and back in turn, a thousand at a time, and their ratio.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -135,7 +136,7 @@ impl Bench {
         })
     }
 
-    fn run(&self) {
+    fn run(&self, is_short: bool) {
         let value = [7u8; 100];
         let keys = self.keys;
         self.measure("insert", keys, |slot, number| {
@@ -147,6 +148,9 @@ impl Bench {
             "memory",
             bytes as f64 / keys as f64
         );
+        if is_short {
+            return self.ratio();
+        }
         let get = |_, number| {
             let guard = epoch::pin();
             let key = key(self.random(number));
@@ -170,6 +174,7 @@ impl Bench {
             }
         });
         self.scans("");
+        self.ratio();
         self.measure("overwrite", keys, |slot, number| {
             self.put(slot, &key(self.random(number)), &value);
         });
@@ -183,6 +188,45 @@ impl Bench {
             "  {:<22} {:>8.1} bytes/key",
             "memory",
             bytes as f64 / keys as f64
+        );
+    }
+
+    /// A thousand steps forward, then a thousand back elsewhere, again and again, and the median
+    /// of either: whatever else the machine does in the meantime concerns both, or one round.
+    fn ratio(&self) {
+        const STEPS: u64 = 1000;
+        let mut times = [Vec::new(), Vec::new()];
+        let mut cursor = self.cursor();
+        for round in 0..self.keys / STEPS * 4 {
+            let is_back = round % 2 == 1;
+            let key = key(self.random(round.wrapping_mul(7919)));
+            match is_back {
+                false => cursor.seek(&key, Stamp::MAX).expect("memory"),
+                true => cursor.seek_before(&key).expect("memory"),
+            }
+            let start = Instant::now();
+            let mut steps = 0;
+            while steps < STEPS
+                && let Some(entry) = cursor.entry()
+            {
+                std::hint::black_box((entry.key, entry.value));
+                steps += 1;
+                match is_back {
+                    false => cursor.next().expect("memory"),
+                    true => cursor.prev().expect("memory"),
+                }
+            }
+            if steps == STEPS {
+                times[usize::from(is_back)].push(start.elapsed().as_nanos());
+            }
+        }
+        let [forward, back] = times.map(|mut times| {
+            times.sort_unstable();
+            times[times.len() / 2] as f64 / STEPS as f64
+        });
+        println!(
+            "  a step of 1,000        {forward:>6.1} ns forward {back:>6.1} back, ratio {:.2}",
+            back / forward
         );
     }
 
@@ -224,10 +268,11 @@ fn main() {
     } else {
         threads
     };
+    let is_short = std::env::args().any(|word| word == "ratio");
     for threads in threads {
         for kind in [MemtableKind::Jellyfish, MemtableKind::AppendOnly] {
             println!("{kind:?}, {threads} threads, {keys} keys");
-            Bench::new(kind, keys, usize::try_from(threads).expect("few")).run();
+            Bench::new(kind, keys, usize::try_from(threads).expect("few")).run(is_short);
         }
     }
 }

@@ -8,6 +8,8 @@
 //! R2. `bytes` counts every chunk and every allocation of its own whole.
 //! R3. A request above a quarter of its chunk gets an allocation of its own, so at most a quarter
 //!     of a chunk is left unused.
+//! R4. Chunks grow with the arena: a small one is not full of chunks that hardly hold anything, of
+//!     a large one most lies in huge pages.
 //!
 //! Threads: any. The lock is taken once per chunk. Tests: below.
 
@@ -24,14 +26,17 @@ use velella_sync::lock::Mutex;
 /// Alignment of every allocation.
 pub(crate) const ALIGN: usize = align_of::<AtomicPtr<u8>>();
 
-const CHUNK_MIN: usize = if cfg!(loom) { 4 << 10 } else { 64 << 10 };
+const CHUNK_MIN: usize = 4 << 10;
 /// A huge page, aligned like one, which leaves the process when the arena is freed.
 const CHUNK_MAX: usize = HUGE_PAGE;
+/// Below this, eight threads' chunks together are at most half of the arena; from it on, what is
+/// left unused in chunks is little beside what such an arena may take.
+const FINE_BELOW: usize = 1 << 20;
 const _: () = assert!(ALIGN <= BLOCK_ALIGN && align_of::<Chunk>() <= BLOCK_ALIGN);
 
-#[cfg(not(loom))]
+#[cfg(not(any(loom, shuttle)))]
 const STRIPES: usize = 8;
-#[cfg(loom)]
+#[cfg(any(loom, shuttle))]
 const STRIPES: usize = 1;
 
 static NEXT_STRIPE: velella_sync::atomic::machine::AtomicUsize =
@@ -43,7 +48,10 @@ thread_local! {
 
 /// Which chunk this thread allocates from.
 #[inline]
-#[cfg_attr(loom, expect(clippy::modulo_one, reason = "a model has one stripe"))]
+#[cfg_attr(
+    any(loom, shuttle),
+    expect(clippy::modulo_one, reason = "a model has one stripe")
+)]
 fn stripe() -> usize {
     let stripe = STRIPE.get();
     if stripe != usize::MAX {
@@ -116,9 +124,7 @@ impl Arena {
         size: usize,
     ) -> Option<NonNull<u8>> {
         let mut blocks = self.blocks.lock();
-        let chunk_size = (self.bytes() / 4)
-            .clamp(CHUNK_MIN, CHUNK_MAX)
-            .next_power_of_two();
+        let chunk_size = chunk_size(self.bytes());
         if size > chunk_size / 4 {
             return Some(self.take(&mut blocks, size));
         }
@@ -151,6 +157,13 @@ impl Arena {
     }
 }
 
+/// How large the next chunk of an arena of so many bytes is (R4).
+fn chunk_size(bytes: usize) -> usize {
+    let part = if bytes < FINE_BELOW { 16 } else { 4 };
+    let size = (bytes / part).clamp(CHUNK_MIN, CHUNK_MAX);
+    size.next_power_of_two()
+}
+
 /// Hands out the next `size` bytes of `chunk`, if it is a chunk, large enough, and not full.
 #[inline]
 fn bump(chunk: *mut Chunk, size: usize) -> Option<NonNull<u8>> {
@@ -176,7 +189,7 @@ impl std::fmt::Debug for Arena {
     }
 }
 
-#[cfg(all(test, not(loom)))]
+#[cfg(all(test, not(any(loom, shuttle))))]
 mod tests {
     use super::*;
 

@@ -5,7 +5,7 @@
 //! B1. The cell outlives every version word that points to it: it counts the versions installed
 //!     with it, and is freed, behind an epoch, only when as many words have been replaced.
 //!     A cell that is dropped, or settled with too few versions, leaks.
-//! B2. It is decided once.
+//! B2. It is decided once; by being dropped, if its owner panics before.
 //!
 //! Threads: owned by one; read by any through the words. Tests: `batch_two_gets` and
 //! `batch_cell_rewrite_and_free` in `tests/loom.rs`; the contract suite.
@@ -142,6 +142,10 @@ impl Drop for BatchCell {
                 "a batch was dropped before {} of its versions were settled",
                 self.installed.get()
             );
+            // Nobody waits for a batch that will never be decided (B2).
+            if self.decision.get().is_none() {
+                self.decide(None);
+            }
         }
     }
 }

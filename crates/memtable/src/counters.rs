@@ -19,6 +19,8 @@ pub struct Counters {
     pub versions: Counter,
     /// Versions that readers passed over on their way to the one they wanted.
     pub versions_skipped: Counter,
+    /// Nodes gathered so that a cursor can go back over them.
+    pub gathered: Counter,
     /// Versions dropped by pruning.
     pub pruned: Counter,
     /// Bytes of memory taken from the system.
@@ -34,6 +36,7 @@ pub(crate) struct Tally {
     pub(crate) towers: u64,
     pub(crate) versions: u64,
     pub(crate) skipped: u64,
+    pub(crate) gathered: u64,
 }
 
 impl Tally {
@@ -47,6 +50,7 @@ impl Tally {
             (self.towers, &counters.towers),
             (self.versions, &counters.versions),
             (self.skipped, &counters.versions_skipped),
+            (self.gathered, &counters.gathered),
         ] {
             if count != 0 {
                 counter.add(count);

@@ -10,13 +10,17 @@
 //!     gathering; a step forward forgets it. Keys inserted since are above the reader's time.
 //!
 //! Threads: a cursor has one user at a time, and may be sent. Tests: the contract suite;
-//! `a_step_back_compares_little_more_than_a_step_forward` in `jellyfish/tests.rs`.
+//! `a_step_back_compares_little_more_than_a_step_forward` in `jellyfish/tests.rs`; the ratio of
+//! their times, `memtable_bench ratio`.
 
 use crate::counters::{Counters, Tally};
 use crate::interface::{CursorMode, ReadAt, Version};
 use std::sync::Arc;
 use velella_base::{Cursor, Entry, Result, Stamp, ValueKind};
 use velella_sync::{Guard, epoch};
+
+/// How many steps before it is stood on a key of the run is asked for.
+const AHEAD: usize = 6;
 
 /// A committed version held by a cursor.
 #[derive(Debug, Clone, Copy)]
@@ -65,6 +69,8 @@ pub(crate) trait Keys: Send + Sync + 'static {
     /// Some of the keys directly before `end`, ascending, at least one if there is one; more of
     /// them with each `turn`.
     fn before(&self, end: Self::Key, run: &mut Vec<Self::Key>, turn: usize, tally: &mut Tally);
+    /// The key will be stood on soon: a hint.
+    fn expect(&self, key: Self::Key);
     /// Whether the key is `bytes` in the memtable's order.
     fn is_at(&self, key: Self::Key, bytes: &[u8]) -> bool;
     /// The key's bytes.
@@ -199,8 +205,15 @@ impl<T: Keys> TableCursor<T> {
         if self.run.is_empty() {
             self.table.before(key, &mut self.run, self.turn, tally);
             self.turn += 1;
+            for soon in self.run.iter().rev().take(AHEAD) {
+                self.table.expect(*soon);
+            }
         }
-        self.run.pop()
+        let next = self.run.pop();
+        if let Some(soon) = self.run.len().checked_sub(AHEAD) {
+            self.table.expect(self.run[soon]);
+        }
+        next
     }
 
     fn reposition(&mut self) {

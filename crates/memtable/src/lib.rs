@@ -15,8 +15,9 @@
 //! M5. `install` may allocate and spin on a CAS; publish, abort and get never allocate, lock or
 //!     make a system call.
 //!
-//! Threads: all methods from any thread. Tests: `contract::run`, on every kind; loom models in
-//! `tests/loom.rs`; what only the list has, in `jellyfish/tests.rs`.
+//! Threads: all methods from any thread. Tests: `contract::run`, on every kind; models in
+//! `tests/models`, run by `tests/loom.rs` and `tests/shuttle.rs`; what only the list has, in
+//! `jellyfish/tests.rs`.
 
 mod ordering;
 mod counters;
@@ -32,7 +33,7 @@ mod cursor;
 mod heights;
 mod jellyfish;
 mod append_only;
-#[cfg(any(test, feature = "contract", loom))]
+#[cfg(any(test, feature = "contract", loom, shuttle))]
 pub mod contract;
 
 pub use cell::BatchCell;
@@ -40,7 +41,7 @@ pub use counters::Counters;
 pub use interface::{
     CursorMode, Head, Install, Intent, Memtable, Newest, OnPending, Owner, ReadAt, Version,
 };
-#[cfg(loom)]
+#[cfg(any(loom, shuttle))]
 pub use ordering::{Site, weaken};
 pub use record::{Pending, Undecided};
 
@@ -58,6 +59,26 @@ pub enum MemtableKind {
     Jellyfish,
     /// One tower per version: what most stores do; kept as the baseline.
     AppendOnly,
+}
+
+impl MemtableKind {
+    /// Every kind.
+    pub const ALL: [MemtableKind; 2] = [MemtableKind::Jellyfish, MemtableKind::AppendOnly];
+
+    /// Its name, as the manifest stores it: never change one.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            MemtableKind::Jellyfish => "jellyfish",
+            MemtableKind::AppendOnly => "append-only",
+        }
+    }
+
+    /// The kind of this name.
+    #[must_use]
+    pub fn from_name(name: &str) -> Option<MemtableKind> {
+        Self::ALL.into_iter().find(|kind| kind.name() == name)
+    }
 }
 
 /// How to make a memtable.

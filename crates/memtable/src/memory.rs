@@ -19,7 +19,7 @@ use std::ptr::NonNull;
 pub(crate) const BLOCK_ALIGN: usize = 16;
 
 /// Whether large blocks are mapped at all: models and interpreters have no pages.
-const MAPS: bool = cfg!(all(unix, not(miri), not(loom)));
+const MAPS: bool = cfg!(all(unix, not(miri), not(any(loom, shuttle))));
 
 /// Blocks from this size on are mapped: the system calls are few, and pages lie whole in a block.
 const MAPPED_FROM: usize = 1 << 20;
@@ -96,7 +96,7 @@ impl Drop for Block {
     }
 }
 
-#[cfg(all(unix, not(miri), not(loom)))]
+#[cfg(all(unix, not(miri), not(any(loom, shuttle))))]
 mod pages {
     use super::NonNull;
     use crate::hardware::HUGE_PAGE;
@@ -149,7 +149,7 @@ mod pages {
 }
 
 /// Where nothing is mapped.
-#[cfg(not(all(unix, not(miri), not(loom))))]
+#[cfg(not(all(unix, not(miri), not(any(loom, shuttle)))))]
 mod pages {
     use super::NonNull;
 
@@ -166,7 +166,7 @@ mod pages {
     pub(super) unsafe fn unmap(_start: *mut u8, _size: usize) {}
 }
 
-#[cfg(all(test, not(loom)))]
+#[cfg(all(test, not(any(loom, shuttle))))]
 mod tests {
     use super::*;
     use crate::hardware::HUGE_PAGE;

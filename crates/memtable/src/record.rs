@@ -118,8 +118,9 @@ unsafe fn cell_state(word: u64) -> u64 {
     cell.load(Ordering::Acquire)
 }
 
-/// An installed version that its owner has to decide. Dropping it undecided blocks its key for
-/// ever, which is a bug (debug-asserted).
+/// An installed version that its owner has to decide. Dropping it undecided is a bug
+/// (debug-asserted), unless its owner panics: then it is aborted, or its key would be blocked for
+/// ever; one of a batch is left to its [`BatchCell`](crate::BatchCell).
 #[must_use = "an undecided version blocks its key"]
 pub struct Pending<'g> {
     record: &'g Record,
@@ -190,6 +191,9 @@ impl Drop for Pending<'_> {
             std::thread::panicking(),
             "a pending version was dropped undecided: {self:?}"
         );
+        if self.word() & 3 == 1 {
+            self.record.decide(None);
+        }
     }
 }
 

@@ -1,7 +1,7 @@
 //! A key that is overwritten for ever takes no more memory than its first few hundred versions.
 //!
 //! Alone in its process: another test's pinned thread would keep pruned versions from reuse.
-#![cfg(not(loom))]
+#![cfg(not(any(loom, shuttle)))]
 
 use std::sync::Arc;
 use velella_base::{Order, Stamp, ValueKind};

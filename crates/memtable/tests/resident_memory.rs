@@ -2,7 +2,7 @@
 //! within its budget by its own count would not by the machine's.
 //!
 //! Alone in its process, since it looks at the process's resident memory.
-#![cfg(all(target_os = "linux", not(loom), not(miri)))]
+#![cfg(all(target_os = "linux", not(any(loom, shuttle)), not(miri)))]
 
 use std::sync::Arc;
 use velella_base::{Order, Stamp, ValueKind};

@@ -8,9 +8,9 @@
 //!     pending or decided, every version whose stamp is at or below c. It holds because a writer
 //!     installs its version before it draws, and draws form one release sequence.
 //!
-//! Tests: `tests/loom.rs` here and in `memtable`, with weakened controls that must fail.
+//! Tests: the models of `memtable`, with controls that must fail.
 
-use velella_base::Stamp;
+use velella_base::{Stamp, seeded};
 use velella_sync::CachePadded;
 use velella_sync::atomic::{AtomicU64, Ordering};
 
@@ -34,6 +34,12 @@ impl Clock {
     /// Draws the next stamp (step 8 of a write; also a candidate for a switch's W).
     #[inline]
     pub fn draw(&self) -> Stamp {
+        if seeded("a-stamp-is-drawn-twice") {
+            let last = self.last.load(Ordering::Acquire);
+            velella_sync::thread::yield_now();
+            self.last.store(last + 1, Ordering::Release);
+            return Stamp(last + 1);
+        }
         // AcqRel, partners: every other draw, `now` and `observe`. Release: my announcement and my
         // installed versions reach whoever sees this stamp. Acquire: I see all installed before
         // lower stamps, and the memtable set published before a W below mine.
@@ -45,7 +51,8 @@ impl Clock {
     pub fn observe(&self) -> Stamp {
         // AcqRel on a read-modify-write, partners: `draw`. Acquire gives T2; being part of the
         // release sequence gives the hand-shake with collectors (see `Snapshots`).
-        Stamp(self.last.fetch_add(0, Ordering::AcqRel))
+        let now = self.last.fetch_add(0, Ordering::AcqRel);
+        Stamp(now.saturating_sub(u64::from(seeded("a-snapshot-looks-back"))))
     }
 
     /// The newest stamp drawn, for a journal round or a collector: read it before the slots.

@@ -6,7 +6,7 @@
 //!
 //! G1. Kept: everything above the frontier; the newest version at or below the frontier; the
 //!     newest at or below the durable stamp; the newest at or below each registered stamp. While a
-//!     journal round is in flight, the D it started from is the frontier (`snapshots.rs`, N4).
+//!     journal round is in flight, the D it started from is the frontier (`snapshots.rs`, N5).
 //! G2. A value that expired before `now_ms` is expired for every reader, present and to come:
 //!     the caller gives the least of the wall clocks that live snapshots read by. 0, the default,
 //!     expires nothing.
@@ -14,7 +14,7 @@
 //!
 //! Pure: no clock, no lock. Tests: below.
 
-use velella_base::Stamp;
+use velella_base::{Stamp, seeded};
 
 /// The stamps at which somebody may still read.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -30,6 +30,9 @@ impl Retention {
     #[must_use]
     pub fn new(frontier: Stamp, durable: Stamp, registered: Vec<Stamp>) -> Self {
         let mut points = registered;
+        if seeded("collectors-forget-snapshots") {
+            points.clear();
+        }
         points.extend([frontier, durable]);
         points.retain(|point| *point <= frontier);
         points.sort_unstable_by(|a, b| b.cmp(a));
@@ -89,7 +92,12 @@ impl KeyRetention<'_> {
         let seen = self
             .points
             .iter()
-            .take_while(|point| **point >= stamp)
+            .take_while(
+                |point| match seeded("a-reader-at-a-stamp-does-not-see-it") {
+                    true => **point > stamp,
+                    false => **point >= stamp,
+                },
+            )
             .count();
         self.points = &self.points[seen..];
         seen > 0 || stamp > self.frontier

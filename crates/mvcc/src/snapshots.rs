@@ -8,46 +8,88 @@
 //! N2. A collector reads its own frontier *before* the list: a snapshot it misses registered
 //!     later, so its time is at or above that frontier.
 //! N3. `Registration` takes itself out when dropped.
-//! N4. A round registers the D it starts from as a lower bound: the D it will end with is not known
-//!     yet, so everything above the bound stays. It is in the list before the round reads its
-//!     frontier, and until D has moved; a collector reads D while it holds the list. So it sees
-//!     the round, or the D the round left, or the round's frontier is not below its own.
+//! N4. The list is striped by thread, each stripe behind a lock of its own: what N1 and N2 say of
+//!     the list holds of each stripe, and so of all. A registration and its clones stay in one
+//!     stripe: a collector that goes over the stripes cannot miss a time that moves.
+//! N5. A round registers the D it starts from as a lower bound: the D it will end with is not known
+//!     yet, so everything above the bound stays. It is listed before it reads its frontier, and
+//!     until D has moved. A collector reads its frontier, then the rounds, then D, then the list.
+//!     So it sees the round, or the D the round left, or the round's frontier is not below its
+//!     own (`slots.rs`, A4); and a reader at D that it misses came later, at that D or above it.
 //!
-//! Threads: any. The list is behind a lock that no get and no put takes; taking a snapshot is one
-//! lock and one clock operation, whatever the size of the store.
-//! Tests: below; `cl11_snapshot_vs_flush` in the engine.
+//! Threads: any. The stripes' locks are taken by no get and no put; taking a snapshot is one lock
+//! that threads rarely share, one clock operation, and no allocation once the stripe has had as
+//! many registrations.
+//! Tests: below; `cl11_snapshot_vs_flush` and `protocol_pruning` in the engine.
 
 use crate::clock::Clock;
 use crate::retention::Retention;
 use crate::slots::Slots;
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use velella_base::Stamp;
 use velella_sync::lock::Mutex;
+use velella_sync::{CachePadded, thread};
+
+const STRIPES: usize = 8;
 
 /// The stamps that live snapshots, durable readers and journal rounds still need.
 #[derive(Debug, Default)]
 pub struct Snapshots {
-    live: Mutex<BTreeMap<Stamp, Point>>,
+    /// The D that each round in flight started from (N5); there are few.
+    rounds: Mutex<Vec<Stamp>>,
+    stripes: [CachePadded<Mutex<Stripe>>; STRIPES],
+}
+
+/// Registrations of some threads, in places that are used again.
+#[derive(Debug, Default)]
+struct Stripe {
+    places: Vec<Option<Point>>,
+    /// Places without a registration.
+    free: Vec<usize>,
 }
 
 /// A stamp that is still read.
-#[derive(Debug)]
+#[derive(Debug, Clone, Copy)]
 struct Point {
-    registrations: usize,
-    /// How many of them are lower bounds of a stamp to come (N4).
-    bounds: usize,
-    /// The earliest wall clock that a registration here reads by, milliseconds since 1970.
+    at: Stamp,
+    /// The wall clock that the registration reads by, milliseconds since 1970.
     now_ms: u64,
+}
+
+impl Stripe {
+    fn live(&self) -> impl Iterator<Item = &Point> {
+        self.places.iter().flatten()
+    }
+
+    fn len(&self) -> usize {
+        self.places.len() - self.free.len()
+    }
+
+    fn enter(&mut self, point: Point) -> usize {
+        if let Some(place) = self.free.pop() {
+            self.places[place] = Some(point);
+            return place;
+        }
+        self.places.push(Some(point));
+        self.places.len() - 1
+    }
+
+    fn leave(&mut self, place: usize) {
+        self.places[place] = None;
+        self.free.push(place);
+        if self.free.len() == self.places.len() {
+            // Collectors go over all places: a burst of registrations shall not cost them forever.
+            self.places.clear();
+            self.free.clear();
+        }
+    }
 }
 
 impl Snapshots {
     /// No snapshot yet.
     #[must_use]
     pub fn new() -> Arc<Self> {
-        Arc::new(Snapshots {
-            live: Mutex::new(BTreeMap::new()),
-        })
+        Arc::new(Snapshots::default())
     }
 
     /// Takes a snapshot that expires values by the wall clock as `now_ms` reads it: everything
@@ -58,74 +100,87 @@ impl Snapshots {
         // either nothing (and its frontier, read before, is at or below our time, since `observe`
         // comes after its `now`) or the final registration. The same goes for the wall clock:
         // read before the lock, it could lie below that of a collector that saw no snapshot.
-        self.enter(|| clock.observe(), now_ms, false)
+        self.enter(stripe(), || clock.observe(), now_ms)
     }
 
     /// Registers a reader at a time read by `at` while the list is held: one that reads at the
     /// durable stamp.
     #[must_use]
     pub fn register(self: &Arc<Self>, at: impl FnOnce() -> Stamp) -> Registration {
-        self.enter(at, || u64::MAX, false)
+        self.enter(stripe(), at, || u64::MAX)
     }
 
-    /// Registers a journal round that starts from D, which `durable` reads while the list is held;
-    /// to be dropped once D has moved (N4).
+    /// Registers a journal round that starts from D, which `durable` reads while the rounds are
+    /// held; to be dropped once D has moved (N5).
     #[must_use]
-    pub fn register_round(self: &Arc<Self>, durable: impl FnOnce() -> Stamp) -> Registration {
-        self.enter(durable, || u64::MAX, true)
+    pub fn register_round(self: &Arc<Self>, durable: impl FnOnce() -> Stamp) -> Round {
+        let mut rounds = self.rounds.lock();
+        let bound = durable();
+        rounds.push(bound);
+        drop(rounds);
+        Round {
+            list: Arc::clone(self),
+            bound,
+        }
     }
 
     fn enter(
         self: &Arc<Self>,
+        stripe: usize,
         at: impl FnOnce() -> Stamp,
         now_ms: impl FnOnce() -> u64,
-        is_bound: bool,
     ) -> Registration {
-        let mut live = self.live.lock();
+        let mut places = self.stripes[stripe].lock();
         let now_ms = now_ms();
         let at = at();
-        let point = live.entry(at).or_insert(Point {
-            registrations: 0,
-            bounds: 0,
-            now_ms,
-        });
-        point.registrations += 1;
-        point.bounds += usize::from(is_bound);
-        point.now_ms = point.now_ms.min(now_ms);
-        drop(live);
+        let place = places.enter(Point { at, now_ms });
+        drop(places);
         Registration {
             list: Arc::clone(self),
+            stripe,
+            place,
             at,
             now_ms,
-            is_bound,
         }
     }
 
     /// How many registrations are live.
     #[must_use]
     pub fn len(&self) -> usize {
-        self.live
-            .lock()
-            .values()
-            .map(|point| point.registrations)
-            .sum()
+        self.stripes.iter().map(|stripe| stripe.lock().len()).sum()
     }
 
     /// Whether nothing is registered.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.live.lock().is_empty()
+        self.len() == 0
     }
 
     /// The registered stamps, ascending and distinct. Read every other floor first (N2).
     #[must_use]
     pub fn stamps(&self) -> Vec<Stamp> {
-        self.live.lock().keys().copied().collect()
+        self.collect().0
+    }
+
+    /// The registered stamps, ascending and distinct, and the earliest wall clock.
+    fn collect(&self) -> (Vec<Stamp>, u64) {
+        let mut stamps = Vec::new();
+        let mut earliest_ms = u64::MAX;
+        for stripe in &self.stripes {
+            for point in stripe.lock().live() {
+                stamps.push(point.at);
+                earliest_ms = earliest_ms.min(point.now_ms);
+            }
+        }
+        stamps.sort_unstable();
+        stamps.dedup();
+        (stamps, earliest_ms)
     }
 
     /// What a collector must keep, read in the one order that is sound: first the frontier of
-    /// clock and slots, then the list, and `durable` while the list is held (N2, N4). `now_ms` is
-    /// the wall clock; what is expired by it and by every live snapshot's counts as deleted.
+    /// clock and slots, then the rounds in flight, then the durable stamp, then this list (N2, N5).
+    /// `now_ms` is the wall clock; what is expired by it and by every live snapshot's counts as
+    /// deleted.
     #[must_use]
     pub fn retention(
         &self,
@@ -135,26 +190,29 @@ impl Snapshots {
         now_ms: u64,
     ) -> Retention {
         let frontier = slots.frontier(clock);
-        let live = self.live.lock();
-        let durable = durable();
-        let bound = live.iter().find(|(_, point)| point.bounds > 0);
+        let bound = self.rounds.lock().iter().copied().min();
         // Everything above the bound stays: for what may be dropped the bound is the frontier.
-        let frontier = bound.map_or(frontier, |(bound, _)| frontier.min(*bound));
-        let now_ms = live
-            .values()
-            .map(|point| point.now_ms)
-            .fold(now_ms, u64::min);
-        Retention::new(frontier, durable, live.keys().copied().collect()).at_wall(now_ms)
+        let frontier = bound.map_or(frontier, |bound| frontier.min(bound));
+        let durable = durable();
+        let (stamps, earliest_ms) = self.collect();
+        Retention::new(frontier, durable, stamps).at_wall(now_ms.min(earliest_ms))
     }
+}
+
+/// The stripe where this thread registers.
+#[inline]
+fn stripe() -> usize {
+    thread::ordinal() % STRIPES
 }
 
 /// A live snapshot's place in the list; dropping it gives its versions up.
 #[derive(Debug)]
 pub struct Registration {
     list: Arc<Snapshots>,
+    stripe: usize,
+    place: usize,
     at: Stamp,
     now_ms: u64,
-    is_bound: bool,
 }
 
 impl Registration {
@@ -174,24 +232,34 @@ impl Registration {
 
 impl Clone for Registration {
     fn clone(&self) -> Self {
-        self.list.enter(|| self.at, || self.now_ms, self.is_bound)
+        // N4: where this one keeps its time from being missed.
+        self.list.enter(self.stripe, || self.at, || self.now_ms)
     }
 }
 
 impl Drop for Registration {
     fn drop(&mut self) {
-        let mut live = self.list.live.lock();
-        if let Some(point) = live.get_mut(&self.at) {
-            point.registrations -= 1;
-            point.bounds -= usize::from(self.is_bound);
-            if point.registrations == 0 {
-                live.remove(&self.at);
-            }
+        self.list.stripes[self.stripe].lock().leave(self.place);
+    }
+}
+
+/// A journal round in flight; dropping it says that D has moved.
+#[derive(Debug)]
+pub struct Round {
+    list: Arc<Snapshots>,
+    bound: Stamp,
+}
+
+impl Drop for Round {
+    fn drop(&mut self) {
+        let mut rounds = self.list.rounds.lock();
+        if let Some(place) = rounds.iter().position(|bound| *bound == self.bound) {
+            rounds.swap_remove(place);
         }
     }
 }
 
-#[cfg(all(test, not(loom)))]
+#[cfg(all(test, not(any(loom, shuttle))))]
 mod tests {
     use super::*;
 
@@ -206,6 +274,28 @@ mod tests {
         assert_eq!(list.stamps(), [Stamp(4)]);
         drop(copy);
         assert!(list.is_empty());
+    }
+
+    #[test]
+    fn places_are_used_again_and_threads_do_not_share_them() {
+        let clock = Clock::new(Stamp(4), Stamp::MAX);
+        let list = Snapshots::new();
+        let kept = list.take(&clock, || 500);
+        for _ in 0..1_000 {
+            drop((list.take(&clock, || 500), kept.clone()));
+        }
+        let places = |list: &Snapshots| -> usize {
+            let of = |stripe: &CachePadded<Mutex<Stripe>>| stripe.lock().places.len();
+            list.stripes.iter().map(of).sum()
+        };
+        assert_eq!((list.len(), places(&list)), (1, 3));
+        // A clone that another thread makes stays beside its original (N4).
+        let copy = std::thread::scope(|scope| scope.spawn(|| kept.clone()).join().unwrap());
+        assert_eq!(copy.stripe, kept.stripe);
+        drop(kept);
+        assert_eq!(list.stamps(), [Stamp(4)]);
+        drop(copy);
+        assert_eq!((list.len(), places(&list)), (0, 0));
     }
 
     #[test]

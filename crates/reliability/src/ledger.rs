@@ -66,6 +66,56 @@ pub fn append(path: &Path, date: &str, commit: &str, entry: &Entry<'_>) -> io::R
     )
 }
 
+/// One goal's sum over all lines of a ledger.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Sum {
+    /// The goal.
+    pub goal: String,
+    /// The campaign.
+    pub campaign: String,
+    /// What is counted.
+    pub unit: String,
+    /// How many of it, in all.
+    pub checked: u64,
+    /// Lines whose verdict is not `held`.
+    pub failed: u64,
+}
+
+/// Adds the lines of the ledger `text` up, by goal, campaign and unit.
+#[must_use]
+pub fn sums(text: &str) -> Vec<Sum> {
+    let mut sums: Vec<Sum> = Vec::new();
+    for line in text.lines().skip(1) {
+        let columns: Vec<&str> = line.split('\t').collect();
+        let [_, _, goal, campaign, _, _, unit, checked, _, verdict, ..] = columns[..] else {
+            continue;
+        };
+        let same = |sum: &&mut Sum| {
+            (sum.goal.as_str(), sum.campaign.as_str(), sum.unit.as_str()) == (goal, campaign, unit)
+        };
+        let (more, failed) = (checked.parse().unwrap_or(0), u64::from(verdict != "held"));
+        match sums.iter_mut().find(same) {
+            Some(sum) => {
+                sum.checked += more;
+                sum.failed += failed;
+            }
+            None => sums.push(Sum {
+                goal: goal.to_owned(),
+                campaign: campaign.to_owned(),
+                unit: unit.to_owned(),
+                checked: more,
+                failed,
+            }),
+        }
+    }
+    sums.sort_by(|one, other| {
+        one.goal
+            .cmp(&other.goal)
+            .then(one.campaign.cmp(&other.campaign))
+    });
+    sums
+}
+
 fn clean(text: &str) -> String {
     text.replace(['\t', '\n', '\r'], " ")
 }
@@ -99,6 +149,8 @@ mod tests {
         let columns = HEADER.split('\t').count();
         assert!(lines.iter().all(|line| line.split('\t').count() == columns));
         assert!(lines[1].contains("\t500\t0\theld\t2\t"), "{}", lines[1]);
+        let sums = sums(&text);
+        assert_eq!((sums.len(), sums[0].checked, sums[0].failed), (1, 1_000, 1));
         assert!(lines[2].contains("two lines and a tab\tFAILED"));
     }
 }

@@ -17,6 +17,7 @@
 
 pub mod campaign;
 pub mod ledger;
+pub mod history;
 mod campaigns;
 
 pub use campaigns::all;

@@ -9,7 +9,7 @@
 
 use clap::Parser;
 use indicatif::{ProgressBar, ProgressStyle};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 use std::time::Duration;
 use velella_reliability::campaign::{self, Campaign, Outcome, Plan};
@@ -22,7 +22,7 @@ use velella_reliability::ledger;
 #[derive(Debug, Parser)]
 #[command(name = "reliability", version)]
 struct Arguments {
-    /// Which campaign to run, or `all`
+    /// Which campaign to run, or `all`; `sums` adds the ledger up
     campaign: Option<String>,
     /// How many runs; the campaign's usual number if not given
     #[arg(long)]
@@ -52,6 +52,7 @@ fn main() -> ExitCode {
             list(&all);
             return ExitCode::SUCCESS;
         }
+        Some("sums") => return sums(arguments.ledger.as_deref()),
         Some("all") => all,
         Some(name) => all.into_iter().filter(|one| one.name() == name).collect(),
     };
@@ -86,6 +87,25 @@ fn list(all: &[Box<dyn Campaign>]) {
             campaign.about()
         );
     }
+}
+
+/// The ledger's sums, as the table of RELIABILITY.md.
+fn sums(path: Option<&Path>) -> ExitCode {
+    let path = path.unwrap_or(Path::new("reliability/LEDGER.tsv"));
+    let text = match std::fs::read_to_string(path) {
+        Ok(text) => text,
+        Err(error) => {
+            eprintln!("cannot read the ledger {}: {error}", path.display());
+            return ExitCode::FAILURE;
+        }
+    };
+    for sum in ledger::sums(&text) {
+        println!(
+            "| {} | `{}` | {} {} | {} |",
+            sum.goal, sum.campaign, sum.checked, sum.unit, sum.failed
+        );
+    }
+    ExitCode::SUCCESS
 }
 
 fn plan(arguments: &Arguments, campaign: &dyn Campaign) -> Plan {

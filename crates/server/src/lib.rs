@@ -43,5 +43,5 @@ mod shutdown;
 mod server;
 
 pub use config::Config;
-pub use server::{Server, serve};
+pub use server::{Bound, Server, serve};
 pub use shutdown::Handle;

@@ -11,6 +11,7 @@ use crate::listener::{self, Listener};
 use crate::network::{Network, WAKE};
 use crate::shared::Shared;
 use crate::shutdown::{Handle, Signals};
+use mio::net::TcpListener;
 use mio::{Poll, Waker};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::net::SocketAddr;
@@ -22,6 +23,49 @@ use velella_sync::thread::spawn;
 
 /// Files left to the engine when clients take all they may.
 const FILES_RESERVED: u64 = 256;
+
+/// A server's address, taken before there is a database: who opens one only after this leaves
+/// nothing behind where the address is not to be had. Clients that connect meanwhile wait.
+#[derive(Debug)]
+pub struct Bound {
+    config: Config,
+    socket: TcpListener,
+}
+
+impl Bound {
+    /// Checks the settings and takes the address.
+    ///
+    /// # Errors
+    /// `InvalidInput`: a setting is outside its limits. `Locked`: the port is in use. `Permission`,
+    /// `Io`: the operating system refuses the port.
+    pub fn new(config: Config) -> Result<Bound> {
+        let config = config.validated()?;
+        let socket = listener::bind(SocketAddr::new(config.bind, config.port))?;
+        Ok(Bound { config, socket })
+    }
+
+    /// Starts a server over `db`.
+    ///
+    /// # Errors
+    /// `Io`: the operating system refuses the threads.
+    pub fn start(self, db: Db) -> Result<Server> {
+        Server::over(self, db)
+    }
+
+    /// Serves `db` until SHUTDOWN, SIGTERM or SIGINT, then closes it. `ready` is called with the
+    /// address once clients are served.
+    ///
+    /// # Errors
+    /// As [`Bound::start`] and [`Server::wait`].
+    pub fn serve(self, db: Db, ready: impl FnOnce(SocketAddr)) -> Result<()> {
+        let server = self.start(db)?;
+        let signals = Signals::watch(server.handle())?;
+        ready(server.address());
+        let outcome = server.wait();
+        signals.ignore();
+        outcome
+    }
+}
 
 /// A running server.
 #[derive(Debug)]
@@ -37,8 +81,11 @@ impl Server {
     /// `InvalidInput`: a setting is outside its limits. `Locked`: the port is in use. `Permission`,
     /// `Io`: the operating system refuses the port or the threads.
     pub fn start(config: Config, db: Db) -> Result<Server> {
-        let mut config = config.validated()?;
-        let socket = listener::bind(SocketAddr::new(config.bind, config.port))?;
+        Bound::new(config)?.start(db)
+    }
+
+    fn over(bound: Bound, db: Db) -> Result<Server> {
+        let Bound { mut config, socket } = bound;
         config.maxclients = affordable_clients(config.maxclients);
         let refused = |error: std::io::Error| {
             Error::new(
@@ -179,10 +226,5 @@ fn affordable_clients(wanted: usize) -> usize {
 /// # Errors
 /// As [`Server::start`] and [`Server::wait`].
 pub fn serve(config: Config, db: Db, ready: impl FnOnce(SocketAddr)) -> Result<()> {
-    let server = Server::start(config, db)?;
-    let signals = Signals::watch(server.handle())?;
-    ready(server.address());
-    let outcome = server.wait();
-    signals.ignore();
-    outcome
+    Bound::new(config)?.serve(db, ready)
 }

@@ -183,3 +183,39 @@ fn what_the_library_writes_the_server_reads_and_the_reverse() {
     server.handle().stop();
     server.wait().unwrap();
 }
+
+#[test]
+fn several_keys_are_deleted_at_one_instant_and_one_given_twice_counts_once() {
+    let directory = tempfile::tempdir().unwrap();
+    let db = velella::open(directory.path()).unwrap();
+    let config = velella_server::Config {
+        port: 0,
+        ..velella_server::Config::default()
+    };
+    let server = velella_server::Server::start(config, db.clone()).unwrap();
+    let mut client = common::Client::connect(server.address());
+    assert_eq!(client.ask("MSET a 1 b 2 c 3"), ok());
+    let before = db.stats().last_stamp;
+    assert_eq!(client.ask("DEL a b a none"), Answer::Integer(2));
+    assert_eq!(db.stats().last_stamp, before + 1);
+    assert_eq!(client.ask("UNLINK none other"), Answer::Integer(0));
+    assert_eq!(db.stats().last_stamp, before + 1);
+    assert_eq!(
+        client.ask("MGET a b c"),
+        Answer::Array(vec![Answer::Null, Answer::Null, bulk("3")])
+    );
+    // More than one batch holds.
+    let pairs = velella::limits::BATCH_OPERATIONS_MAX + 10;
+    let keys: Vec<String> = (0..pairs).map(|n| format!("k{n}")).collect();
+    for key in &keys {
+        db.put(key, "v").unwrap();
+    }
+    let call: Vec<&[u8]> = std::iter::once(&b"DEL"[..])
+        .chain(keys.iter().map(|key| key.as_bytes()))
+        .collect();
+    let all = i64::try_from(pairs).unwrap();
+    assert_eq!(client.call(&call), Answer::Integer(all));
+    assert_eq!(client.ask("DBSIZE"), Answer::Integer(1));
+    server.handle().stop();
+    server.wait().unwrap();
+}

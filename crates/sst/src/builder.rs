@@ -20,7 +20,7 @@ use crate::properties::{Properties, TableMeta};
 use std::cmp::Ordering;
 use velella_base::checksum::Context;
 use velella_base::limits::{BATCH_BYTES_MAX, check_key};
-use velella_base::{Entry, Error, Order, Result, Stamp, ValueKind};
+use velella_base::{Entry, Error, Order, Result, Stamp, ValueKind, seeded};
 use velella_vfs::WriteFile;
 
 /// Bytes collected before they are appended to the file.
@@ -175,7 +175,9 @@ impl TableBuilder {
         };
         self.out.extend_from_slice(&footer.encode());
         self.append()?;
-        self.file.sync_all()?;
+        if !seeded("a-table-is-not-synced") {
+            self.file.sync_all()?;
+        }
         Ok(self.meta)
     }
 
@@ -262,7 +264,10 @@ impl TableBuilder {
         if repeated {
             self.index.add(&self.last.key, self.last.stamp, bytes);
         } else {
-            let separator = self.options.order.separator(&self.last.key, next.key);
+            let mut separator = self.options.order.separator(&self.last.key, next.key);
+            if seeded("a-separator-is-the-next-key") {
+                separator = next.key.to_vec();
+            }
             self.index.add(&separator, Stamp::ZERO, bytes);
         }
     }

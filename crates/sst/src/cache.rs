@@ -24,6 +24,7 @@ use velella_sync::CachePadded;
 use velella_sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use velella_sync::counter::Counter;
 use velella_sync::lock::{Mutex, RwLock};
+use velella_sync::prefetch::{prefetch, prefetch_all};
 
 /// What a cached block costs besides its bytes: queue entry, counts, allocator.
 const OVERHEAD_BYTES: u64 = 64;
@@ -36,6 +37,8 @@ const SMALL_SHARE: u64 = 10;
 const LEAST_SHARE: u64 = 16;
 /// Uses that a slot remembers at most.
 const USES_MAX: u32 = 3;
+/// Bytes of a block in which most of its keys stand (format: keys stand in front of the values).
+const KEYS_BYTES: usize = 1024;
 /// Queue entries before the first sweep.
 const SWEEP_MIN: usize = 1024;
 
@@ -220,6 +223,24 @@ impl TableBlocks {
         Some(result)
     }
 
+    /// Asks for the memory of block `number`'s slot.
+    #[inline]
+    pub(crate) fn prefetch_slot(&self, number: usize) {
+        if let Some(slot) = self.slots.get(number) {
+            prefetch(slot);
+        }
+    }
+
+    /// Asks for the memory in which a search of block `number` looks, if it is cached. Counts as
+    /// no use.
+    #[inline]
+    pub(crate) fn prefetch_block(&self, number: usize) {
+        let held = self.slots.get(number).map(|slot| slot.block.try_read());
+        if let Some(Some(Some(block))) = held.as_ref().map(|held| held.as_deref()) {
+            prefetch_head(block);
+        }
+    }
+
     /// Puts block `number` into its slot, unless it is there or there is no room.
     pub(crate) fn insert(self: &Arc<Self>, number: usize, block: &Arc<[u8]>) {
         let shard = self.cache.shard(self.file, number);
@@ -383,6 +404,12 @@ impl Queues {
         self.small_bytes = self.small.iter().map(|entry| u64::from(entry.weight)).sum();
         self.sweep_at = (2 * (self.small.len() + self.main.len())).max(SWEEP_MIN);
     }
+}
+
+/// Asks for the part of a block where its keys stand: what a search reads, in any order.
+#[inline]
+pub(crate) fn prefetch_head(block: &[u8]) {
+    prefetch_all(block.get(..KEYS_BYTES).unwrap_or(block));
 }
 
 fn weight(block: &Arc<[u8]>) -> u64 {

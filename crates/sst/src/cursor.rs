@@ -6,6 +6,8 @@
 //! Y2. A cursor that does not fill the cache does not ask it either: it reads ahead, twice as far
 //!     each time it goes on where the last read ended, so that a compaction makes few system calls.
 //!
+//! Y3. What a seek was aimed at is looked at again before it is believed: a wrong aim costs time only.
+//!
 //! Threads: one; may be sent. Tests: tests/model.rs.
 
 use crate::block::Malformed;
@@ -26,6 +28,8 @@ pub struct TableCursor {
     /// The block in `block`, if there is one.
     number: usize,
     block: Option<BlockCursor>,
+    /// The block that a seek was aimed at.
+    aimed: Option<usize>,
 }
 
 /// Bytes of the file read in advance (Y2).
@@ -53,12 +57,28 @@ impl Table {
             ahead: (!fill_cache).then(Ahead::default),
             number: 0,
             block: None,
+            aimed: None,
         }
     }
 }
 
 impl TableCursor {
-    fn is_positioned(&self) -> bool {
+    /// Goes over to another table, unpositioned, with the buffers it has.
+    pub fn move_to(&mut self, table: &Arc<Table>) {
+        if Arc::ptr_eq(&self.table, table) {
+            return;
+        }
+        self.table = Arc::clone(table);
+        self.ahead = self.ahead.take().map(Ahead::emptied);
+        self.number = usize::MAX;
+        self.aimed = None;
+        self.unposition();
+    }
+
+    /// Whether there is an entry.
+    #[must_use]
+    #[inline]
+    pub fn is_positioned(&self) -> bool {
         self.block.as_ref().is_some_and(BlockCursor::is_positioned)
     }
 
@@ -131,7 +151,11 @@ impl Cursor for TableCursor {
         let table = Arc::clone(&self.table);
         let mut comparisons = 0;
         let moved = self.moving(|cursor| {
-            let number = table.index.find(key, stamp, &mut comparisons);
+            let aimed = cursor.aimed.take();
+            let number = match aimed.filter(|&block| table.index.surely_finds(block, key)) {
+                Some(block) => block,
+                None => table.index.find(key, stamp, &mut comparisons),
+            };
             if number == table.index.len() {
                 cursor.unposition();
                 return Ok(());
@@ -146,6 +170,19 @@ impl Cursor for TableCursor {
         });
         table.source.counters.comparisons.add(comparisons);
         moved
+    }
+
+    fn aim(&mut self, key: &[u8], stamp: Stamp) {
+        self.unposition();
+        let number = self.table.index.find(key, stamp, &mut 0);
+        self.table.blocks.prefetch_slot(number);
+        self.aimed = Some(number);
+    }
+
+    fn approach(&mut self) {
+        if let (Some(number), None) = (self.aimed, &self.ahead) {
+            self.table.blocks.prefetch_block(number);
+        }
     }
 
     fn seek_before(&mut self, key: &[u8]) -> Result<()> {
@@ -203,6 +240,13 @@ impl Cursor for TableCursor {
 }
 
 impl Ahead {
+    /// For another file, with the same buffer.
+    fn emptied(mut self) -> Self {
+        self.bytes.clear();
+        self.size = 0;
+        self
+    }
+
     /// Block `number`, from what was read in advance or by reading further in advance.
     fn block(&mut self, table: &Table, number: usize, towards: Towards) -> Result<Arc<[u8]>> {
         let handle = table.index.handle(number);

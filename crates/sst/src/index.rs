@@ -17,6 +17,7 @@ use crate::block::view::common_prefix;
 use crate::format::{HEADER_BYTES, Handle, TRAILER_BYTES};
 use std::cmp::Ordering;
 use velella_base::codec::{Reader, put_slice, put_varint};
+use velella_base::order::word;
 use velella_base::{Order, Stamp};
 
 /// Words per word of the upper level: four cache lines.
@@ -191,6 +192,21 @@ impl Index {
         self.search(low, low + ties, rest, stamp, comparisons)
     }
 
+    /// Whether `find` says `block` for `key`, whatever the stamp, as far as words tell: a quick
+    /// check of what was found before. A false answer means nothing.
+    #[must_use]
+    #[inline]
+    pub(crate) fn surely_finds(&self, block: usize, key: &[u8]) -> bool {
+        let (Some(rest), Some(&behind)) =
+            (key.strip_prefix(&self.prefix[..]), self.words.get(block))
+        else {
+            return false;
+        };
+        let wanted = word(rest);
+        let in_front = block.checked_sub(1).map(|before| self.words[before]);
+        in_front.is_none_or(|word| word < wanted) && wanted < behind
+    }
+
     /// Binary search by full separators for the first in `low..high` at or after `(key, stamp)`.
     fn search(
         &self,
@@ -236,17 +252,6 @@ impl std::fmt::Debug for Index {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "Index({} blocks)", self.len())
     }
-}
-
-/// The first eight bytes as a number that orders like them, zeros where there are fewer.
-#[inline]
-fn word(bytes: &[u8]) -> u64 {
-    if let Some(eight) = bytes.first_chunk() {
-        return u64::from_be_bytes(*eight);
-    }
-    let mut padded = [0; 8];
-    padded[..bytes.len()].copy_from_slice(bytes);
-    u64::from_be_bytes(padded)
 }
 
 #[cfg(test)]
@@ -306,6 +311,8 @@ mod tests {
                     expected,
                     "{target:?}"
                 );
+                let sure = (0..index.len()).find(|&b| index.surely_finds(b, &target.0));
+                assert!(sure.is_none_or(|block| block == expected), "{target:?}");
             }
         }
     }

@@ -12,7 +12,7 @@
 use crate::block::Malformed;
 use crate::block::cursor::BlockCursor;
 use crate::block::view::{Hit, Layout};
-use crate::cache::{BlockCache, TableBlocks};
+use crate::cache::{BlockCache, TableBlocks, prefetch_head};
 use crate::counters::Counters;
 use crate::filter::Filter;
 use crate::format::Footer;
@@ -35,7 +35,7 @@ pub struct Table {
     pub(crate) order: Order,
     pub(crate) properties: Properties,
     footer: Footer,
-    blocks: Arc<TableBlocks>,
+    pub(crate) blocks: Arc<TableBlocks>,
 }
 
 impl Table {
@@ -177,7 +177,13 @@ impl Table {
 
     /// A data block from the cache, or from the file into the cache.
     pub(crate) fn cached_block(&self, number: usize) -> Result<Arc<[u8]>> {
-        match self.blocks.with(number, Arc::clone) {
+        let pin = |block: &Arc<[u8]>| {
+            // An atomic addition to a line that is not there holds back every load behind it, so
+            // the others are asked for first.
+            prefetch_head(block);
+            Arc::clone(block)
+        };
+        match self.blocks.with(number, pin) {
             Some(block) => Ok(block),
             None => self.uncached_block(number),
         }

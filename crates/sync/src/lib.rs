@@ -14,6 +14,7 @@ pub mod pool;
 pub mod lock;
 pub mod parker;
 pub mod counter;
+pub mod prefetch;
 pub mod rng;
 pub mod spot;
 #[cfg(feature = "allocations")]
@@ -25,4 +26,4 @@ pub use crossbeam_utils::CachePadded;
 pub use epoch::Guard;
 pub use pool::{Pool, PoolGuard};
 pub use spot::spot;
-pub use swap::Swap;
+pub use swap::{Replaced, Swap};

@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 #[cfg(loom)]
 mod exhaustive;
 #[cfg(loom)]
-pub use exhaustive::{fails, holds};
+pub use exhaustive::{Placement, fails, holds, holds_all};
 
 #[cfg(shuttle)]
 mod random;

@@ -51,13 +51,33 @@ impl<T: Send + Sync + 'static> Swap<T> {
 
     /// Replaces the object. Publishers serialise among themselves.
     pub fn store(&self, value: Arc<T>, guard: &Guard) {
+        self.exchange(value).retire(guard);
+    }
+
+    /// As [`Swap::store`] in two steps: this one is a single exchange, which neither allocates nor
+    /// frees; the one that takes time is [`Replaced::retire`].
+    pub fn exchange(&self, value: Arc<T>) -> Replaced<T> {
         let new = Arc::into_raw(value).cast_mut();
         // AcqRel: Release publishes the new object (W1); Acquire, because the old one is dropped
         // by this thread and was published by another.
-        let old = self.pointer.swap(new, Ordering::AcqRel);
-        let old = Owned(old);
-        // SAFETY: `old` carries the cell's count, taken out by the swap exactly once; `T` is Send,
-        // so it may be dropped on whichever thread runs this.
+        Replaced(Owned(self.pointer.swap(new, Ordering::AcqRel)))
+    }
+}
+
+/// An object that was replaced, and that readers may still see. Dropped, it leaks.
+#[derive(Debug)]
+#[must_use = "it leaks unless it is retired"]
+pub struct Replaced<T>(Owned<T>);
+
+// SAFETY: it is the one count of an `Arc`, which may be given up on any thread.
+unsafe impl<T: Send + Sync> Send for Replaced<T> {}
+
+impl<T: Send + Sync + 'static> Replaced<T> {
+    /// Frees the object once every reader pinned now has left.
+    pub fn retire(self, guard: &Guard) {
+        let old = self.0;
+        // SAFETY: `old` carries the cell's count, taken out by the exchange exactly once; `T` is
+        // Send, so it may be dropped on whichever thread runs this.
         unsafe { guard.defer_unchecked(move || drop(old.into_arc())) };
         // The object may own much memory, and this thread may never defer anything again.
         guard.flush();
@@ -65,6 +85,7 @@ impl<T: Send + Sync + 'static> Swap<T> {
 }
 
 /// A raw pointer that carries one count.
+#[derive(Debug)]
 struct Owned<T>(*mut T);
 
 impl<T> Owned<T> {

@@ -3,6 +3,7 @@
 //! Background threads are named, so that a profile says whose time it shows. In a model threads are
 //! the model's and time stands still: a schedule must mean the same whenever it is run.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 #[cfg(loom)]
@@ -14,6 +15,24 @@ pub use std::thread::{Builder, JoinHandle};
 /// Threads that may borrow, since they end before `scope` returns; loom has none of them.
 #[cfg(not(shuttle))]
 pub use std::thread::{Scope, ScopedJoinHandle, scope};
+
+static NEXT_ORDINAL: AtomicUsize = AtomicUsize::new(0);
+
+thread_local! {
+    // Relaxed: only tells threads apart, publishes nothing.
+    static ORDINAL: usize = NEXT_ORDINAL.fetch_add(1, Ordering::Relaxed);
+}
+
+/// The number of the calling thread, in the order in which threads first asked: spreads threads
+/// over stripes. 0 while the thread ends, and for all threads of a model.
+#[must_use]
+#[inline]
+pub fn ordinal() -> usize {
+    if cfg!(any(loom, shuttle)) {
+        return 0;
+    }
+    ORDINAL.try_with(|ordinal| *ordinal).unwrap_or(0)
+}
 
 /// Starts a named background thread.
 ///

@@ -39,6 +39,15 @@ impl Seed {
         }
     }
 
+    /// As [`Seed::new`], for a runner that prints seeds itself.
+    #[must_use]
+    pub fn silent(number: u64) -> Self {
+        Seed {
+            number,
+            state: number,
+        }
+    }
+
     /// A generator of its own for one thread of the test.
     #[must_use]
     pub fn fork(&self, thread: u64) -> Seed {

@@ -132,6 +132,9 @@ pub fn describe(edit: &Edit) -> String {
         Edit::FileLease { until } => format!("{name} below={until}"),
         Edit::Origin { below, database } => format!("{name} below={below} {database:032x}"),
         Edit::KeyspaceIds { next, dropped } => format!("{name} next={next} dropped={dropped:?}"),
+        Edit::KeyspaceSettings { keyspace, settings } => {
+            format!("{name} keyspace={keyspace} {}", settings.describe())
+        }
     }
 }
 
@@ -193,6 +196,10 @@ fn list_state(out: &mut String, state: &State) {
                 record.id, record.name
             ),
         );
+        if !keyspace.settings.is_empty() {
+            let settings = keyspace.settings.describe();
+            line(out, 2, &format!("settings of its own: {settings}"));
+        }
         for (level, tables) in keyspace.levels.iter().enumerate() {
             let bytes: u64 = tables.iter().map(|table| table.bytes).sum();
             line(

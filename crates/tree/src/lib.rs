@@ -29,12 +29,13 @@ pub mod inspect;
 #[cfg(feature = "contract")]
 pub mod contract;
 
-pub use cursor::{ConcatCursor, MergeCursor};
+pub use cursor::{ConcatCursor, MergeCursor, Source};
 pub use external::{ExternalHold, ExternalStore};
 pub use job::{Job, JobReport};
 pub use manifest::{
-    Edit, KeyspaceRecord, KeyspaceState, Manifest, State, create_directory, unreferenced,
+    Edit, KeyspaceRecord, KeyspaceSettings, KeyspaceState, Manifest, State, create_directory,
+    unreferenced,
 };
 pub use retain::{Retain, Retained};
 pub use table_file::{Env, Graveyard, TableFile};
-pub use tree::{Built, Level, Pressure, Tree, TreeOptions};
+pub use tree::{Built, Level, Pressure, TableStyle, Tree, TreeOptions};

@@ -18,7 +18,7 @@
 
 use velella_base::codec::Reader;
 use velella_base::external::ExternalRef;
-use velella_base::{Entry, Order, Result, Stamp, ValueKind};
+use velella_base::{Entry, Order, Result, Stamp, ValueKind, seeded};
 use velella_mvcc::Retention;
 use velella_mvcc::retention::KeyRetention;
 
@@ -178,6 +178,9 @@ impl<'a> Retain<'a> {
             self.drop_external(&entry);
             return Ok(());
         }
+        if seeded("an-expired-value-leaves-alone") && self.is_expired(&entry) {
+            return Ok(());
+        }
         if entry.kind == ValueKind::Delete || self.is_expired(&entry) {
             self.drop_external(&entry);
             return self.delete(entry, needed, bottom, sink);
@@ -193,11 +196,12 @@ impl<'a> Retain<'a> {
         sink: &mut impl Sink,
     ) -> Result<()> {
         let may_leave = !needed
+            && !seeded("no-tombstone-ever-leaves")
             && entry.stamp <= self.retention.oldest()
             && *self
                 .of_key
                 .is_bottom
-                .get_or_insert_with(|| bottom(entry.key));
+                .get_or_insert_with(|| bottom(entry.key) || seeded("a-tombstone-leaves-too-early"));
         if may_leave {
             self.held_deletes.push(entry.stamp);
             return Ok(());

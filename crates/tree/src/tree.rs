@@ -2,6 +2,7 @@
 //!
 //! Its promises are L1-L4 of the crate; `contract::run` tests them on every layout.
 
+use crate::cursor::Source;
 use crate::job::Job;
 use crate::manifest::Edit;
 use crate::table_file::TableFile;
@@ -48,6 +49,38 @@ impl TreeOptions {
     }
 }
 
+/// What can be changed of how tables are written, while the tree is open.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TableStyle {
+    /// See [`TableOptions::compression`].
+    pub compression: Compression,
+    /// See [`TreeOptions::upper_compression`].
+    pub upper_compression: Compression,
+    /// See [`TableOptions::bloom_bits`].
+    pub bloom_bits: u32,
+}
+
+impl TreeOptions {
+    /// The part that can be changed.
+    #[must_use]
+    pub fn style(&self) -> TableStyle {
+        TableStyle {
+            compression: self.table.compression,
+            upper_compression: self.upper_compression,
+            bloom_bits: self.table.bloom_bits,
+        }
+    }
+
+    /// The same options with another style.
+    #[must_use]
+    pub fn styled(mut self, style: TableStyle) -> Self {
+        self.table.compression = style.compression;
+        self.upper_compression = style.upper_compression;
+        self.table.bloom_bits = style.bloom_bits;
+        self
+    }
+}
+
 /// An on-disk layout of one keyspace.
 pub trait Tree: Send + Sync + std::fmt::Debug {
     /// The newest version of `key` at or below `at`; `hash` is `velella_sst::key_hash(key)`.
@@ -59,6 +92,11 @@ pub trait Tree: Send + Sync + std::fmt::Debug {
     /// A cursor over all versions of the tree as it stands now; it keeps its files alive.
     /// `fill_cache`: whether the blocks it reads enter the cache.
     fn cursor(&self, fill_cache: bool) -> Box<dyn Cursor>;
+
+    /// As `cursor`, taken apart for a larger merge: appends what it would merge, newest first.
+    fn sources(&self, fill_cache: bool, sources: &mut Vec<Source>) {
+        sources.push(Source::Other(self.cursor(fill_cache)));
+    }
 
     /// Rises whenever the set of tables changes: an older cursor holds older files.
     fn generation(&self) -> u64;
@@ -80,6 +118,9 @@ pub trait Tree: Send + Sync + std::fmt::Debug {
 
     /// Work waiting and brakes.
     fn pressure(&self) -> Pressure;
+
+    /// Tables begun from now on are written in this style; the others stay as they are.
+    fn restyle(&self, style: TableStyle);
 
     /// Reads everything: every checksum and invariant of every file of this tree. `progress` is
     /// told the bytes read so far after each table.

@@ -8,8 +8,10 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
 use velella_base::{ErrorKind, Stamp};
-use velella_sst::TableMeta;
-use velella_tree::{Edit, KeyspaceRecord, Manifest, State, inspect, unreferenced};
+use velella_sst::{Compression, TableMeta};
+use velella_tree::{
+    Edit, KeyspaceRecord, KeyspaceSettings, Manifest, State, inspect, unreferenced,
+};
 use velella_vfs::fault::{Fault, Rule};
 use velella_vfs::mem::CrashMode;
 use velella_vfs::{FaultFs, MemFs, Operation, Vfs};
@@ -131,6 +133,61 @@ fn the_golden_manifest_says_what_it_said() {
             "{line} is not in\n{listing}"
         );
     }
+}
+
+/// As `sample`, with settings of keyspaces: one set and changed, one with a newer build's.
+fn sample_with_settings() -> (MemFs, Manifest) {
+    let (fs, manifest) = sample();
+    let mut settings = KeyspaceSettings {
+        memtable: Some("append-only".into()),
+        compression: Some(Compression::Zstd),
+        bloom_bits: Some(14),
+        unknown: Vec::new(),
+    };
+    let edit = |keyspace, settings: &KeyspaceSettings| Edit::KeyspaceSettings {
+        keyspace,
+        settings: settings.clone(),
+    };
+    manifest
+        .commit(&[keyspace(2, "other"), edit(2, &settings)])
+        .unwrap();
+    settings.compression = Some(Compression::None);
+    settings.unknown = vec![(300, vec![1, 2])];
+    manifest.commit(&[edit(2, &settings)]).unwrap();
+    (fs, manifest)
+}
+
+const SETTINGS: &[u8] = include_bytes!("golden/settings/MANIFEST-000001");
+
+#[test]
+fn the_bytes_of_settings_in_format_version_1_are_these() {
+    let (fs, _manifest) = sample_with_settings();
+    let bytes = fs.read_file(&db().join("MANIFEST-000001")).unwrap();
+    if std::env::var_os("VELELLA_WRITE_GOLDEN").is_some() {
+        let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/settings");
+        std::fs::create_dir_all(&dir).unwrap();
+        std::fs::write(dir.join("MANIFEST-000001"), &bytes).unwrap();
+    }
+    assert_eq!(bytes, SETTINGS);
+}
+
+#[test]
+fn the_golden_settings_say_what_they_said_and_survive_a_rewriting() {
+    let fs = MemFs::new();
+    fs.create_dir_all(db()).unwrap();
+    fs.write_file(&db().join("MANIFEST-000001"), SETTINGS)
+        .unwrap();
+    fs.write_file(&db().join("CURRENT"), b"MANIFEST-000001 7ed3298a\n")
+        .unwrap();
+    let (_, state) = Manifest::open(arc(&fs), db()).unwrap();
+    assert!(state.keyspaces[0].settings.is_empty());
+    let listing = inspect::manifest(&fs, db()).unwrap();
+    let line = "settings of its own: memtable=append-only compression=none bloom_bits=14 \
+                setting 300=0102";
+    assert!(listing.contains(line), "{line} is not in\n{listing}");
+    assert!(!fs.exists(&db().join("MANIFEST-000001")).unwrap());
+    let (_, again) = Manifest::read(&fs, db()).unwrap();
+    assert_eq!(again.keyspaces, state.keyspaces);
 }
 
 #[test]

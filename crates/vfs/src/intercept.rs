@@ -124,6 +124,12 @@ fn simply<I: Interceptor, T>(
 }
 
 impl<I: Interceptor> Intercepted<I> {
+    /// `by` in front of `inner`.
+    #[must_use]
+    pub fn standing(by: Arc<I>, inner: Arc<dyn Vfs>) -> Self {
+        Intercepted { inner, by }
+    }
+
     fn simply<T>(&self, call: &Call<'_>, whole: impl FnOnce(&dyn Vfs) -> Result<T>) -> Result<T> {
         simply(&*self.by, call, || whole(&*self.inner))
     }

@@ -258,10 +258,11 @@ impl<'a> Client<'a> {
     }
 
     fn seek_random(&mut self) -> Result<u64> {
-        let mut iter = self.db.iter()?;
         let mut copy = Vec::new();
         let nexts = self.load.seek_nexts;
         self.repeat(|client, _| {
+            // A new one for each seek, as db_bench does: it sees what was written until now.
+            let mut iter = client.db.iter()?;
             let number = client.workload.draw();
             let key = client.workload.key(number);
             let mut there = iter.seek(key)?;

@@ -87,6 +87,8 @@ pub struct KeyspaceListing {
     pub layout: String,
     /// Name of the order of its keys.
     pub order: String,
+    /// The settings of its own, one after the other; empty: everything is the database's.
+    pub settings: String,
     /// Every write below this stamp is in its tables.
     pub flushed_below: u64,
     /// Number of its tables.
@@ -225,6 +227,7 @@ fn describe_keyspace(state: &KeyspaceState) -> KeyspaceListing {
         name: state.record.name.clone(),
         layout: state.record.layout.clone(),
         order: state.record.order.clone(),
+        settings: state.settings.describe(),
         flushed_below: state.flushed_below.0,
         tables: tables().count(),
         bytes: tables().map(|table| table.bytes).sum(),
@@ -380,6 +383,7 @@ fn print_keyspaces(keyspaces: &[KeyspaceListing], out: &mut dyn Write) -> io::Re
             keyspace.tables.to_string(),
             keyspace.bytes.to_string(),
             keyspace.flushed_below.to_string(),
+            keyspace.settings.escape_debug().to_string(),
         ]
     });
     let heads = [
@@ -390,6 +394,7 @@ fn print_keyspaces(keyspaces: &[KeyspaceListing], out: &mut dyn Write) -> io::Re
         "#tables",
         "#bytes",
         "#flushed below",
+        "settings",
     ];
     table("keyspaces", &heads, &rows.collect::<Vec<_>>(), out)
 }

@@ -82,32 +82,33 @@ impl Catalog {
     }
 
     fn add_segment(&mut self, file: Arc<dyn ReadFile>, number: u64, ours: &Ours<'_>) -> Result<()> {
+        // Its own length, and the usual one where it cannot be read.
+        let mut bytes = ours.seals.segment_bytes;
         let segment_damage = match read_header(&*file) {
             Ok(header) if header.incarnation != ours.last.incarnation => return Ok(()),
             Ok(header) if header.database != ours.database => return Ok(()),
             Ok(header) if header.seal_file != ours.last.start.seal_file => return Ok(()),
-            Ok(_) => None,
+            Ok(header) => {
+                bytes = header.parameters[0].min(bytes);
+                None
+            }
             Err(error) => Some(error),
         };
         if let Some(damage) = &segment_damage {
             self.suspects.push(damage.clone());
-        } else if file.len() < ours.seals.segment_bytes {
+        } else if file.len() < bytes {
             self.suspects.push(Error::corruption(
                 "recover the journal from",
                 file.path(),
                 file.len(),
                 format!(
-                    "the file has {} bytes instead of {}: it is cut short",
+                    "the file has {} bytes instead of {bytes}: it is cut short",
                     file.len(),
-                    ours.seals.segment_bytes
                 ),
             ));
         }
         let extent_bytes = ours.seals.extent_bytes.max(PAGE + extent::HEADER);
-        let count = file
-            .len()
-            .min(ours.seals.segment_bytes)
-            .div_ceil(extent_bytes);
+        let count = file.len().min(bytes).div_ceil(extent_bytes);
         for index in 0..count {
             let (position, len) = extent::place(index, extent_bytes);
             self.add_extent(&file, number, position, len, ours, segment_damage.as_ref())?;

@@ -320,7 +320,7 @@ pub(crate) const RETENTION_APPEND: Model = Model {
         |world| {
             world.release(7);
             world.round();
-            world.journal.prepare().unwrap();
+            world.journal.prepare(|| false).unwrap();
             world.power_cut();
         },
     ],
@@ -340,7 +340,7 @@ pub(crate) const RETENTION_CUT: Model = Model {
     roles: &[
         |world| world.round(),
         |world| {
-            world.journal.prepare().unwrap();
+            world.journal.prepare(|| false).unwrap();
             world.power_cut();
         },
     ],
@@ -398,7 +398,7 @@ pub(crate) const ALL_TOGETHER: Model = Model {
                 world.round();
                 world.power_cut();
                 world.release(world.journal.durable().0 + 1);
-                world.journal.prepare().unwrap();
+                world.journal.prepare(|| false).unwrap();
             }
         },
         |world| {

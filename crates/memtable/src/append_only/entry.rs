@@ -20,7 +20,11 @@ use std::ptr::{NonNull, null_mut};
 use velella_sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 
 /// Most levels.
-pub(crate) const LEVELS: usize = if cfg!(loom) { 2 } else { 13 };
+pub(crate) const LEVELS: usize = match (cfg!(loom), cfg!(shuttle)) {
+    (true, _) => 2,
+    (_, true) => 4,
+    _ => 13,
+};
 
 /// The fixed part of an entry.
 #[derive(Debug)]

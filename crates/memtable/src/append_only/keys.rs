@@ -48,6 +48,8 @@ impl Keys for AppendOnly {
         at.map(Self::kept)
     }
 
+    fn expect(&self, _key: Self::Key) {}
+
     fn lower(&self, key: &[u8], tally: &mut Tally) -> Option<Self::Key> {
         let (before, _) = self.list.find(&self.probe(key), Goal::Newest, tally);
         self.group(before, tally)

@@ -11,14 +11,16 @@
 )]
 
 pub mod world;
-#[cfg(not(loom))]
+#[cfg(not(any(loom, shuttle)))]
 mod writes;
-#[cfg(not(loom))]
+#[cfg(not(any(loom, shuttle)))]
 mod cursors;
-#[cfg(not(loom))]
+#[cfg(not(any(loom, shuttle)))]
 mod model;
-#[cfg(not(loom))]
+#[cfg(not(any(loom, shuttle)))]
 mod races;
+#[cfg(not(loom))]
+mod panics;
 
 pub use world::World;
 
@@ -45,7 +47,7 @@ pub fn orders() -> Vec<Order> {
 ///
 /// # Panics
 /// If the memtable does not keep the contract.
-#[cfg(not(loom))]
+#[cfg(not(any(loom, shuttle)))]
 pub fn run(make: Make<'_>) {
     for order in orders() {
         let world = || World::new(make, &order);
@@ -54,4 +56,5 @@ pub fn run(make: Make<'_>) {
         model::run(&world);
         races::run(&world);
     }
+    panics::run(make);
 }

@@ -55,7 +55,7 @@ impl World {
     /// An empty memtable.
     #[must_use]
     pub fn new(make: Make<'_>, order: &Order) -> Self {
-        let slots = Arc::new(Slots::new(if cfg!(loom) { 3 } else { 8 }));
+        let slots = Arc::new(Slots::new(if cfg!(any(loom, shuttle)) { 3 } else { 8 }));
         World {
             table: make(order.clone(), Arc::clone(&slots)),
             order: order.clone(),

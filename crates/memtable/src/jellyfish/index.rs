@@ -11,6 +11,7 @@
 //! I1. A node is entered after it was linked and before its first version can be stamped. So who
 //!     has seen a stamp drawn finds every node of a version at or below it (the visibility lemma
 //!     holds for the table as for the list), and what is missing from a complete table is absent.
+//!     Who comes upon a linked node that is missing enters it too.
 //! I2. A slot is written once. A key goes into the first bucket, from its own on, that has a free
 //!     slot; so a search may stop at a bucket with a free slot.
 //! I3. Tables are filled in turn and never rebuilt: a search looks into all of them, the largest
@@ -34,7 +35,7 @@ const BUCKET: usize = 8;
 /// Buckets tried for one key.
 const REACH: usize = 4;
 /// Slots of the first table; each next one has twice as many.
-const FIRST: usize = 1 << 13;
+const FIRST: usize = if cfg!(shuttle) { 1 << 6 } else { 1 << 13 };
 const TABLES: usize = if cfg!(loom) { 1 } else { 20 };
 /// One insertion in so many is counted.
 const SAMPLE: usize = 64;
@@ -92,6 +93,28 @@ fn bytes_of(table: usize) -> usize {
     (slots_of(table) + BUCKET) * size_of::<Slot>()
 }
 
+/// The first slot of a table: at a cache line. A model's slots are larger, and lie as they lie.
+#[inline]
+fn first_slot(start: *mut Slot) -> *mut Slot {
+    match cfg!(any(loom, shuttle)) {
+        true => start,
+        false => start.wrapping_add(start.align_offset(64)),
+    }
+}
+
+/// Makes the zeroed table at `start` one of null slots, which outside a model it is already.
+///
+/// # Safety
+/// The table's memory is the caller's alone, and large enough.
+unsafe fn fill(start: *mut Slot, table: usize) {
+    if cfg!(any(loom, shuttle)) {
+        for slot in 0..slots_of(table) {
+            // SAFETY: the caller's promise.
+            unsafe { start.wrapping_add(slot).write(Slot::new(null_mut())) };
+        }
+    }
+}
+
 impl KeyIndex {
     /// An empty index; without `is_used` it stays so, and answers nothing.
     pub(crate) fn new(is_used: bool) -> Self {
@@ -125,9 +148,9 @@ impl KeyIndex {
         if start.is_null() {
             return None;
         }
-        let start = start.wrapping_add(start.align_offset(64));
-        // SAFETY: `grow` allocated so many zeroed slots from the first cache line on, and they are
-        // freed with the index only; a null slot is all zeros.
+        let start = first_slot(start);
+        // SAFETY: `grow` allocated so many slots from the first cache line on, all null, and they
+        // are freed with the index only.
         Some(unsafe { std::slice::from_raw_parts(start, slots_of(table)) })
     }
 
@@ -211,12 +234,14 @@ impl KeyIndex {
             }
         }
         let block = Block::zeroed(bytes_of(table));
-        let start = block.start().as_ptr();
+        let start = block.start().as_ptr().cast();
+        // SAFETY: the block was made for this table, and nobody else knows it.
+        unsafe { fill(start, table) };
         // Relaxed: see `bytes`.
         self.bytes.fetch_add(block.size(), Ordering::Relaxed);
         blocks.push(block);
         // Release, partner: the Acquire in `table`.
-        self.tables[table].store(start.cast(), Ordering::Release);
+        self.tables[table].store(start, Ordering::Release);
         true
     }
 }

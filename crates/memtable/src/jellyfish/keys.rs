@@ -60,6 +60,11 @@ impl Keys for Jellyfish {
         let probe = self.probe(end.key());
         self.list
             .gather(end, &probe, level, tally, |node| run.push(Self::kept(node)));
+        tally.gathered += run.len() as u64;
+    }
+
+    fn expect(&self, key: Self::Key) {
+        key.prefetch_all();
     }
 
     fn lower(&self, key: &[u8], tally: &mut Tally) -> Option<Self::Key> {

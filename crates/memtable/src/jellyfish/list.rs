@@ -18,12 +18,17 @@ use crate::heights::random_height;
 use crate::jellyfish::node::{LEVELS, Node, NodeHead, Tower, TowerHead};
 use crate::jellyfish::node::{node_bytes, tower_bytes};
 use crate::jellyfish::version::{Store, VersionRef, version_bytes};
-use crate::ordering::{Site, release};
+use crate::ordering::{Site, swap_in};
 use crate::probe::Probe;
 use std::cmp::Ordering as Compared;
 use std::ptr::{NonNull, null_mut};
 use std::sync::Arc;
 use velella_sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
+
+/// Most pieces of a run of predecessors that are walked at once.
+const PIECES: usize = 128;
+/// How many steps they are walked: a piece has four nodes on average.
+const STEPS_AT_ONCE: usize = 6;
 
 /// Where a key is, or belongs, at the bottom.
 #[derive(Debug, Clone, Copy)]
@@ -156,6 +161,8 @@ impl List {
                 && next != above
             {
                 tally.comparisons += 1;
+                // SAFETY: as above.
+                unsafe { tower.prefetch_below(level) };
                 match candidate.compare(probe) {
                     Compared::Less => {
                         tower = candidate;
@@ -226,14 +233,8 @@ impl List {
             node.fields().next.store(after, Ordering::Relaxed);
             tally.cas_attempts += 1;
             // Release, partner: the Acquire in `Node::next`: key, head and first version are
-            // complete. Relaxed on failure: the search below loads again.
-            let linked = before.fields().next.compare_exchange(
-                after,
-                node.as_ptr(),
-                release(Site::NodeLink),
-                Ordering::Relaxed,
-            );
-            if linked.is_ok() {
+            // complete.
+            if swap_in(Site::NodeLink, &before.fields().next, after, node.as_ptr()) {
                 return Ok(());
             }
             tally.cas_failures += 1;
@@ -327,29 +328,9 @@ impl List {
         node
     }
 
-    /// The last tower of at least `level` below the key, or the top: where to gather from.
-    fn below(&self, probe: &Probe<'_>, lowest: usize, tally: &mut Tally) -> Node<'_> {
-        let mut tower = self.top();
-        let mut above = None;
-        for level in (lowest..self.height()).rev() {
-            // SAFETY: the top, or reached on this level or a higher one.
-            while let Some(next) = unsafe { tower.next(level) }
-                && Some(next) != above
-            {
-                tally.comparisons += 1;
-                if next.compare(probe) != Compared::Less {
-                    above = Some(next);
-                    break;
-                }
-                tower = next;
-            }
-        }
-        tower.node()
-    }
-
     /// The last node below the key, or the list's head.
     pub(crate) fn lower(&self, probe: &Probe<'_>, tally: &mut Tally) -> Node<'_> {
-        let mut node = self.below(probe, 0, tally);
+        let mut node = self.span(probe, 0, tally).0.node();
         while let Some(next) = node.next() {
             tally.comparisons += 1;
             if next.compare(probe) != Compared::Less {
@@ -370,7 +351,7 @@ impl List {
         tally: &mut Tally,
         mut push: impl FnMut(Node<'l>),
     ) {
-        let start = self.below(probe, level, tally);
+        let start = self.warm(probe, level, tally);
         if start != self.head() {
             push(start);
         }
@@ -383,8 +364,70 @@ impl List {
         }
     }
 
+    /// The last node before the key with a tower of at least `level`, or the list's head, with the
+    /// nodes from there to the key on their way into the cache.
+    ///
+    /// Each node is known only when the one before it has arrived, which is most of what a walk
+    /// costs. But the nodes with towers are found through the towers, four times fewer and densely
+    /// laid; from there the pieces between them are walked all at once, a step of each in turn.
+    fn warm<'l>(&'l self, probe: &Probe<'_>, level: usize, tally: &mut Tally) -> Node<'l> {
+        let (start, above) = self.span(probe, level, tally);
+        let mut pieces = [start.node(); PIECES];
+        let mut count = 0;
+        let mut tower = Some(start);
+        while let Some(current) = tower
+            && tower != above
+            && count < PIECES
+        {
+            pieces[count] = current.node();
+            pieces[count].prefetch_start();
+            count += 1;
+            // SAFETY: the top, or reached on this level or a higher one.
+            tower = unsafe { current.next(0) };
+        }
+        for _ in 0..STEPS_AT_ONCE {
+            for piece in &mut pieces[..count] {
+                if let Some(next) = piece.next() {
+                    next.prefetch_start();
+                    *piece = next;
+                }
+            }
+        }
+        start.node()
+    }
+
+    /// The last tower of at least `level` before the key, or the top; and the first tower that is
+    /// not before it.
+    fn span<'l>(
+        &'l self,
+        probe: &Probe<'_>,
+        level: usize,
+        tally: &mut Tally,
+    ) -> (Tower<'l>, Option<Tower<'l>>) {
+        let mut tower = self.top();
+        let mut start = tower;
+        let mut above = None;
+        for current in (0..self.height()).rev() {
+            // SAFETY: the top, or reached on this level or a higher one.
+            while let Some(next) = unsafe { tower.next(current) }
+                && Some(next) != above
+            {
+                tally.comparisons += 1;
+                if next.compare(probe) != Compared::Less {
+                    above = Some(next);
+                    break;
+                }
+                tower = next;
+            }
+            if current >= level {
+                start = tower;
+            }
+        }
+        (start, above)
+    }
+
     /// How many nodes stand on each level, bottom first; panics if S1 does not hold.
-    #[cfg(all(test, not(loom)))]
+    #[cfg(all(test, not(any(loom, shuttle))))]
     pub(crate) fn check_levels(&self, order: &velella_base::Order) -> Vec<usize> {
         let mut below: Vec<Node<'_>> = Vec::new();
         let mut node = self.head().next();

@@ -22,7 +22,7 @@ use crate::cursor::TableCursor;
 use crate::interface::{
     CursorMode, Head, Install, Intent, Memtable, Newest, Owner, ReadAt, Version,
 };
-use crate::ordering::{Site, release};
+use crate::ordering::{Site, is_sound, swap_in};
 use crate::probe::Probe;
 use crate::record::{Pending, Undecided};
 use crate::visibility::Reader;
@@ -138,6 +138,15 @@ impl Jellyfish {
         None
     }
 
+    /// Enters a node that the list has and the index has not: its inserter is between the two, and
+    /// may have lost the processor there. Who updates the key would until then look in vain for
+    /// what keeps it from installing. It may be entered twice: the first entry is the one found.
+    fn help(&self, node: Node<'_>, key: &[u8]) {
+        if self.index.is_complete() && is_sound(Site::Help) {
+            self.index.insert(hash(key), node);
+        }
+    }
+
     /// Installs on an existing node (steps 5 and 6), `draft` if there is one already.
     fn install_on<'g>(
         &'g self,
@@ -156,6 +165,7 @@ impl Jellyfish {
             }
             if let Some(newest) = newest
                 && newest.record().is_undecided(write.guard)
+                && is_sound(Site::Undecided)
             {
                 break Install::Busy(Undecided::new(newest.record(), write.guard));
             }
@@ -163,15 +173,8 @@ impl Jellyfish {
             let new = draft.take().unwrap_or_else(|| self.draft(write));
             new.complete(write.intent.kind, write.owner.enlist(), below);
             tally.cas_attempts += 1;
-            // Release, partner: the Acquire in `newest_version`: the version is complete. Relaxed
-            // on failure: the head is loaded again.
-            let installed = head.compare_exchange(
-                seen,
-                new.as_ptr(),
-                release(Site::HeadCas),
-                Ordering::Relaxed,
-            );
-            if installed.is_ok() {
+            // Release, partner: the Acquire in `newest_version`: the version is complete.
+            if swap_in(Site::HeadCas, head, seen, new.as_ptr()) {
                 tally.versions += 1;
                 self.retire_between(newest, below, write.guard);
                 return Install::Installed(Pending::new(
@@ -255,11 +258,13 @@ impl Jellyfish {
         let probe = self.probe(key);
         match self.list.link(node, first, &probe, place, tally) {
             Ok(()) => {
+                // Before the order is asked again: if it panics, this takes the version back.
+                let pending = Pending::new(first.record(), Some(&node.fields().prune));
                 tally.versions += 1;
                 self.nodes.increment();
                 self.list.raise(node, &probe, splice, tally);
                 self.index.insert(hash(key), node);
-                Install::Installed(Pending::new(first.record(), Some(&node.fields().prune)))
+                Install::Installed(pending)
             }
             Err(other) => {
                 write.owner.delist();
@@ -324,7 +329,10 @@ impl Memtable for Jellyfish {
         } else {
             let mut splice = Splice::new();
             match self.list.find_splice(&probe, &mut splice, &mut tally) {
-                Place::Found(node) => self.install_on(node, None, &write, &mut tally),
+                Place::Found(node) => {
+                    self.help(node, intent.key);
+                    self.install_on(node, None, &write, &mut tally)
+                }
                 Place::Between(before, after) => {
                     self.insert((before, after), &splice, &write, &mut tally)
                 }
@@ -411,5 +419,5 @@ impl Memtable for Jellyfish {
     }
 }
 
-#[cfg(all(test, not(loom)))]
+#[cfg(all(test, not(any(loom, shuttle))))]
 mod tests;

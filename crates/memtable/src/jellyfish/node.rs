@@ -23,7 +23,11 @@ use std::ptr::{NonNull, null_mut};
 use velella_sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 
 /// Most levels above the bottom: enough for 4^13 keys.
-pub(crate) const LEVELS: usize = if cfg!(loom) { 1 } else { 12 };
+pub(crate) const LEVELS: usize = match (cfg!(loom), cfg!(shuttle)) {
+    (true, _) => 1,
+    (_, true) => 3,
+    _ => 12,
+};
 
 /// Versions a key's list may grow by before it is worth a first pruning.
 pub(crate) const PRUNE_STEP: u32 = 64;
@@ -156,6 +160,21 @@ impl<'l> Node<'l> {
         prefetch(self.fields().next.load(Ordering::Relaxed));
     }
 
+    /// Asks for the node's fixed part.
+    #[inline]
+    pub(crate) fn prefetch_start(self) {
+        prefetch(self.as_ptr());
+    }
+
+    /// Asks for the node and its version.
+    #[inline]
+    pub(crate) fn prefetch_all(self) {
+        let start = self.as_ptr().cast::<u8>();
+        prefetch(start);
+        prefetch(start.wrapping_add(64));
+        prefetch(start.wrapping_add(128));
+    }
+
     /// The next node of the bottom level.
     #[inline]
     pub(crate) fn next(self) -> Option<Node<'l>> {
@@ -263,6 +282,23 @@ impl<'l> Tower<'l> {
         let next = link.load(Ordering::Acquire);
         // SAFETY: N1.
         unsafe { Tower::from_raw(next) }
+    }
+
+    /// Asks for what a search meets next if it goes down here: it arrives together with the next
+    /// tower on this level, which decides that.
+    ///
+    /// # Safety
+    /// As [`Tower::link`].
+    #[inline]
+    pub(crate) unsafe fn prefetch_below(self, level: usize) {
+        let Some(below) = level.checked_sub(1) else {
+            prefetch(self.fields().node);
+            return;
+        };
+        // SAFETY: the caller's promise: a tower has all levels below one it has.
+        let link = unsafe { self.link(below) };
+        // Relaxed: a hint.
+        prefetch(link.load(Ordering::Relaxed));
     }
 
     /// The node this tower stands on.

@@ -14,7 +14,8 @@
 
 use crate::jellyfish::node::{Node, PRUNE_STEP};
 use crate::jellyfish::version::{Retired, VersionRef};
-use velella_base::ValueKind;
+use crate::ordering::{Site, is_sound};
+use velella_base::{ValueKind, seeded};
 use velella_mvcc::Retention;
 use velella_sync::Guard;
 use velella_sync::atomic::{AtomicUsize, Ordering, spin};
@@ -40,7 +41,7 @@ impl Gate {
     pub(crate) fn enter(&self) -> Option<Pass<'_>> {
         // Relaxed: only a guess, confirmed by the CAS.
         let mut state = self.state.load(Ordering::Relaxed);
-        while state < HOLDER {
+        while state < HOLDER || !is_sound(Site::Gate) {
             // Acquire, partner: the Release of `release`. Relaxed on failure: a new guess.
             match self.state.compare_exchange_weak(
                 state,
@@ -135,7 +136,8 @@ fn unlink(
             continue;
         };
         let kind = current.record().kind();
-        let stays = rule.keeps(stamp) | kept.is_none() | is_base | !is_droppable(kind);
+        let is_read = rule.keeps(stamp) && !seeded("pruning-drops-what-is-read");
+        let stays = is_read | kept.is_none() | is_base | !is_droppable(kind);
         if !stays {
             // SAFETY: this pruner unlinks it before it gives up the lock, and nobody else can
             // (J2, P1).

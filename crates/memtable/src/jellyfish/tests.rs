@@ -99,3 +99,41 @@ fn a_step_back_compares_little_more_than_a_step_forward() {
         "{compared} comparisons"
     );
 }
+
+#[test]
+fn a_thousand_steps_back_gather_little_more_than_they_use() {
+    let counters = Arc::new(Counters::default());
+    let make = |order, slots| {
+        Arc::new(Jellyfish::new(order, slots, Arc::clone(&counters))) as Arc<dyn Memtable>
+    };
+    let world = World::new(&make, &Order::Bytewise);
+    let (keys, steps, rounds) = match cfg!(miri) {
+        true => (300u32, 100, 2),
+        false => (100_000, 1000, 50),
+    };
+    for key in 0..keys {
+        world.put(0, &key.to_be_bytes(), b"");
+    }
+    let mut rng = Rng::new(1);
+    let compared = counters.comparisons.sum();
+    for _ in 0..rounds {
+        let end = steps + rng.below(u64::from(keys) - steps);
+        let end = u32::try_from(end).unwrap();
+        let mut cursor = world.visible(NEWEST);
+        cursor.seek_before(&end.to_be_bytes()).unwrap();
+        for step in 1..=u32::try_from(steps).unwrap() {
+            let key = cursor.entry().unwrap().key;
+            assert_eq!(key, (end - step).to_be_bytes());
+            cursor.prev().unwrap();
+        }
+    }
+    let each = |count: u64| count as f64 / (rounds * steps) as f64;
+    let gathered = each(counters.gathered.sum());
+    let compared = each(counters.comparisons.sum() - compared);
+    // Of the last run, of 256 nodes on average, half is not used.
+    assert!(cfg!(miri) || gathered < 1.5, "{gathered} nodes a step");
+    assert!(
+        cfg!(miri) || compared < 0.5,
+        "{compared} comparisons a step"
+    );
+}

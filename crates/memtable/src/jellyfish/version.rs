@@ -17,6 +17,7 @@
 //! Threads: any. Tests: the contract suite; `overwrites_stay_bounded` in `tests/pruning.rs`.
 
 use crate::arena::{ALIGN, Arena};
+use crate::ordering::{Site, is_sound};
 use crate::record::{Depth, Record, tag};
 use std::marker::PhantomData;
 use std::ptr::{NonNull, null_mut};
@@ -259,7 +260,7 @@ pub(crate) struct Recycler {
 impl Recycler {
     /// Empty lists.
     pub(crate) fn new() -> Self {
-        // In a model nothing is ever reclaimed, so nothing is ever reused.
+        // Under loom nothing is ever reclaimed, so nothing is ever reused.
         let count = if cfg!(loom) { 0 } else { CLASSES };
         Recycler {
             lists: (0..count).map(|_| AtomicPtr::new(null_mut())).collect(),
@@ -326,6 +327,13 @@ pub(crate) struct Store {
 impl Store {
     /// Gives `retired` versions back when every thread that is pinned now has unpinned.
     pub(crate) fn retire(self: &std::sync::Arc<Self>, retired: Vec<Retired>, guard: &Guard) {
+        if !is_sound(Site::Retire) {
+            for version in retired {
+                // SAFETY: none: this is what the model's control spoils.
+                unsafe { self.recycler.give(version) };
+            }
+            return;
+        }
         let store = std::sync::Arc::clone(self);
         guard.defer(move || {
             for version in retired {

@@ -1,12 +1,16 @@
-//! Keys as such: DEL, EXISTS, TYPE. A command on several keys handles them one by one, each
-//! atomically.
+//! Keys as such: DEL, EXISTS, TYPE.
 //!
-//! Tests: `tests/redis_py.py`.
+//! K1. DEL of several keys is one batch: all go at one instant, and after a crash all are gone or
+//!     none is. More keys than a batch holds go in several.
+//! K2. EXISTS looks at its keys one by one.
+//!
+//! Tests: `tests/commands.rs`, `tests/redis_py.py`.
 
-use super::failure::Outcome;
+use super::failure::{Failure, Outcome};
 use super::row::{ALL_KEYS, Context, FAST, ONE_KEY, READ, Row, WRITE};
 use crate::resp::request::Args;
-use velella::Decision;
+use std::collections::BTreeSet;
+use velella::{Decision, limits};
 
 pub(crate) const ROWS: &[Row] = &[
     Row::new("del", -2, WRITE, del)
@@ -34,22 +38,56 @@ pub(crate) const ROWS: &[Row] = &[
         .doc("generic", "1.0.0", "Get the type of a value."),
 ];
 
+/// Bytes of keys in one batch: half of what it holds, for what goes with them.
+const BATCH_BYTES: usize = limits::BATCH_BYTES_MAX / 2;
+
 fn del(ctx: &mut Context<'_>, args: Args<'_>) -> Outcome {
-    let mut deleted = 0;
-    if ctx.existing()?.is_some() {
-        for key in args.from(1).iter() {
-            let outcome = ctx.modify(key, |old| {
-                Ok(if old.is_some() {
-                    Decision::Delete
-                } else {
-                    Decision::Keep
-                })
-            })?;
-            deleted += i64::from(outcome.stamp.is_some());
-        }
-    }
+    let deleted = match (ctx.existing()?.is_some(), args.len()) {
+        (false, _) => 0,
+        (true, 2) => delete_one(ctx, args.at(1))?,
+        (true, _) => delete_all(ctx, args)?,
+    };
     ctx.reply.integer(deleted);
     Ok(())
+}
+
+fn delete_one(ctx: &mut Context<'_>, key: &[u8]) -> Result<i64, Failure> {
+    let outcome = ctx.modify(key, |old| {
+        Ok(if old.is_some() {
+            Decision::Delete
+        } else {
+            Decision::Keep
+        })
+    })?;
+    Ok(i64::from(outcome.stamp.is_some()))
+}
+
+/// K1; a key given twice counts once.
+fn delete_all(ctx: &mut Context<'_>, args: Args<'_>) -> Result<i64, Failure> {
+    let mut keys = args.from(1).iter().peekable();
+    let mut deleted = 0;
+    while keys.peek().is_some() {
+        let (mut part, mut bytes) = (BTreeSet::new(), 0);
+        while part.len() < limits::BATCH_OPERATIONS_MAX
+            && let Some(key) =
+                keys.next_if(|key| part.is_empty() || bytes + key.len() <= BATCH_BYTES)
+        {
+            bytes += key.len();
+            part.insert(key);
+        }
+        let keyspace = ctx.writable()?.clone();
+        deleted += ctx.atomically(|snapshot, batch| {
+            let mut found = 0;
+            for key in &part {
+                if snapshot.get(&keyspace, key)?.is_some() {
+                    batch.delete(&keyspace, key);
+                    found += 1;
+                }
+            }
+            Ok(found)
+        })?;
+    }
+    Ok(deleted)
 }
 
 fn exists(ctx: &mut Context<'_>, args: Args<'_>) -> Outcome {

@@ -6,15 +6,20 @@
 //! W2. The cursor is either before the first entry, on an entry, or behind the last;
 //!     `is_positioned` says whether there is an entry.
 //! W3. After an error it is unpositioned.
+//! W4. In the bytewise order a search puts no key together but the one it finds: every key passed
+//!     is below the target and begins with `matched` bytes of it, so one that shares more than
+//!     these with its predecessor is below the target too, and one that shares fewer is compared
+//!     from there on.
 //!
 //! Threads: one. Tests: `block/tests.rs`; tests/model.rs through whole tables.
 
-use super::view::{Hit, Item, Layout};
+use super::view::{CUT, Hit, Item, Layout, common_prefix};
 use super::{INTERVAL, Malformed, kind};
 use std::cmp::Ordering;
 use std::ops::Range;
 use std::sync::Arc;
 use velella_base::{Entry, Order, Stamp, ValueKind};
+use velella_sync::prefetch::prefetch_all;
 
 /// A position in a block, which it keeps alive.
 #[derive(Debug)]
@@ -26,6 +31,8 @@ pub(crate) struct BlockCursor {
     /// The item behind the last one decoded, and its value.
     next_item: usize,
     next_value: usize,
+    /// Where values ahead are asked for again.
+    fetched: usize,
     /// Going forward: the current entry.
     current: Decoded,
     key: Vec<u8>,
@@ -34,6 +41,9 @@ pub(crate) struct BlockCursor {
     interval: Vec<(Range<usize>, Decoded)>,
     keys: Vec<u8>,
 }
+
+/// Bytes of values asked for in advance.
+const VALUES_AHEAD_BYTES: usize = 512;
 
 /// An entry without its key.
 #[derive(Debug, Clone)]
@@ -56,6 +66,7 @@ impl BlockCursor {
             ordinal: layout.entries,
             next_item: 0,
             next_value: 0,
+            fetched: 0,
             current: Decoded {
                 stamp: Stamp::ZERO,
                 kind: ValueKind::Put,
@@ -131,6 +142,7 @@ impl BlockCursor {
     pub(crate) fn unposition(&mut self) {
         self.ordinal = self.layout.entries;
         self.backward = false;
+        self.fetched = 0;
     }
 
     /// Moves to the first entry.
@@ -177,13 +189,69 @@ impl BlockCursor {
                 high = middle;
             }
         }
-        self.forward_from(low.saturating_sub(1))?;
+        let restart = low.saturating_sub(1);
+        if order.is_bytewise() {
+            return self.walk_to(restart, key, stamp, comparisons);
+        }
+        self.forward_from(restart)?;
         while self.is_positioned() {
             *comparisons += 1;
             if !is_before(order, &self.key, self.current.stamp, key, stamp) {
                 break;
             }
             self.next()?;
+        }
+        Ok(())
+    }
+
+    /// Walks from restart `restart`, in front of which nothing is wanted, to the first entry at or
+    /// after `(target, at)`, bytewise (W4).
+    fn walk_to(
+        &mut self,
+        restart: usize,
+        target: &[u8],
+        at: Stamp,
+        comparisons: &mut u64,
+    ) -> Result<(), Malformed> {
+        self.unposition();
+        let (mut item_at, mut value_at) = self.layout.restart(&self.block, restart)?;
+        // Of the key passed last: its length, and how many bytes of the target it begins with.
+        let (mut len, mut matched) = (0, 0);
+        for ordinal in restart * INTERVAL..self.layout.entries {
+            let item = self.layout.item(&self.block, item_at)?;
+            let most = if ordinal.is_multiple_of(INTERVAL) {
+                0
+            } else {
+                len
+            };
+            if item.shared > most {
+                return Err(SHARED);
+            }
+            len = item.shared + (item.end - item.suffix_at);
+            if item.shared <= matched {
+                *comparisons += 1;
+                let suffix = &self.block[item.suffix_at..item.end];
+                let rest = &target[item.shared..];
+                let common = common_prefix(suffix, rest);
+                matched = item.shared + common;
+                let reached = match suffix[common..].first().cmp(&rest[common..].first()) {
+                    Ordering::Less => false,
+                    Ordering::Equal => Stamp(item.word >> 8) <= at,
+                    Ordering::Greater => true,
+                };
+                if reached {
+                    self.key.clear();
+                    self.key.extend_from_slice(&target[..item.shared]);
+                    self.key.extend_from_slice(suffix);
+                    self.next_value = value_at;
+                    self.prefetch_values(value_at);
+                    self.current = self.take(&item)?;
+                    self.ordinal = ordinal;
+                    return Ok(());
+                }
+            }
+            item_at = item.end;
+            value_at = value_at.checked_add(item.value_bytes).ok_or(CUT)?;
         }
         Ok(())
     }
@@ -292,7 +360,18 @@ impl BlockCursor {
         self.key
             .extend_from_slice(&self.block[item.suffix_at..item.end]);
         self.current = self.take(&item)?;
+        if self.next_value > self.fetched {
+            self.prefetch_values(self.next_value);
+        }
         Ok(())
+    }
+
+    /// Asks for the values from `start` on, which a scan will read next.
+    #[inline]
+    fn prefetch_values(&mut self, start: usize) {
+        self.fetched = start + VALUES_AHEAD_BYTES / 2;
+        let end = self.block.len().min(start + VALUES_AHEAD_BYTES);
+        prefetch_all(self.block.get(start..end).unwrap_or_default());
     }
 
     /// Decodes the interval of entry `ordinal` and stands on that entry, going backward (W1).

@@ -48,7 +48,7 @@ pub(crate) struct Hit {
     pub value: Range<usize>,
 }
 
-const CUT: Malformed = Malformed::Shape("an entry reaches beyond its block");
+pub(super) const CUT: Malformed = Malformed::Shape("an entry reaches beyond its block");
 
 impl Layout {
     /// Finds the parts of a block.

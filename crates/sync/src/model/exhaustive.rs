@@ -13,27 +13,44 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// # Panics
 /// If it does not.
 pub fn holds(name: &str, bound: usize, model: impl Fn() + Send + Sync + 'static) {
-    report(name, &how(bound), true, &explore(bound, model));
+    holds_all(name, bound, vec![Box::new(model)]);
 }
 
-/// Some execution of `model` with at most `bound` preemptions fails. Says whether: a control may
-/// need several placements of its roles, of which one must fail.
-pub fn fails(name: &str, bound: usize, models: Vec<Box<dyn Fn() + Send + Sync>>) {
-    let mut all: Option<Explored> = None;
+/// As [`holds`], for several placements of a model's roles, which are counted together.
+///
+/// # Panics
+/// If one of them does not hold, or there is none.
+pub fn holds_all(name: &str, bound: usize, models: Vec<Placement>) {
+    report(name, &how(bound), true, &explore_all(bound, models));
+}
+
+/// A model with its roles placed on threads in some way.
+pub type Placement = Box<dyn Fn() + Send + Sync>;
+
+/// Some execution of one of `models`, the placements of a control, fails.
+///
+/// # Panics
+/// If none does, or there is none.
+pub fn fails(name: &str, bound: usize, models: Vec<Placement>) {
+    report(name, &how(bound), false, &explore_all(bound, models));
+}
+
+/// Explores one after the other, up to the first that fails.
+fn explore_all(bound: usize, models: Vec<Placement>) -> Explored {
+    let mut models = models.into_iter();
+    let first = models.next().expect("there is a placement");
+    let mut all = explore(bound, first);
     for model in models {
-        let mut this = explore(bound, model);
-        if let Some(before) = all {
-            this.executions += before.executions;
-            this.time += before.time;
-        }
-        let has_failed = this.failure.is_some();
-        all = Some(this);
-        if has_failed {
+        if all.failure.is_some() {
             break;
         }
+        let next = explore(bound, model);
+        all.executions += next.executions;
+        all.time += next.time;
+        all.is_cut |= next.is_cut;
+        all.failure = next.failure;
     }
-    let all = all.expect("a control has a model");
-    report(name, &how(bound), false, &all);
+    all
 }
 
 fn how(bound: usize) -> String {

@@ -63,7 +63,11 @@ fn explore(
         Some(_) => 1,
         None => schedules.div_ceil(BATCH) as u64 * number("VELELLA_SCALE").unwrap_or(1),
     };
-    let base = number("VELELLA_SEED").unwrap_or(1);
+    let base = number("VELELLA_SEED").unwrap_or_else(|| match budget {
+        // What the fixed number of schedules covers has been covered.
+        Some(_) => new_seed(),
+        None => 1,
+    });
     let mut result = explored(|| {
         let start = Instant::now();
         let mut batch = 0;
@@ -88,6 +92,14 @@ fn explore(
     result
 }
 
+/// Another one at every call.
+fn new_seed() -> u64 {
+    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    since.map_or(1, |since| {
+        since.as_secs() << 20 | u64::from(since.subsec_micros())
+    })
+}
+
 fn run(
     scheduler: Scheduler,
     seed: u64,
@@ -97,7 +109,7 @@ fn run(
     let mut config = Config::new();
     config.stack_size = 256 << 10;
     config.failure_persistence = FailurePersistence::None;
-    config.max_steps = MaxSteps::FailAfter(1 << 20);
+    config.max_steps = MaxSteps::FailAfter(1 << 17);
     config.silence_warnings = true;
     let (model, count) = (Arc::clone(model), Arc::clone(count));
     let body = move || {

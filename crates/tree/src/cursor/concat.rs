@@ -1,7 +1,8 @@
 //! Disjoint ascending tables end to end: one level, or one output run.
 //!
 //! E1. At most one table cursor is open; a table is opened when the walk reaches it.
-//! E2. No table is empty, so stepping over a border always lands on an entry.
+//! E2. The open table's cursor moves from table to table with its buffers.
+//! E3. No table is empty, so stepping over a border always lands on an entry.
 //!
 //! Threads: one. Tests: through the layouts' model tests and `contract`.
 
@@ -13,16 +14,42 @@ use velella_sst::TableCursor;
 
 /// A cursor over disjoint tables in ascending order. It keeps their files alive.
 pub struct ConcatCursor {
-    tables: Arc<[Arc<TableFile>]>,
+    tables: Tables,
     order: Order,
     fill_cache: bool,
     open: Option<(usize, TableCursor)>,
+}
+
+/// What a cursor runs over.
+enum Tables {
+    Many(Arc<[Arc<TableFile>]>),
+    One(Arc<TableFile>),
+}
+
+impl Tables {
+    #[inline]
+    fn as_slice(&self) -> &[Arc<TableFile>] {
+        match self {
+            Tables::Many(tables) => tables,
+            Tables::One(table) => std::slice::from_ref(table),
+        }
+    }
 }
 
 impl ConcatCursor {
     /// A cursor over `tables`, which ascend and are disjoint in `order`.
     #[must_use]
     pub fn new(tables: Arc<[Arc<TableFile>]>, order: Order, fill_cache: bool) -> Self {
+        Self::over(Tables::Many(tables), order, fill_cache)
+    }
+
+    /// A cursor over one table.
+    #[must_use]
+    pub fn of_one(table: Arc<TableFile>, order: Order, fill_cache: bool) -> Self {
+        Self::over(Tables::One(table), order, fill_cache)
+    }
+
+    fn over(tables: Tables, order: Order, fill_cache: bool) -> Self {
         ConcatCursor {
             tables,
             order,
@@ -31,23 +58,35 @@ impl ConcatCursor {
         }
     }
 
+    /// The first table with entries at or above `key`, or their number.
+    fn find(&self, key: &[u8]) -> usize {
+        let order = &self.order;
+        let tables = self.tables.as_slice();
+        if let Some((open, _)) = self.open
+            && tables[open].overlaps(order, key, key)
+        {
+            return open;
+        }
+        tables.partition_point(|table| order.compare(&table.meta().largest, key) == Ordering::Less)
+    }
+
     /// Opens table `index` and lets `seek` position it; off the ends, the cursor is unpositioned.
     fn open(
         &mut self,
         index: Option<usize>,
         seek: impl FnOnce(&mut TableCursor) -> Result<()>,
     ) -> Result<()> {
-        let reusable = self.open.take();
-        let Some((index, table)) = index.and_then(|i| Some((i, self.tables.get(i)?))) else {
+        let tables = self.tables.as_slice();
+        let Some((index, table)) = index.and_then(|i| Some((i, tables.get(i)?.table()))) else {
+            self.open = None;
             return Ok(());
         };
-        let mut cursor = match reusable {
-            Some((open, cursor)) if open == index => cursor,
-            _ => table.table().cursor(self.fill_cache),
-        };
-        seek(&mut cursor)?;
-        self.open = Some((index, cursor));
-        Ok(())
+        let (open, cursor) = self
+            .open
+            .get_or_insert_with(|| (index, table.cursor(self.fill_cache)));
+        cursor.move_to(table);
+        *open = index;
+        seek(cursor)
     }
 
     /// After a step or seek: walks over the border where the open table has no entry left.
@@ -55,7 +94,7 @@ impl ConcatCursor {
         let Some((index, cursor)) = &self.open else {
             return Ok(());
         };
-        if cursor.entry().is_some() {
+        if cursor.is_positioned() {
             return Ok(());
         }
         let index = *index;
@@ -77,31 +116,47 @@ impl ConcatCursor {
 
 impl Cursor for ConcatCursor {
     fn seek_first(&mut self) -> Result<()> {
-        self.open(Some(0), TableCursor::seek_first)
+        let opened = self.open(Some(0), TableCursor::seek_first);
+        self.unpositioned(opened)
     }
 
     fn seek_last(&mut self) -> Result<()> {
-        self.open(self.tables.len().checked_sub(1), TableCursor::seek_last)
+        let last = self.tables.as_slice().len().checked_sub(1);
+        let opened = self.open(last, TableCursor::seek_last);
+        self.unpositioned(opened)
     }
 
     fn seek(&mut self, key: &[u8], stamp: Stamp) -> Result<()> {
-        let order = &self.order;
-        let index = self
-            .tables
-            .partition_point(|table| order.compare(&table.meta().largest, key) == Ordering::Less);
-        self.open(Some(index), |cursor| cursor.seek(key, stamp))?;
-        let settled = self.settle(true);
-        self.unpositioned(settled)
+        let index = self.find(key);
+        let sought = self
+            .open(Some(index), |cursor| cursor.seek(key, stamp))
+            .and_then(|()| self.settle(true));
+        self.unpositioned(sought)
+    }
+
+    fn aim(&mut self, key: &[u8], stamp: Stamp) {
+        let aimed = self.open(Some(self.find(key)), |cursor| {
+            cursor.aim(key, stamp);
+            Ok(())
+        });
+        debug_assert!(aimed.is_ok(), "nothing was read");
+    }
+
+    fn approach(&mut self) {
+        if let Some((_, cursor)) = &mut self.open {
+            cursor.approach();
+        }
     }
 
     fn seek_before(&mut self, key: &[u8]) -> Result<()> {
         let order = &self.order;
-        let below = self
-            .tables
+        let tables = self.tables.as_slice();
+        let below = tables
             .partition_point(|table| order.compare(&table.meta().smallest, key) == Ordering::Less);
-        self.open(below.checked_sub(1), |cursor| cursor.seek_before(key))?;
-        let settled = self.settle(false);
-        self.unpositioned(settled)
+        let sought = self
+            .open(below.checked_sub(1), |cursor| cursor.seek_before(key))
+            .and_then(|()| self.settle(false));
+        self.unpositioned(sought)
     }
 
     #[inline]
@@ -111,7 +166,7 @@ impl Cursor for ConcatCursor {
             return Ok(());
         };
         let stepped = cursor.next();
-        if stepped.is_ok() && cursor.entry().is_some() {
+        if stepped.is_ok() && cursor.is_positioned() {
             return Ok(());
         }
         let stepped = stepped.and_then(|()| self.settle(true));
@@ -125,7 +180,7 @@ impl Cursor for ConcatCursor {
             return Ok(());
         };
         let stepped = cursor.prev();
-        if stepped.is_ok() && cursor.entry().is_some() {
+        if stepped.is_ok() && cursor.is_positioned() {
             return Ok(());
         }
         let stepped = stepped.and_then(|()| self.settle(false));
@@ -141,7 +196,7 @@ impl Cursor for ConcatCursor {
 impl std::fmt::Debug for ConcatCursor {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("ConcatCursor")
-            .field("tables", &self.tables.len())
+            .field("tables", &self.tables.as_slice().len())
             .field("open", &self.open.as_ref().map(|(index, _)| index))
             .finish_non_exhaustive()
     }

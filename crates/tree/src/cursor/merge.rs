@@ -10,9 +10,16 @@
 //!     past its end; going backward, at its last entry before it, or is past its beginning.
 //! M3. Sources may grow while they are walked (memtables do), as long as each keeps U1.
 //!
+//! M4. `seats[i]` says whether source `i` has an entry, and the first eight bytes of its key: they
+//!     decide almost every match in the bytewise order, without touching a source.
+//!
+//! A seek aims all sources, seeks the first, lets the others approach, and seeks these: so the
+//! sources' cache misses overlap instead of following each other.
+//!
 //! Threads: one. Tests: `merge/tests.rs`, against a sorted vector, random walks.
 
 use std::cmp::Ordering;
+use velella_base::order::word;
 use velella_base::{Cursor, Entry, Order, Result, Stamp};
 
 /// Which way the sources are poised (M2).
@@ -30,22 +37,32 @@ pub struct MergeCursor<C = Box<dyn Cursor>> {
     /// Whether the winner is the current entry; false before the first positioning and after an
     /// error (U2, U4).
     positioned: bool,
-    /// Winners of the tournament: node `i` holds the better of nodes `2i` and `2i + 1`; nodes from
-    /// `sources.len()` on are the sources themselves and are not stored. Node 1 is the root.
-    winners: Vec<usize>,
+    seats: Vec<Seat>,
+}
+
+/// What the tournament knows.
+#[derive(Debug, Clone, Default)]
+struct Seat {
+    /// Of the source with this seat's number (M4).
+    occupied: bool,
+    word: u64,
+    /// Winner of the tournament's node with this seat's number: node `i` holds the better of nodes
+    /// `2i` and `2i + 1`; nodes from `sources.len()` on are the sources themselves and are not
+    /// stored. Node 1 is the root.
+    winner: usize,
 }
 
 impl<C: Cursor> MergeCursor<C> {
     /// A cursor over `sources`, newest first (M1), all in `order`.
     #[must_use]
     pub fn new(sources: Vec<C>, order: Order) -> Self {
-        let winners = vec![0; sources.len()];
+        let seats = vec![Seat::default(); sources.len()];
         MergeCursor {
             sources,
             order,
             direction: Direction::Forward,
             positioned: false,
-            winners,
+            seats,
         }
     }
 
@@ -58,7 +75,7 @@ impl<C: Cursor> MergeCursor<C> {
     fn winner(&self) -> usize {
         match self.sources.len() {
             0 | 1 => 0,
-            _ => self.winners[1],
+            _ => self.seats[1].winner,
         }
     }
 
@@ -66,20 +83,20 @@ impl<C: Cursor> MergeCursor<C> {
     #[inline]
     fn at(&self, node: usize) -> usize {
         node.checked_sub(self.sources.len())
-            .unwrap_or_else(|| self.winners[node])
+            .unwrap_or_else(|| self.seats[node].winner)
     }
 
     /// The better of two sources in the current direction; one without an entry loses.
     #[inline]
     fn better(&self, a: usize, b: usize) -> usize {
-        let (Some(left), Some(right)) = (self.sources[a].entry(), self.sources[b].entry()) else {
-            return if self.sources[a].entry().is_some() {
-                a
-            } else {
-                b
-            };
+        let (left, right) = (&self.seats[a], &self.seats[b]);
+        if !(left.occupied && right.occupied) {
+            return if left.occupied { a } else { b };
+        }
+        let ordering = match left.word.cmp(&right.word) {
+            Ordering::Equal => self.compare_entries(a, b),
+            decided => decided,
         };
-        let ordering = compare(&self.order, &left, &right).then(a.cmp(&b));
         let forward = self.direction == Direction::Forward;
         if (ordering == Ordering::Less) == forward {
             a
@@ -88,19 +105,44 @@ impl<C: Cursor> MergeCursor<C> {
         }
     }
 
+    /// The order of two sources that stand on entries (M1).
+    fn compare_entries(&self, a: usize, b: usize) -> Ordering {
+        let ordering = match (self.sources[a].entry(), self.sources[b].entry()) {
+            (Some(left), Some(right)) => compare(&self.order, &left, &right),
+            _ => Ordering::Equal,
+        };
+        ordering.then(a.cmp(&b))
+    }
+
+    /// Notes where a source stands (M4).
+    #[inline]
+    fn note(&mut self, source: usize) {
+        let entry = self.sources[source].entry();
+        let seat = &mut self.seats[source];
+        seat.occupied = entry.is_some();
+        seat.word = match entry {
+            Some(entry) if self.order.is_bytewise() => word(entry.key),
+            _ => 0,
+        };
+    }
+
     /// Plays the whole tournament.
     fn rebuild(&mut self) {
+        for source in 0..self.sources.len() {
+            self.note(source);
+        }
         for node in (1..self.sources.len()).rev() {
-            self.winners[node] = self.better(self.at(2 * node), self.at(2 * node + 1));
+            self.seats[node].winner = self.better(self.at(2 * node), self.at(2 * node + 1));
         }
     }
 
     /// Plays the path of `source` again after it moved.
     #[inline]
     fn replay(&mut self, source: usize) {
+        self.note(source);
         let mut node = (self.sources.len() + source) / 2;
         while node >= 1 {
-            self.winners[node] = self.better(self.at(2 * node), self.at(2 * node + 1));
+            self.seats[node].winner = self.better(self.at(2 * node), self.at(2 * node + 1));
             node /= 2;
         }
     }
@@ -195,7 +237,32 @@ impl<C: Cursor> Cursor for MergeCursor<C> {
     }
 
     fn seek(&mut self, key: &[u8], stamp: Stamp) -> Result<()> {
-        self.position(Direction::Forward, |source| source.seek(key, stamp))
+        if self.sources.len() > 1 {
+            self.aim(key, stamp);
+        }
+        let mut others_approach = self.sources.len() > 1;
+        self.positioned = false;
+        self.direction = Direction::Forward;
+        for index in 0..self.sources.len() {
+            self.sources[index].seek(key, stamp)?;
+            if std::mem::take(&mut others_approach) {
+                self.sources[1..].iter_mut().for_each(C::approach);
+            }
+        }
+        self.rebuild();
+        self.positioned = true;
+        Ok(())
+    }
+
+    fn aim(&mut self, key: &[u8], stamp: Stamp) {
+        self.positioned = false;
+        for source in &mut self.sources {
+            source.aim(key, stamp);
+        }
+    }
+
+    fn approach(&mut self) {
+        self.sources.iter_mut().for_each(C::approach);
     }
 
     fn seek_before(&mut self, key: &[u8]) -> Result<()> {

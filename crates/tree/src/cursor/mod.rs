@@ -4,6 +4,8 @@
 
 mod merge;
 mod concat;
+mod source;
 
 pub use concat::ConcatCursor;
 pub use merge::MergeCursor;
+pub use source::Source;

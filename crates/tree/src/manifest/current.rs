@@ -5,11 +5,11 @@
 //! ```
 //! The checksum keeps a flipped digit from naming an older manifest that is still there.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use velella_base::checksum::crc32c;
 use velella_base::file_name::FileName;
-use velella_base::{Error, ErrorKind, Result};
-use velella_vfs::Vfs;
+use velella_base::{Error, ErrorKind, Result, seeded};
+use velella_vfs::{Vfs, WriteFile};
 
 /// More than any `CURRENT` has.
 const LENGTH_MAX: u64 = 64;
@@ -20,18 +20,29 @@ fn line(file: u64) -> String {
     format!("{name} {crc:08x}\n")
 }
 
-/// Puts manifest `file` in force, durably: its own name must be durable already.
-pub(super) fn write(vfs: &dyn Vfs, dir: &Path, file: u64) -> Result<()> {
-    let new = dir.join("CURRENT.tmp");
+/// Writes what will put manifest `file` in force; its content is the caller's to sync.
+pub(super) fn stage(vfs: &dyn Vfs, dir: &Path, file: u64) -> Result<Box<dyn WriteFile>> {
+    let new = staged(dir);
     if vfs.exists(&new)? {
         vfs.remove(&new)?;
     }
     let target = vfs.create(&new)?;
     target.write_at(0, line(file).as_bytes())?;
-    target.sync_all()?;
-    drop(target);
-    vfs.rename(&new, &FileName::Current.path(dir))?;
-    vfs.sync_dir(dir)
+    Ok(target)
+}
+
+/// Puts the staged manifest in force, durably: it, what is staged, and both names must be durable
+/// already.
+pub(super) fn swap(vfs: &dyn Vfs, dir: &Path) -> Result<()> {
+    vfs.rename(&staged(dir), &FileName::Current.path(dir))?;
+    match seeded("the-name-of-current-is-not-synced") {
+        true => Ok(()),
+        false => vfs.sync_dir(dir),
+    }
+}
+
+fn staged(dir: &Path) -> PathBuf {
+    dir.join("CURRENT.tmp")
 }
 
 /// The number of the manifest in force, which exists.

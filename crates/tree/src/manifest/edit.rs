@@ -9,6 +9,8 @@
 //!
 //! Tests: `manifest/tests.rs`; golden file in `tests/`.
 
+use super::fault::Fault;
+use super::settings::KeyspaceSettings;
 use velella_base::codec::{Reader, put_slice, put_varint};
 use velella_base::{DatabaseId, KeyspaceId, Stamp};
 use velella_sst::TableMeta;
@@ -91,6 +93,13 @@ pub enum Edit {
         /// Those dropped.
         dropped: Vec<KeyspaceId>,
     },
+    /// A keyspace's settings are these now, instead of what they were.
+    KeyspaceSettings {
+        /// Its id.
+        keyspace: KeyspaceId,
+        /// All of them.
+        settings: KeyspaceSettings,
+    },
 }
 
 /// What the manifest knows of a keyspace.
@@ -112,15 +121,6 @@ pub struct KeyspaceRecord {
     pub created: Stamp,
 }
 
-/// Why bytes are not an edit.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Fault {
-    /// A newer build wrote it.
-    Unknown(String),
-    /// They are not what was written, or were never right.
-    Damaged(String),
-}
-
 impl Edit {
     /// The edit's name, as listings and errors print it.
     #[must_use]
@@ -137,6 +137,7 @@ impl Edit {
             Edit::FileLease { .. } => "file-lease",
             Edit::Origin { .. } => "origin",
             Edit::KeyspaceIds { .. } => "keyspace-ids",
+            Edit::KeyspaceSettings { .. } => "keyspace-settings",
         }
     }
 
@@ -153,6 +154,7 @@ impl Edit {
             Edit::FileLease { .. } => 9,
             Edit::Origin { .. } => 10,
             Edit::KeyspaceIds { .. } => 11,
+            Edit::KeyspaceSettings { .. } => 12,
         }
     }
 
@@ -211,6 +213,10 @@ impl Edit {
                 put_varint(out, u64::from(*next));
                 put_numbers(out, dropped.iter().map(|id| u64::from(*id)));
             }
+            Edit::KeyspaceSettings { keyspace, settings } => {
+                put_varint(out, u64::from(*keyspace));
+                settings.encode(out);
+            }
         }
     }
 
@@ -252,6 +258,7 @@ fn decode_body(number: u8, body: &mut Reader<'_>) -> Result<Option<Edit>, Fault>
             .zip(body.u128())
             .map(|(below, database)| Edit::Origin { below, database }),
         11 => decode_ids(body),
+        12 => decode_settings(body)?,
         unknown => {
             return Err(Fault::Unknown(format!(
                 "edit kind {unknown} is unknown to this build"
@@ -367,6 +374,14 @@ fn decode_incarnation(body: &mut Reader<'_>) -> Option<Edit> {
             mount: body.u64()?,
         },
     })
+}
+
+fn decode_settings(body: &mut Reader<'_>) -> Result<Option<Edit>, Fault> {
+    let Some(keyspace) = id(body) else {
+        return Ok(None);
+    };
+    let settings = KeyspaceSettings::decode(body)?;
+    Ok(settings.map(|settings| Edit::KeyspaceSettings { keyspace, settings }))
 }
 
 fn decode_ids(body: &mut Reader<'_>) -> Option<Edit> {

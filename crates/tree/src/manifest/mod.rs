@@ -14,6 +14,8 @@
 //! Threads: any; commits are serial. Tests: `manifest/tests.rs`, `tests/manifest.rs` (golden file,
 //! power cuts, every byte flipped).
 
+mod fault;
+mod settings;
 mod edit;
 mod state;
 mod log;
@@ -23,6 +25,7 @@ mod directory;
 pub use directory::{create_directory, unreferenced};
 pub use edit::{Edit, KeyspaceRecord, LEVELS_MAX};
 pub use log::{Record, Replay};
+pub use settings::KeyspaceSettings;
 pub use state::{KeyspaceState, State};
 
 use crate::header::Purpose;
@@ -30,7 +33,7 @@ use crate::manifest::log::Log;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use velella_base::file_name::FileName;
-use velella_base::{DatabaseId, Error, ErrorKind, Result};
+use velella_base::{DatabaseId, Error, ErrorKind, Result, seeded};
 use velella_sync::atomic::{AtomicU64, Ordering};
 use velella_sync::lock::Mutex;
 use velella_vfs::Vfs;
@@ -229,9 +232,8 @@ impl Manifest {
             leased: file + 1,
         };
         state.next_file = numbers.extend();
-        let log = Log::create(&*vfs, dir, database, file, &state)?;
-        vfs.sync_dir(dir)?;
-        current::write(&*vfs, dir, file)?;
+        let log = begin(&*vfs, dir, database, file, &state)?;
+        current::swap(&*vfs, dir)?;
         Ok(Manifest {
             vfs,
             dir: dir.to_path_buf(),
@@ -332,14 +334,12 @@ impl Manifest {
             file
         };
         let state = &writer.state;
-        let log = Log::create(&*self.vfs, &self.dir, self.database, file, state)
-            .and_then(|log| self.vfs.sync_dir(&self.dir).map(|()| log));
-        let Ok(log) = log else {
+        let Ok(log) = begin(&*self.vfs, &self.dir, self.database, file, state) else {
             // Try again when it has doubled; the unnamed file is removed at the next opening.
             writer.roll_above = writer.length().saturating_mul(2);
             return;
         };
-        if let Err(error) = current::write(&*self.vfs, &self.dir, file) {
+        if let Err(error) = current::swap(&*self.vfs, &self.dir) {
             writer.poison = Some(error);
             return;
         }
@@ -427,6 +427,19 @@ impl Numbers {
         }
         self.leased
     }
+}
+
+/// Writes a new manifest and what will put it in force, and makes both and their names durable: all
+/// writes first, then all syncs, so that one commit of the file system's own journal does for them.
+fn begin(vfs: &dyn Vfs, dir: &Path, database: DatabaseId, file: u64, state: &State) -> Result<Log> {
+    let log = Log::create(vfs, dir, database, file, state)?;
+    let staged = current::stage(vfs, dir, file)?;
+    log.sync()?;
+    if !seeded("current-is-not-synced") {
+        staged.sync_all()?;
+    }
+    vfs.sync_dir(dir)?;
+    Ok(log)
 }
 
 fn roll_above(log: &Log) -> u64 {

@@ -7,6 +7,7 @@
 //! Pure. Tests: `manifest/tests.rs`.
 
 use super::edit::{Edit, KeyspaceRecord};
+use super::settings::KeyspaceSettings;
 use std::collections::BTreeSet;
 use velella_base::{DatabaseId, KeyspaceId, Stamp};
 use velella_sst::TableMeta;
@@ -43,6 +44,8 @@ pub struct State {
 pub struct KeyspaceState {
     /// What it is.
     pub record: KeyspaceRecord,
+    /// How its later files and memtables are made, as far as it has its own way.
+    pub settings: KeyspaceSettings,
     /// Every stamp below this is in tables.
     pub flushed_below: Stamp,
     /// Tables by level.
@@ -85,7 +88,8 @@ impl State {
                 Edit::DropKeyspace { id, .. } => Some(*id),
                 Edit::AddTables { keyspace, .. }
                 | Edit::RemoveTables { keyspace, .. }
-                | Edit::Flushed { keyspace, .. } => Some(*keyspace),
+                | Edit::Flushed { keyspace, .. }
+                | Edit::KeyspaceSettings { keyspace, .. } => Some(*keyspace),
                 _ => None,
             })
             .find(|id| self.keyspace(*id).is_none() && !is_created(*id))
@@ -136,6 +140,9 @@ impl State {
                 self.next_keyspace = self.next_keyspace.max(*next);
                 self.dropped.extend_from_slice(dropped);
             }
+            Edit::KeyspaceSettings { keyspace, settings } => {
+                self.living(*keyspace)?.settings = settings.clone();
+            }
         }
         Ok(())
     }
@@ -155,6 +162,12 @@ impl State {
         for state in &self.keyspaces {
             edits.push(Edit::CreateKeyspace(state.record.clone()));
             let keyspace = state.record.id;
+            if !state.settings.is_empty() {
+                edits.push(Edit::KeyspaceSettings {
+                    keyspace,
+                    settings: state.settings.clone(),
+                });
+            }
             for (level, tables) in (0u32..).zip(&state.levels) {
                 if !tables.is_empty() {
                     edits.push(Edit::AddTables {
@@ -203,6 +216,7 @@ impl State {
         let place = self.keyspaces.partition_point(|state| state.record.id < id);
         let state = KeyspaceState {
             record: record.clone(),
+            settings: KeyspaceSettings::default(),
             flushed_below: Stamp::ZERO,
             levels: Vec::new(),
         };

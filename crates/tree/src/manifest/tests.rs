@@ -1,6 +1,6 @@
 //! Edits and states: round trips, refusals, listings.
 
-use super::edit::Fault;
+use super::fault::Fault;
 use super::*;
 use velella_base::Stamp;
 use velella_base::codec::Reader;
@@ -32,6 +32,16 @@ fn record(id: u32, name: &str) -> KeyspaceRecord {
         merge_operator: String::new(),
         prefix_extractor: "fixed:4".into(),
         created: Stamp(3),
+    }
+}
+
+/// Every setting, and two that a newer build might store.
+fn settings() -> KeyspaceSettings {
+    KeyspaceSettings {
+        memtable: Some("jellyfish".into()),
+        compression: Some(velella_sst::Compression::Zstd),
+        bloom_bits: Some(14),
+        unknown: vec![(0, Vec::new()), (300, vec![1, 2])],
     }
 }
 
@@ -88,6 +98,10 @@ fn every_edit() -> Vec<Edit> {
             next: 12,
             dropped: vec![3, 4],
         },
+        Edit::KeyspaceSettings {
+            keyspace: 1,
+            settings: settings(),
+        },
     ]
 }
 
@@ -133,8 +147,40 @@ fn an_unknown_edit_is_refused_by_its_number() {
 }
 
 #[test]
+fn settings_are_taken_only_whole_ascending_and_with_values_that_can_be() {
+    let decode = |body: &[u8]| {
+        let mut bytes = vec![12];
+        velella_base::codec::put_slice(&mut bytes, &[&[1], body].concat());
+        Edit::decode(&mut Reader::new(&bytes))
+    };
+    decode(&[0]).unwrap();
+    decode(&[2, 2, 1, 1, 3, 1, 10]).unwrap();
+    for (body, why) in [
+        (&[2, 3, 1, 10, 2, 1, 1][..], "descending"),
+        (&[2, 3, 1, 10, 3, 1, 10], "twice"),
+        (&[1, 2, 2, 1, 1], "a compression of two bytes"),
+        (&[1, 2, 0], "a compression of none"),
+        (&[1, 1, 1, 0xff], "a name that is no text"),
+        (&[1, 3, 2, 10, 0], "bits with a byte too many"),
+        (
+            &[1, 3, 6, 0xff, 0xff, 0xff, 0xff, 0xff, 1],
+            "bits beyond 32 bits",
+        ),
+        (&[9, 2, 1, 1], "fewer than it says"),
+    ] {
+        let fault = decode(body).unwrap_err();
+        assert!(matches!(fault, Fault::Damaged(_)), "{why}: {fault:?}");
+    }
+    let newer = decode(&[1, 2, 1, 9]).unwrap_err();
+    assert_eq!(
+        newer,
+        Fault::Unknown("compression 9 is unknown to this build".into())
+    );
+}
+
+#[test]
 fn counts_beyond_what_is_left_are_refused_without_allocating() {
-    for kind in [3u8, 4, 11] {
+    for kind in [3u8, 4, 11, 12] {
         let mut body = vec![1, 0];
         velella_base::codec::put_varint(&mut body, u64::MAX >> 1);
         let mut bytes = vec![kind];
@@ -190,6 +236,10 @@ fn edits_that_do_not_fit_are_errors() {
         Edit::Origin {
             below: 6,
             database: 1,
+        },
+        Edit::KeyspaceSettings {
+            keyspace: 2,
+            settings: settings(),
         },
     ] {
         assert!(state.clone().apply(&edit).is_err(), "{edit:?}");

@@ -1,0 +1,180 @@
+//! What all databases of a campaign share: where they lie, how far it is, when it ends.
+//!
+//! Threads: one per job works through seeds; the figures are behind a lock. Tests:
+//! `tests/crash_test.rs`.
+
+use super::judge::Violation;
+use super::tally::Tally;
+use indicatif::ProgressBar;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard};
+use std::time::{Duration, Instant};
+
+/// Where memory looks like a directory.
+pub(super) const MEMORY_DIR: &str = "/dev/shm";
+/// An opening that takes longer has failed; the goal, 5 s, is for a machine with nothing else to
+/// do.
+pub(super) const OPENING_LIMIT: Duration = Duration::from_secs(30);
+
+/// When a campaign ends.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Until {
+    Runs(u64),
+    Time(Duration),
+}
+
+/// A campaign that runs.
+#[derive(Debug)]
+pub(super) struct Campaign {
+    pub(super) scratch: Scratch,
+    pub(super) keep: bool,
+    pub(super) sabotage: Option<String>,
+    until: Until,
+    started: Instant,
+    next_seed: AtomicU64,
+    failed: AtomicBool,
+    tally: Mutex<Tally>,
+    bar: ProgressBar,
+}
+
+/// A promise broken, and where.
+#[derive(Debug)]
+pub(super) struct Broken {
+    pub(super) violation: Violation,
+    pub(super) seed: u64,
+    pub(super) incarnation: u32,
+    /// Kills after which this database would have been given up.
+    pub(super) kills: u64,
+    pub(super) dir: PathBuf,
+}
+
+impl Campaign {
+    pub(super) fn new(
+        scratch: Scratch,
+        seed_from: u64,
+        until: Until,
+        keep: bool,
+        sabotage: Option<String>,
+        bar: ProgressBar,
+    ) -> Self {
+        Campaign {
+            scratch,
+            keep,
+            sabotage,
+            until,
+            started: Instant::now(),
+            next_seed: AtomicU64::new(seed_from),
+            failed: AtomicBool::new(false),
+            tally: Mutex::new(Tally::default()),
+            bar,
+        }
+    }
+
+    /// The seed of the next database; `None`: that was all.
+    pub(super) fn next_seed(&self) -> Option<u64> {
+        // Relaxed: each number is given out once, and that is all.
+        let next = || self.next_seed.fetch_add(1, Ordering::Relaxed);
+        (!self.is_over()).then(next)
+    }
+
+    /// Whether enough was done, or something failed.
+    pub(super) fn is_over(&self) -> bool {
+        // Relaxed: a late look costs one run.
+        if self.failed.load(Ordering::Relaxed) {
+            return true;
+        }
+        match self.until {
+            Until::Runs(runs) => {
+                let tally = self.tally();
+                tally.kills.max(tally.cuts) >= runs
+            }
+            Until::Time(time) => self.started.elapsed() >= time,
+        }
+    }
+
+    /// Something failed: all jobs end.
+    pub(super) fn fail(&self) {
+        // Relaxed: as above.
+        self.failed.store(true, Ordering::Relaxed);
+    }
+
+    /// The figures, to be added to.
+    pub(super) fn tally(&self) -> MutexGuard<'_, Tally> {
+        self.tally.lock().unwrap_or_else(|held| held.into_inner())
+    }
+
+    /// Moves the bar.
+    pub(super) fn show(&self) {
+        let runs = {
+            let tally = self.tally();
+            tally.kills.max(tally.cuts)
+        };
+        match self.until {
+            Until::Runs(_) => self.bar.set_position(runs),
+            Until::Time(_) => {
+                let seconds = self.started.elapsed().as_secs();
+                self.bar.set_position(seconds);
+                self.bar.set_message(format!("{runs} runs"));
+            }
+        }
+    }
+
+    pub(super) fn elapsed(&self) -> Duration {
+        self.started.elapsed()
+    }
+
+    /// Takes the figures, at the end.
+    pub(super) fn take_tally(&self) -> Tally {
+        self.bar.finish_and_clear();
+        std::mem::take(&mut *self.tally())
+    }
+}
+
+/// A directory of our own, removed when dropped unless it is to be kept.
+#[derive(Debug)]
+pub(super) struct Scratch {
+    dir: PathBuf,
+    pub(super) oracles: PathBuf,
+    is_kept: AtomicBool,
+}
+
+impl Scratch {
+    /// Makes one in `parent`, and one for the oracles in memory if there is such.
+    pub(super) fn new(parent: &Path) -> std::io::Result<Self> {
+        let name = format!("velella-crash-test-{}", std::process::id());
+        let dir = parent.join(&name);
+        std::fs::create_dir_all(&dir)?;
+        let memory = Path::new(MEMORY_DIR);
+        let oracles = match memory.is_dir() {
+            true => memory.join(format!("{name}-oracles")),
+            false => dir.join("oracles"),
+        };
+        std::fs::create_dir_all(&oracles)?;
+        Ok(Scratch {
+            dir,
+            oracles,
+            is_kept: AtomicBool::new(false),
+        })
+    }
+
+    pub(super) fn path(&self) -> &Path {
+        &self.dir
+    }
+
+    /// Leaves the directory there.
+    pub(super) fn keep(&self) {
+        // Relaxed: read by the thread that drops it, which joined this one.
+        self.is_kept.store(true, Ordering::Relaxed);
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.oracles);
+        // Relaxed: as above.
+        if !self.is_kept.load(Ordering::Relaxed) {
+            let _ = std::fs::remove_dir_all(&self.dir);
+        }
+    }
+}

@@ -1,0 +1,79 @@
+//! Many keyspaces share one budget, whatever holds their flushes up.
+
+use crate::db::Db;
+use crate::fixture::{open, tiny, until};
+use crate::options::JournalMode;
+use std::sync::Arc;
+use velella_sync::thread;
+use velella_testkit::Watchdog;
+use velella_vfs::MemFs;
+
+const BUDGET: u64 = 16 << 20;
+/// What one write may take at once: a chunk, and an index that doubles.
+const STEP: u64 = 1 << 20;
+const KEYSPACES: u32 = 16;
+
+fn stalls(db: &Db, cause: &str) -> u64 {
+    let stalls = db.stats().stalls;
+    let of = stalls.iter().find(|stall| stall.cause == cause);
+    of.map_or(0, |stall| stall.count)
+}
+
+fn memtables_of_many_keyspaces_stay_within_their_share(journal: JournalMode) {
+    let _watchdog = Watchdog::new("memtables_of_many_keyspaces", 120);
+    let builder = tiny().memory(BUDGET).write_buffer(BUDGET).journal(journal);
+    let (db, engine) = open(Arc::new(MemFs::new()), builder);
+    let names: Vec<_> = (0..KEYSPACES).map(|name| name.to_string()).collect();
+    let create = |name: &String| db.keyspace_or_create(name).unwrap();
+    let keyspaces: Vec<_> = names.iter().map(create).collect();
+    let paused = engine.flushes.pause();
+    // As much as the whole budget; no keyspace alone fills its write buffer.
+    let write = |thread: u32| {
+        for turn in 0..8_000u32 {
+            let keyspace = &keyspaces[(turn % KEYSPACES) as usize];
+            let key = [turn, thread].map(u32::to_be_bytes).concat();
+            keyspace.put(key, [7; 1_000]).unwrap();
+            let taken = db.stats().memory.memtables;
+            assert!(taken <= BUDGET / 2 + STEP, "{taken} bytes of memtables");
+        }
+    };
+    thread::scope(|scope| {
+        let write = &write;
+        let writers = [0, 1].map(|thread| scope.spawn(move || write(thread)));
+        let is_over = || writers.iter().any(|writer| writer.is_finished());
+        until(|| stalls(&db, "memory") == 2 || is_over());
+        assert!(!is_over(), "they wait for the flush");
+        let taken = db.stats().memory.memtables;
+        assert!(taken > BUDGET / 2 - STEP, "{taken}: they waited too early");
+        drop(paused);
+        engine.work.wake_all();
+    });
+    let counted: usize = keyspaces
+        .iter()
+        .map(|keyspace| keyspace.iter().unwrap().count())
+        .sum();
+    assert_eq!(counted, 16_000);
+    db.flush().unwrap();
+    let left = engine.memtable_bytes.now();
+    assert_eq!(left, 0, "what was flushed is counted no more");
+}
+
+#[test]
+fn memtables_of_many_keyspaces_stay_within_their_share_and_writers_go_on() {
+    memtables_of_many_keyspaces_stay_within_their_share(JournalMode::Auto);
+}
+
+#[test]
+fn without_a_journal_too() {
+    memtables_of_many_keyspaces_stay_within_their_share(JournalMode::Off);
+}
+
+#[test]
+fn memtables_of_a_dropped_keyspace_are_counted_no_more() {
+    let (db, engine) = open(Arc::new(MemFs::new()), tiny());
+    let keyspace = db.create_keyspace("short", Default::default()).unwrap();
+    keyspace.put("k", "v").unwrap();
+    assert!(engine.memtable_bytes.now() > 0);
+    db.drop_keyspace("short").unwrap();
+    assert_eq!(engine.memtable_bytes.now(), 0);
+}

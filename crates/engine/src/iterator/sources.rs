@@ -1,0 +1,40 @@
+//! Where an iterator reads: the memtables and files of a keyspace, merged.
+//!
+//! Threads: one, as the iterator. Tests: `tests/iterators.rs`.
+
+use super::options::IterOptions;
+use crate::keyspace_core::Core;
+use crate::read::Reader;
+use crate::snapshot::Snapshot;
+use std::sync::Arc;
+use velella_memtable::CursorMode;
+use velella_sync::epoch;
+use velella_tree::{MergeCursor, Source};
+
+/// Sources for which room is made at once: two memtables, a few tables of level 0, some levels.
+const SOURCES: usize = 8;
+
+/// All versions of a keyspace that a snapshot may see, newest source first.
+pub(super) type Merged = MergeCursor<Source>;
+
+/// The memtables and files as they stand now, merged; and their generation, read before them.
+pub(super) fn sources(
+    core: &Core,
+    options: &IterOptions,
+    snapshot: &Snapshot,
+) -> (Merged, (u64, u64)) {
+    let generation = core.generation();
+    let at = Reader::snapshot(snapshot.stamp(), snapshot.now_ms()).at;
+    let mode = CursorMode::Visible {
+        at,
+        keys_only: options.keys_only,
+    };
+    let guard = epoch::pin();
+    let view = core.view.load(&guard);
+    let mut cursors: Vec<Source> = Vec::with_capacity(SOURCES);
+    let memtables = view.memtables().filter(|mem| !mem.table.is_empty());
+    cursors.extend(memtables.map(|mem| Source::Other(Arc::clone(&mem.table).cursor(mode))));
+    // The tree after the view: data moves that way.
+    core.tree.sources(options.fill_cache, &mut cursors);
+    (MergeCursor::new(cursors, core.order.clone()), generation)
+}

@@ -1,0 +1,48 @@
+//! Background threads beside each other, and when one of them cannot be started.
+
+use crate::fixture::{fresh, tiny, until};
+use crate::jobs::REFUSE;
+use std::sync::Arc;
+use velella_base::ErrorKind;
+use velella_testkit::Watchdog;
+use velella_vfs::{MemFs, Vfs};
+
+#[test]
+fn a_worker_compacts_while_a_flush_is_under_way() {
+    let _watchdog = Watchdog::new("a_worker_compacts", 60);
+    let (db, engine) = fresh();
+    // Enough tables in level 0 for a compaction, which this keeps from the workers.
+    let whole = engine.compacting.write();
+    for round in 0..8u32 {
+        db.put(round.to_be_bytes(), "v").unwrap();
+        db.put("again", "v").unwrap();
+        db.flush().unwrap();
+    }
+    // A flush that takes its time, and another that is due.
+    let turn = engine.flushes.pause();
+    db.put("late", "v").unwrap();
+    engine.switch(&engine.cores());
+    assert!(!engine.flushes.is_empty());
+    drop(whole);
+    engine.work.wake_all();
+    until(|| engine.counters.compactions.sum() > 0);
+    drop(turn);
+    until(|| engine.flushes.is_empty());
+}
+
+#[test]
+fn an_opening_that_cannot_start_a_thread_leaves_no_thread_and_no_lock() {
+    let fs = Arc::new(MemFs::new());
+    for nth in 1..=4 {
+        let vfs: Arc<dyn Vfs> = fs.clone();
+        let builder = tiny().background_threads(2).vfs(vfs);
+        REFUSE.set(nth);
+        let error = builder.clone().open("/db").unwrap_err();
+        assert_eq!(REFUSE.replace(0), 0);
+        assert_eq!(error.kind(), ErrorKind::Io);
+        assert!(error.to_string().contains("velella-"), "{error}");
+        let db = builder.open("/db").unwrap();
+        db.put("k", nth.to_le_bytes()).unwrap();
+        db.close().unwrap();
+    }
+}

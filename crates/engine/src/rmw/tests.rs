@@ -1,0 +1,117 @@
+//! What a read-modify-write holds while the user's function runs, and on what it decides.
+
+use crate::entry::Decision;
+use crate::fixture::{fresh, until};
+use crate::options::WriteOptions;
+use std::sync::Arc;
+use velella_base::Error;
+use velella_sync::epoch;
+use velella_testkit::Watchdog;
+
+#[test]
+fn memory_is_reclaimed_while_the_decision_runs() {
+    let _watchdog = Watchdog::new("memory_is_reclaimed", 60);
+    let (db, _engine) = fresh();
+    db.put("in memory", "1").unwrap();
+    db.put("in a table", "1").unwrap();
+    db.compact().unwrap();
+    db.put("in memory", "1").unwrap();
+    for key in ["in memory", "in a table", "absent"] {
+        let outcome = db.rmw(key, |_| {
+            db.put("filler", "x").unwrap();
+            let memtable = Arc::downgrade(&db.core.view.load(&epoch::pin()).cur);
+            db.flush().unwrap();
+            // Pinned, this thread would keep what it sees, whoever reclaims.
+            until(|| {
+                epoch::flush();
+                memtable.strong_count() == 0
+            });
+            Decision::Put(b"2".to_vec())
+        });
+        assert!(outcome.unwrap().stamp.is_some());
+        assert_eq!(db.get(key).unwrap().unwrap(), "2");
+    }
+}
+
+#[test]
+fn a_write_to_the_key_during_the_decision_is_decided_on() {
+    let (db, _engine) = fresh();
+    for flushed in [false, true] {
+        for other in ["put", "delete", "nothing"] {
+            db.put("k", "old").unwrap();
+            let mut seen = Vec::new();
+            let outcome = db.rmw("k", |old| {
+                seen.push(old.map(<[u8]>::to_vec));
+                if seen.len() == 1 {
+                    match other {
+                        "put" => drop(db.put("k", "new").unwrap()),
+                        "delete" => drop(db.delete("k").unwrap()),
+                        _ => {}
+                    }
+                    if flushed {
+                        db.flush().unwrap();
+                    }
+                }
+                Decision::Put(b"mine".to_vec())
+            });
+            let last = match other {
+                "put" => Some(b"new".to_vec()),
+                "delete" => None,
+                _ => Some(b"old".to_vec()),
+            };
+            assert_eq!(seen.last().unwrap(), &last, "{other}, flushed {flushed}");
+            assert_eq!(seen.len(), if other == "nothing" { 1 } else { 2 });
+            let old = outcome.unwrap().old.map(|old| old.value.to_vec());
+            assert_eq!(old, last);
+            assert_eq!(db.get("k").unwrap().unwrap(), "mine");
+        }
+    }
+}
+
+#[test]
+fn a_base_that_expires_before_the_write_is_decided_on_anew() {
+    let (db, engine) = fresh();
+    let expiry = engine.wall.now_ms() + 3_600_000;
+    db.put_expiring("k", "5", expiry, WriteOptions::default())
+        .unwrap();
+    let mut seen = Vec::new();
+    let outcome = db.rmw_entry::<Error>("k", WriteOptions::default(), |old| {
+        seen.push(old.map(|old| old.value.to_vec()));
+        engine.wall.advance_to(expiry);
+        // As INCR does, it keeps the expiry of what it saw.
+        let base = old.map_or(0, |old| old.value[0] - b'0');
+        Ok(Decision::Put(vec![b'0' + base + 1]))
+    });
+    assert_eq!(seen, [Some(b"5".to_vec()), None]);
+    assert!(outcome.unwrap().old.is_none());
+    assert_eq!(db.get("k").unwrap().unwrap(), "1");
+}
+
+#[test]
+fn a_base_that_expires_between_decision_and_stamp_is_decided_on_anew() {
+    let (db, engine) = fresh();
+    let expiry = engine.wall.now_ms() + 3_600_000;
+    db.put_expiring("k", "5", expiry, WriteOptions::default())
+        .unwrap();
+    let view = db.core.view.load_full(&epoch::pin());
+    let mut calls = 0;
+    std::thread::scope(|scope| {
+        // The write needs this lock after its decision, before its window.
+        let externals = view.cur.externals.lock();
+        let (decided, wait) = std::sync::mpsc::channel();
+        let (db, calls) = (&db, &mut calls);
+        let writer = scope.spawn(move || {
+            db.rmw("k", |_| {
+                *calls += 1;
+                decided.send(()).unwrap();
+                Decision::Put(vec![7; velella_base::limits::INLINE_VALUE_BYTES_MAX + 1])
+            })
+        });
+        wait.recv().unwrap();
+        until(|| format!("{:?}", engine.env.externals).contains("holds: 1"));
+        engine.wall.advance_to(expiry);
+        drop(externals);
+        assert!(writer.join().unwrap().unwrap().old.is_none());
+    });
+    assert_eq!(calls, 2);
+}

@@ -1,0 +1,92 @@
+//! The settings of a keyspace: what it has of its own, and what the database lends it.
+//!
+//! S1. The manifest holds what was said for the keyspace, and only that; the rest is the
+//!     database's, whatever that is at each opening.
+//! S2. What a newer build stored is passed on untouched.
+//!
+//! Pure. Tests: `tests/settings.rs`.
+
+use crate::options::{KeyspaceOptions, Options, check_bloom_bits};
+use velella_base::{Error, ErrorKind, KeyspaceId, Order, Result};
+use velella_memtable::MemtableKind;
+use velella_sst::{Compression, TableOptions};
+use velella_tree::{KeyspaceSettings, TableStyle, TreeOptions};
+
+/// The settings of a keyspace, nothing left open.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Effective {
+    pub(crate) memtable: MemtableKind,
+    pub(crate) compression: Compression,
+    pub(crate) bloom_bits: u32,
+}
+
+impl Effective {
+    /// What the keyspace `name` has of its own, and else the database's (S1).
+    pub(crate) fn of(options: &Options, own: &KeyspaceSettings, name: &str) -> Result<Effective> {
+        let memtable = match &own.memtable {
+            None => options.memtable,
+            Some(kind) => MemtableKind::from_name(kind).ok_or_else(|| {
+                let attempt = format!("open keyspace `{name}`");
+                let found = format!("its memtables are `{kind}`, which this build does not have");
+                Error::new(ErrorKind::Unsupported, attempt, found)
+                    .remedy("open the database with the version that wrote it")
+            })?,
+        };
+        Ok(Effective {
+            memtable,
+            compression: own.compression.unwrap_or(options.compression),
+            bloom_bits: own.bloom_bits.unwrap_or(options.bloom_bits),
+        })
+    }
+
+    pub(crate) fn style(&self) -> TableStyle {
+        let upper_compression = match self.compression {
+            Compression::None => Compression::None,
+            // The upper levels are rewritten soon: the cheap one.
+            Compression::Lz4 | Compression::Zstd => Compression::Lz4,
+        };
+        TableStyle {
+            compression: self.compression,
+            upper_compression,
+            bloom_bits: self.bloom_bits,
+        }
+    }
+
+    /// How the tables of a keyspace are written and arranged.
+    pub(crate) fn tree_options(
+        &self,
+        options: &Options,
+        id: KeyspaceId,
+        order: Order,
+    ) -> TreeOptions {
+        let table = TableOptions {
+            block_bytes: options.block_bytes,
+            compression: self.compression,
+            bloom_bits: self.bloom_bits,
+            order,
+        };
+        TreeOptions {
+            table_bytes: options.write_buffer.min(64 << 20),
+            level_bytes: 4 * options.write_buffer,
+            ..TreeOptions::new(id, table)
+        }
+        .styled(self.style())
+    }
+}
+
+/// `stored` with what `own` says instead.
+pub(crate) fn merged(stored: &KeyspaceSettings, own: &KeyspaceOptions) -> KeyspaceSettings {
+    let mut settings = stored.clone();
+    if let Some(kind) = own.memtable {
+        settings.memtable = Some(kind.name().to_owned());
+    }
+    settings.compression = own.compression.or(settings.compression);
+    settings.bloom_bits = own.bloom_bits.or(settings.bloom_bits);
+    settings
+}
+
+/// Checks what does not depend on the keyspace.
+pub(crate) fn check(attempt: &str, own: &KeyspaceOptions) -> Result<()> {
+    own.bloom_bits
+        .map_or(Ok(()), |bits| check_bloom_bits(attempt, bits))
+}

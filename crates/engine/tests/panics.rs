@@ -1,0 +1,91 @@
+//! A user's order that panics, at any of its calls: the panic reaches its caller, and nothing
+//! hangs, neither for the panicking thread nor for anybody else.
+//!
+//! Claims: `commit.rs` C3; docs/concurrency.md, "A write, step by step".
+
+mod common;
+
+use common::{DIR, contents, tiny};
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use velella::vfs::MemFs;
+use velella::{Db, Keyspace, KeyspaceOptions, Order, WriteBatch, WriteOptions};
+
+/// An order with a fuse: comparisons until one panics; 0: none does.
+fn fused() -> (Order, Arc<AtomicU64>) {
+    let fuse = Arc::new(AtomicU64::new(0));
+    let burning = Arc::clone(&fuse);
+    let order = Order::custom("fused", move |a, b| {
+        let left = burning.load(Ordering::Relaxed);
+        if left > 0 {
+            burning.store(left - 1, Ordering::Relaxed);
+            if left == 1 {
+                resume_unwind(Box::new("a user's mistake"));
+            }
+        }
+        a.cmp(b)
+    });
+    (order, fuse)
+}
+
+fn keyspace(db: &Db, order: Order) -> Keyspace {
+    let options = KeyspaceOptions {
+        order,
+        ..KeyspaceOptions::default()
+    };
+    db.create_keyspace("fused", options).unwrap()
+}
+
+#[test]
+fn a_panicking_order_blocks_no_key_and_nobody_else() {
+    let (order, fuse) = fused();
+    let fs = Arc::new(MemFs::new());
+    let db = tiny().vfs(fs).order(order.clone()).open(DIR).unwrap();
+    let keyspace = keyspace(&db, order);
+    for number in 0..40u64 {
+        keyspace
+            .put([&[9][..], &number.to_be_bytes()].concat(), "2")
+            .unwrap();
+    }
+    type Write = fn(&Db, &Keyspace, &[u8]);
+    let writes: [Write; 3] = [
+        |_, keyspace, key| drop(keyspace.put(key, "1")),
+        |_, keyspace, key| drop(keyspace.fetch_add(key, 1)),
+        |db, keyspace, key| {
+            let mut batch = WriteBatch::new();
+            batch.put(keyspace, [key, b"-a"].concat(), "1");
+            batch.put(db, "other", "1").put(keyspace, key, "1");
+            drop(db.write(&batch));
+        },
+    ];
+    for (number, write) in (0u8..).zip(writes) {
+        let mut panics = 0u32;
+        for nth in 1u64.. {
+            let key = [&[number][..], &(nth * 37 % 101).to_be_bytes()].concat();
+            fuse.store(nth, Ordering::Relaxed);
+            let outcome = catch_unwind(AssertUnwindSafe(|| write(&db, &keyspace, &key)));
+            if fuse.swap(0, Ordering::Relaxed) > 0 {
+                break;
+            }
+            assert!(outcome.is_err());
+            panics += 1;
+            // Reads of every kind, writes, and what waits for all windows: none of them waits.
+            drop(keyspace.get_strict(&key).unwrap());
+            drop(db.snapshot().get(&keyspace, &key).unwrap());
+            keyspace.put(&key, "2").unwrap();
+            keyspace.put([&key[..], b"-a"].concat(), "2").unwrap();
+            db.put_with("other", "2", WriteOptions::sync()).unwrap();
+            assert_eq!(keyspace.get_strict(&key).unwrap().unwrap(), "2");
+        }
+        assert!(panics > 1, "{panics} panics in write {number}");
+        db.flush().unwrap();
+    }
+    assert!(
+        contents(&keyspace)
+            .values()
+            .all(|value| value == b"2" || value == b"1")
+    );
+    db.verify().unwrap();
+    db.close().unwrap();
+}

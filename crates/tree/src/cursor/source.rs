@@ -1,0 +1,78 @@
+//! One stream of a merge: a run of tables, without a call through a table of functions, or
+//! anything else.
+//!
+//! Threads: one. Tests: through the layouts' and the engine's model tests.
+
+use crate::cursor::concat::ConcatCursor;
+use velella_base::{Cursor, Entry, Result, Stamp};
+
+/// One stream of a merge.
+#[expect(
+    clippy::large_enum_variant,
+    reason = "they stand side by side in one allocation, most of them runs"
+)]
+pub enum Source {
+    /// A level, or a table of level 0.
+    Run(ConcatCursor),
+    /// A memtable, or what a layout makes of its files.
+    Other(Box<dyn Cursor>),
+}
+
+macro_rules! delegate {
+    ($self:ident, $cursor:ident => $call:expr) => {
+        match $self {
+            Source::Run($cursor) => $call,
+            Source::Other($cursor) => $call,
+        }
+    };
+}
+
+impl Cursor for Source {
+    fn seek_first(&mut self) -> Result<()> {
+        delegate!(self, cursor => cursor.seek_first())
+    }
+
+    fn seek_last(&mut self) -> Result<()> {
+        delegate!(self, cursor => cursor.seek_last())
+    }
+
+    fn seek(&mut self, key: &[u8], stamp: Stamp) -> Result<()> {
+        delegate!(self, cursor => cursor.seek(key, stamp))
+    }
+
+    fn aim(&mut self, key: &[u8], stamp: Stamp) {
+        delegate!(self, cursor => cursor.aim(key, stamp));
+    }
+
+    fn approach(&mut self) {
+        delegate!(self, cursor => cursor.approach());
+    }
+
+    fn seek_before(&mut self, key: &[u8]) -> Result<()> {
+        delegate!(self, cursor => cursor.seek_before(key))
+    }
+
+    #[inline]
+    fn next(&mut self) -> Result<()> {
+        delegate!(self, cursor => cursor.next())
+    }
+
+    #[inline]
+    fn prev(&mut self) -> Result<()> {
+        delegate!(self, cursor => cursor.prev())
+    }
+
+    #[inline]
+    fn entry(&self) -> Option<Entry<'_>> {
+        delegate!(self, cursor => cursor.entry())
+    }
+}
+
+impl std::fmt::Debug for Source {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Source::Run(run) => run.fmt(f),
+            Source::Other(_) => f.write_str("Other"),
+        }
+    }
+}

@@ -1,0 +1,268 @@
+//! `cargo xtask models`: explores every model of the workspace and prints one table of them.
+//!
+//! A crate's models are its test binaries `tests/loom.rs` and `tests/shuttle.rs`, found by their
+//! names. Each exploration prints a line `model: name | how | executions | seconds | verdict`
+//! (`velella_sync::model`); a binary that prints none is listed test by test.
+//!
+//! Z1. A binary that fails fails the run, whatever it has printed.
+//! Z2. With `--minutes` the schedules drawn at random are continued, from new seeds, until the time
+//!     is over; what loom explores ends by itself.
+//!
+//! Tests: below.
+
+use crate::workspace::Workspace;
+use std::path::Path;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+/// A way to explore: a configuration of the compiler and a name of test binaries.
+const TOOLS: [&str; 2] = ["loom", "shuttle"];
+
+/// One line of the table.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Row {
+    model: String,
+    how: String,
+    executions: String,
+    seconds: String,
+    verdict: String,
+}
+
+/// What a run was like.
+#[derive(Debug, Default)]
+struct Run {
+    rows: Vec<Row>,
+    /// Binaries that failed, with all that they printed.
+    failures: Vec<(String, String)>,
+}
+
+/// What `cargo xtask models --help` says.
+pub(crate) fn describe() -> String {
+    "cargo xtask models [--minutes N]\n\n\
+     Explores the models of all crates (tests/loom.rs, tests/shuttle.rs) and prints, for each, how\n\
+     it was explored, how many executions there were and what became of it. With --minutes the\n\
+     random schedules are continued, from new seeds, until the time is over. VELELLA_SCALE=n\n\
+     multiplies their number, VELELLA_SEED=n repeats one batch of them.\n"
+        .to_owned()
+}
+
+/// Runs the models as `arguments` say.
+///
+/// # Errors
+/// Arguments that are none, or a model that did not end as it must.
+pub(crate) fn run(root: &Path, arguments: &[String]) -> Result<(), String> {
+    let minutes = minutes(arguments)?;
+    let start = Instant::now();
+    let workspace = Workspace::load(root)
+        .map_err(|error| format!("cannot read {}: {error}", root.display()))?;
+    let mut done = Run::default();
+    for tool in TOOLS {
+        done.explore(root, tool, &packages(&workspace, tool), None);
+    }
+    let explorations = done.rows.iter().filter(|row| is_random(row)).count() as u64;
+    let limit = Duration::from_secs(minutes.unwrap_or(0) * 60);
+    if let Some(left) = limit.checked_sub(start.elapsed())
+        && explorations > 0
+        && done.failures.is_empty()
+    {
+        // Tests of a binary run beside each other, one per processor.
+        let processors = std::thread::available_parallelism().map_or(1, usize::from) as u64;
+        let each = (left.as_secs() * processors / explorations).max(1);
+        done.explore(
+            root,
+            "shuttle",
+            &packages(&workspace, "shuttle"),
+            Some(each),
+        );
+    }
+    println!("\n{}", table(&done.rows));
+    if done.failures.is_empty() {
+        return Ok(());
+    }
+    let names: Vec<&str> = done
+        .failures
+        .iter()
+        .map(|(name, _)| name.as_str())
+        .collect();
+    for (name, output) in &done.failures {
+        eprintln!("\n--- {name}\n{output}");
+    }
+    Err(format!("models failed in {}", names.join(", ")))
+}
+
+fn minutes(arguments: &[String]) -> Result<Option<u64>, String> {
+    match arguments {
+        [] => Ok(None),
+        [flag, number] if flag == "--minutes" => match number.parse() {
+            Ok(minutes) => Ok(Some(minutes)),
+            Err(error) => Err(format!("--minutes {number}: {error}")),
+        },
+        _ => Err(format!("wrong arguments; usage:\n{}", describe())),
+    }
+}
+
+/// The cargo that runs us, so that what it runs uses the same toolchain.
+pub(crate) fn cargo() -> String {
+    std::env::var("CARGO").unwrap_or_else(|_| "cargo".to_owned())
+}
+
+/// The packages that have models for `tool`.
+fn packages(workspace: &Workspace, tool: &str) -> Vec<String> {
+    let file = format!("tests/{tool}.rs");
+    let has = |found: &&crate::workspace::Crate| found.source(&file).is_some();
+    let crates = workspace.crates.iter().filter(has);
+    crates.map(|found| found.manifest.package.clone()).collect()
+}
+
+/// Whether a row tells of schedules that could go on.
+fn is_random(row: &Row) -> bool {
+    row.how.starts_with("shuttle") && row.verdict.starts_with("holds")
+}
+
+impl Run {
+    /// Explores the models of `packages` with `tool`, each for `seconds` if that is given.
+    fn explore(&mut self, root: &Path, tool: &str, packages: &[String], seconds: Option<u64>) {
+        for package in packages {
+            println!("{package}: {tool}");
+            let mut command = Command::new(cargo());
+            command
+                .current_dir(root)
+                .args(["test", "--release", "--quiet", "--package", package])
+                .args(["--test", tool, "--", "--show-output"])
+                .env("RUSTFLAGS", format!("--cfg {tool}"))
+                .env("CARGO_TARGET_DIR", root.join("target").join(tool));
+            if let Some(seconds) = seconds {
+                command.env("VELELLA_MODEL_SECONDS", seconds.to_string());
+            }
+            let name = format!("{package} ({tool})");
+            match command.output() {
+                Ok(output) => {
+                    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+                    let rows = rows(&text);
+                    self.rows.extend(match rows.is_empty() {
+                        true => tests(&text, package, tool),
+                        false => rows,
+                    });
+                    if !output.status.success() {
+                        let errors = String::from_utf8_lossy(&output.stderr);
+                        self.failures.push((name, text + &errors));
+                    }
+                }
+                Err(error) => self
+                    .failures
+                    .push((name, format!("cannot run cargo: {error}"))),
+            }
+        }
+    }
+}
+
+/// The lines that explorations print, wherever they stand in the output.
+fn rows(output: &str) -> Vec<Row> {
+    let line = |line: &str| {
+        let (_, told) = line.split_once("model: ")?;
+        let mut parts = told.split(" | ").map(str::to_owned);
+        Some(Row {
+            model: parts.next()?,
+            how: parts.next()?,
+            executions: parts.next()?,
+            seconds: parts.next()?,
+            verdict: parts.next()?,
+        })
+    };
+    output.lines().filter_map(line).collect()
+}
+
+/// The results of a binary's tests, for one that prints nothing else.
+fn tests(output: &str, package: &str, tool: &str) -> Vec<Row> {
+    let row = |model: String, verdict: &str| Row {
+        model,
+        how: tool.to_owned(),
+        executions: "-".to_owned(),
+        seconds: "-".to_owned(),
+        verdict: verdict.to_owned(),
+    };
+    let line = |line: &str| {
+        let result = line.strip_prefix("test result: ")?;
+        let (verdict, counts) = result.split_once(". ")?;
+        let passed = counts.split(" passed").next()?;
+        Some(row(format!("{package}: {passed} tests"), verdict))
+    };
+    output.lines().filter_map(line).collect()
+}
+
+fn table(rows: &[Row]) -> String {
+    let head = Row {
+        model: "model".to_owned(),
+        how: "how".to_owned(),
+        executions: "executions".to_owned(),
+        seconds: "seconds".to_owned(),
+        verdict: "verdict".to_owned(),
+    };
+    let width = |of: fn(&Row) -> &String| {
+        let lengths = rows.iter().chain([&head]).map(|row| of(row).len());
+        lengths.max().unwrap_or_default()
+    };
+    let (model, how) = (width(|row| &row.model), width(|row| &row.how));
+    let line = |row: &Row| {
+        format!(
+            "{:<model$}  {:<how$}  {:>10}  {:>8}  {}\n",
+            row.model, row.how, row.executions, row.seconds, row.verdict
+        )
+    };
+    let mut text = line(&head);
+    text.extend(rows.iter().map(line));
+    let number = |row: &Row| row.executions.parse::<u64>().unwrap_or(0);
+    let executions: u64 = rows.iter().map(number).sum();
+    text + &format!("{} explorations, {executions} executions", rows.len())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const OUTPUT: &str = "running 1 test\n\
+        test a ... model: sync/wake_up | loom, 3 preemptions | 32 | 0.01 | holds\n\
+        noise\n\
+        model: sync/wake_up | shuttle, random | 14 | 0.00 | control fails, as it must\n\
+        test result: ok. 1 passed; 0 failed\n";
+
+    #[test]
+    fn every_line_of_an_exploration_becomes_a_row() {
+        let rows = rows(OUTPUT);
+        assert_eq!(rows.len(), 2);
+        assert_eq!(rows[0].how, "loom, 3 preemptions");
+        assert_eq!(rows[1].verdict, "control fails, as it must");
+        assert!(!is_random(&rows[0]) && !is_random(&rows[1]));
+        let text = table(&rows);
+        assert!(text.ends_with("2 explorations, 46 executions"), "{text}");
+    }
+
+    #[test]
+    fn a_binary_that_tells_nothing_is_listed_by_its_tests() {
+        let rows = tests(OUTPUT, "velella-journal", "loom");
+        assert_eq!(rows.len(), 1);
+        assert_eq!(rows[0].model, "velella-journal: 1 tests");
+        assert_eq!(rows[0].verdict, "ok");
+    }
+
+    #[test]
+    fn models_are_found_by_the_names_of_their_files() {
+        let workspace = crate::workspace::planted(&[
+            ("crates/a/Cargo.toml", "[package]\nname = \"velella-a\"\n"),
+            ("crates/a/tests/loom.rs", "//! models\n"),
+            ("crates/b/Cargo.toml", "[package]\nname = \"velella-b\"\n"),
+            ("crates/b/tests/other.rs", "//! none\n"),
+        ]);
+        assert_eq!(packages(&workspace, "loom"), ["velella-a"]);
+        assert!(packages(&workspace, "shuttle").is_empty());
+    }
+
+    #[test]
+    fn only_minutes_may_be_given() {
+        let words = |text: &str| text.split(' ').map(str::to_owned).collect::<Vec<_>>();
+        assert_eq!(minutes(&[]), Ok(None));
+        assert_eq!(minutes(&words("--minutes 3")), Ok(Some(3)));
+        assert!(minutes(&words("--minutes many")).is_err());
+        assert!(minutes(&words("--hours 1")).is_err());
+    }
+}
