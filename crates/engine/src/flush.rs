@@ -181,8 +181,12 @@ impl Engine {
         Ok(())
     }
 
-    /// Most bytes of journal that are kept because their writes are not in tables yet.
+    /// Most bytes of journal that are kept because their writes are not in tables yet. They are
+    /// counted by whole segments, so a small write buffer would be flushed for the first of them.
     pub(crate) fn journal_bound(&self) -> u64 {
-        4 * self.options.write_buffer
+        4 * self
+            .options
+            .write_buffer
+            .max(crate::budget::segment_bytes(&self.options))
     }
 }
