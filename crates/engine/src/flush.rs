@@ -157,14 +157,15 @@ impl Engine {
         }
     }
 
-    /// Flushes the keyspaces that keep the oldest journal segment, however small, when the
-    /// journal has grown to its bound.
+    /// Flushes the keyspaces that keep the oldest of the journal, however small, when it has grown
+    /// near its bound.
     pub(crate) fn bound_journal(&self) -> Result<()> {
         let Some(journal) = &self.journal else {
             return Ok(());
         };
         let stats = journal.stats();
-        if stats.unflushed_bytes < self.journal_bound() {
+        // Early enough for what is written while the flush runs.
+        if stats.unflushed_bytes < self.journal_bound() / 4 * 3 {
             return Ok(());
         }
         self.release_journal()?;
