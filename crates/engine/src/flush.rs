@@ -184,9 +184,6 @@ impl Engine {
     /// Most bytes of journal that are kept because their writes are not in tables yet. They are
     /// counted by whole segments, so a small write buffer would be flushed for the first of them.
     pub(crate) fn journal_bound(&self) -> u64 {
-        4 * self
-            .options
-            .write_buffer
-            .max(crate::budget::segment_bytes(&self.options))
+        4 * self.options.write_buffer.max(self.sizes.segment_bytes)
     }
 }

@@ -97,7 +97,7 @@ impl Workers {
     }
 }
 
-fn failed(role: &str, error: &Error) -> Error {
+pub(crate) fn failed(role: &str, error: &Error) -> Error {
     let found = format!("background work failed in {role}: {error}");
     Error::new(ErrorKind::ReadOnly, "write", found)
         .remedy("mend the cause, then open the database again; reads still work")
@@ -190,14 +190,14 @@ impl Engine {
             .clamp(TICK / 10, TICK)
     }
 
-    fn note_done(&self) -> Result<()> {
+    pub(crate) fn note_done(&self) -> Result<()> {
         self.journal
             .as_ref()
             .map_or(Ok(()), |journal| journal.sync_done())
     }
 
     /// Lanes that nobody uses must not pin old segments.
-    fn close_idle_lanes(&self) -> Result<()> {
+    pub(crate) fn close_idle_lanes(&self) -> Result<()> {
         let Some(journal) = &self.journal else {
             return Ok(());
         };

@@ -9,12 +9,13 @@
 
 use crate::agreement;
 use crate::catalogue::{DEFAULT_KEYSPACE, LEVELED, record};
-use crate::core::{Engine, PAIRS, Pair, Parts};
+use crate::core::{Engine, Pair, Parts};
 use crate::handle::Handle;
 use crate::jobs::Workers;
 use crate::keyspace_core::{Core, MadeOf};
 use crate::options::{Builder, JournalMode, Options, RecoveryMode};
 use crate::recovery::{Known, Recovered, replay};
+use crate::sizes::Sizes;
 use std::path::Path;
 use std::sync::Arc;
 use velella_base::file_name::FileName;
@@ -32,6 +33,10 @@ const DEFAULT_ID: KeyspaceId = 0;
 /// Opens the database in `dir`.
 pub(crate) fn open(builder: Builder, dir: &Path) -> Result<Arc<Handle>> {
     let options = builder.options.validated()?;
+    let alone = builder.simulated.is_some();
+    let sizes = builder
+        .simulated
+        .unwrap_or_else(|| crate::budget::sizes(&options));
     let vfs = builder.vfs;
     if !Manifest::exists(&*vfs, dir)? {
         if !options.create {
@@ -47,10 +52,13 @@ pub(crate) fn open(builder: Builder, dir: &Path) -> Result<Arc<Handle>> {
     }
     let lock = vfs.lock(&FileName::Lock.path(dir))?;
     let (manifest, state, doubt) = open_manifest(&vfs, dir, &options)?;
+    if let Some(bytes) = sizes.manifest_bytes {
+        manifest.roll_early(bytes);
+    }
     let orders = builder.orders;
     let env = environment(&vfs, dir, manifest, &options);
     let shared = MadeOf {
-        slots: Arc::new(Slots::new(PAIRS)),
+        slots: Arc::new(Slots::new(sizes.lanes)),
         counters: Arc::default(),
     };
     let cores = open_keyspaces(&env, &state, &options, &orders, &shared)?;
@@ -59,13 +67,14 @@ pub(crate) fn open(builder: Builder, dir: &Path) -> Result<Arc<Handle>> {
         None => recover(&env, &state, &cores, &options)?,
         Some(doubt) => (Recovered::default(), tables_only(&doubt)),
     };
+    sync_externals(&env, &recovered)?;
     for name in
         velella_tree::unreferenced(&*vfs, dir, &with(&state, &recovered), &recovered.externals)?
     {
         vfs.remove(&name.path(dir))?;
     }
     let start = state.clock_lease.max(recovered.last);
-    let (journal, lanes, edit) = new_journal(&env, &state, &options, start)?;
+    let (journal, lanes, edit) = new_journal(&env, &state, &options, &sizes, start)?;
     let lease = crate::lease::lease(start, start);
     commit_opening(&env, &recovered, &cores, edit, start, lease)?;
     for (core, built) in recovered.built {
@@ -93,8 +102,14 @@ pub(crate) fn open(builder: Builder, dir: &Path) -> Result<Arc<Handle>> {
         recovery: report,
         lock,
         options,
+        sizes,
+        alone,
     });
-    let workers = Workers::start(&engine)?;
+    let workers = if alone {
+        Workers::default()
+    } else {
+        Workers::start(&engine)?
+    };
     Ok(Arc::new(Handle {
         engine,
         workers: Mutex::new(workers),
@@ -266,6 +281,20 @@ fn recover(
     Ok((recovered, journal.report().clone()))
 }
 
+/// A process that died left the values of its last writes in the page cache. Tables that refer to
+/// them are about to be durable, so they must be.
+fn sync_externals(env: &Env, recovered: &Recovered) -> Result<()> {
+    for &file in &recovered.externals {
+        match env.vfs.open_write(&FileName::External(file).path(&env.dir)) {
+            Ok(file) => file.sync_data()?,
+            // Whoever reads the value is told.
+            Err(error) if error.kind() == ErrorKind::NotFound => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}
+
 /// The state with the tables that recovery wrote, so that they do not count as unreferenced.
 fn with(state: &State, recovered: &Recovered) -> State {
     let mut state = state.clone();
@@ -282,7 +311,13 @@ fn with(state: &State, recovered: &Recovered) -> State {
 
 type NewJournal = (Option<Arc<Journal>>, Vec<Pair>, Edit);
 
-fn new_journal(env: &Env, state: &State, options: &Options, start: Stamp) -> Result<NewJournal> {
+fn new_journal(
+    env: &Env,
+    state: &State,
+    options: &Options,
+    sizes: &Sizes,
+    start: Stamp,
+) -> Result<NewJournal> {
     let number = state.incarnation + 1;
     let access = match options.journal {
         JournalMode::Auto => Access::Auto,
@@ -294,7 +329,7 @@ fn new_journal(env: &Env, state: &State, options: &Options, start: Stamp) -> Res
                 seal_file: 0,
                 token: Default::default(),
             };
-            return Ok((None, (0..PAIRS).map(|_| None).collect(), edit));
+            return Ok((None, (0..sizes.lanes).map(|_| None).collect(), edit));
         }
     };
     let (manifest, noted) = (Arc::clone(&env.manifest), Arc::clone(&env.manifest));
@@ -303,9 +338,9 @@ fn new_journal(env: &Env, state: &State, options: &Options, start: Stamp) -> Res
         dir: env.dir.clone(),
         database: env.database,
         incarnation: number,
-        lanes: PAIRS,
-        segment_bytes: crate::budget::segment_bytes(options),
-        extent_bytes: crate::budget::extent_bytes(options),
+        lanes: sizes.lanes,
+        segment_bytes: sizes.segment_bytes,
+        extent_bytes: sizes.extent_bytes,
         access,
         ack_after_done: false,
         next_file: Arc::new(move || manifest.next_file()),

@@ -12,7 +12,7 @@ use velella_vfs::Vfs;
 /// Most lanes: a seal names them all, and is written whole.
 pub const LANES_MAX: usize = 4096;
 /// Smallest and largest extent.
-const EXTENT_BYTES: std::ops::RangeInclusive<u64> = 64 << 10..=1 << 20;
+const EXTENT_BYTES: std::ops::RangeInclusive<u64> = 8 << 10..=1 << 20;
 /// Largest segment; a few are mapped at a time.
 const SEGMENT_BYTES_MAX: u64 = 1 << 30;
 
@@ -49,7 +49,7 @@ pub struct Config {
     pub lanes: usize,
     /// Bytes of a segment (default 16 MiB): a multiple of `extent_bytes`.
     pub segment_bytes: u64,
-    /// Bytes of an extent (default 256 KiB; 64 KiB to 1 MiB, a multiple of 4 KiB).
+    /// Bytes of an extent (default 256 KiB; 8 KiB to 1 MiB, a multiple of 4 KiB).
     pub extent_bytes: u64,
     /// How records reach the page cache.
     pub access: Access,
@@ -76,7 +76,7 @@ impl Config {
         let (extent, segment) = (self.extent_bytes, self.segment_bytes);
         if !EXTENT_BYTES.contains(&extent) || !extent.is_multiple_of(crate::header::PAGE) {
             return refused(format!(
-                "an extent of {extent} bytes is not 64 KiB to 1 MiB in pages of 4 KiB"
+                "an extent of {extent} bytes is not 8 KiB to 1 MiB in pages of 4 KiB"
             ));
         }
         if segment == 0 || !segment.is_multiple_of(extent) || segment > SEGMENT_BYTES_MAX {
@@ -122,7 +122,7 @@ mod tests {
         let change: [fn(&mut Config); 6] = [
             |config| config.lanes = 0,
             |config| config.lanes = LANES_MAX + 1,
-            |config| config.extent_bytes = 32 << 10,
+            |config| config.extent_bytes = 4 << 10,
             |config| config.extent_bytes = (64 << 10) + 8,
             |config| config.segment_bytes = 0,
             |config| config.segment_bytes += 4096,

@@ -2,6 +2,8 @@
 //!
 //! N1. The order of J2: first the frontier, then the lanes' ends, then the seal, then the syncs,
 //!     then D. Ends read before the frontier would miss records below it.
+//!     External values come before the seal: recovery checks the records a seal vouches for, but
+//!     not the files these refer to.
 //! N2. Rounds are strictly sequential: one lock, held from the frontier to the done marker.
 //! N3. The done marker is written after the syncs returned, and is itself synced only by the next
 //!     round, or when asked.
@@ -128,6 +130,7 @@ impl Rounds {
             note: core.config.note.as_ref().map_or(0, |note| note()),
             lanes,
         };
+        sync_all(core, &externals(core))?;
         self.seals.write(&seal)?;
         if !is_sound(Site::SyncFirst) {
             core.raise_durable(frontier);
@@ -180,8 +183,6 @@ impl Rounds {
             );
         }
         dirty.extend(segments.into_values().map(Dirty::Segment));
-        let externals = std::mem::take(&mut *core.externals.lock());
-        dirty.extend(externals.into_iter().map(Dirty::External));
         dirty.push(Dirty::Seals(&self.seals));
         dirty
     }
@@ -208,6 +209,12 @@ fn exclude(core: &Core, lanes: &[(u64, u64)]) {
         }
     }
     core.inventory.retire();
+}
+
+/// The external values of the records below the ends, which were read before (N1).
+fn externals(core: &Core) -> Vec<Dirty<'static>> {
+    let externals = std::mem::take(&mut *core.externals.lock());
+    externals.into_iter().map(Dirty::External).collect()
 }
 
 /// `[start, end)` of every lane, ends first (N1).

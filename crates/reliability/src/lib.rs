@@ -18,6 +18,7 @@
 pub mod campaign;
 pub mod ledger;
 pub mod history;
-mod campaigns;
+pub mod sim;
+pub mod campaigns;
 
 pub use campaigns::all;

@@ -65,6 +65,8 @@ struct Writer {
     log: Option<Log>,
     state: State,
     roll_above: u64,
+    /// Never rewritten before it is as long.
+    roll_least: u64,
     poison: Option<Error>,
 }
 
@@ -178,6 +180,7 @@ impl Manifest {
                 log: None,
                 state: replay.state,
                 roll_above: u64::MAX,
+                roll_least: ROLL_BYTES,
                 poison: None,
             }),
         };
@@ -242,7 +245,8 @@ impl Manifest {
             file: AtomicU64::new(file),
             durable: AtomicU64::new(log.length()),
             writer: Mutex::new(Writer {
-                roll_above: roll_above(&log),
+                roll_above: roll_above(&log, ROLL_BYTES),
+                roll_least: ROLL_BYTES,
                 log: Some(log),
                 state,
                 poison: None,
@@ -279,6 +283,18 @@ impl Manifest {
     pub fn commit(&self, edits: &[Edit]) -> Result<()> {
         let mut writer = self.writer.lock();
         self.commit_locked(&mut writer, edits)
+    }
+
+    /// Lets a short manifest be rewritten, too: once it exceeds `bytes` and four times its size
+    /// after the last rewriting (tests).
+    #[doc(hidden)]
+    pub fn roll_early(&self, bytes: u64) {
+        let mut writer = self.writer.lock();
+        writer.roll_least = bytes;
+        writer.roll_above = writer
+            .log
+            .as_ref()
+            .map_or(u64::MAX, |log| roll_above(log, bytes));
     }
 
     fn path(&self) -> PathBuf {
@@ -344,7 +360,7 @@ impl Manifest {
             return;
         }
         let old = self.file();
-        writer.roll_above = roll_above(&log);
+        writer.roll_above = roll_above(&log, writer.roll_least);
         writer.log = Some(log);
         // In this order: a length read between the two belongs to neither file, and is too small
         // for both. Release, partner: the Acquire in `position`.
@@ -442,8 +458,8 @@ fn begin(vfs: &dyn Vfs, dir: &Path, database: DatabaseId, file: u64, state: &Sta
     Ok(log)
 }
 
-fn roll_above(log: &Log) -> u64 {
-    log.length().saturating_mul(4).max(ROLL_BYTES)
+fn roll_above(log: &Log, least: u64) -> u64 {
+    log.length().saturating_mul(4).max(least)
 }
 
 #[cfg(test)]
