@@ -17,6 +17,12 @@
 
 pub mod campaign;
 pub mod ledger;
+pub mod draws;
+pub mod workload;
+pub mod same_answers;
+pub mod targets;
+pub mod mutate;
+pub mod fuzz;
 mod campaigns;
 
 pub use campaigns::all;

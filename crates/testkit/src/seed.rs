@@ -4,7 +4,7 @@
 //! the test repeats exactly.
 
 /// A printed seed and what is drawn from it.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Seed {
     number: u64,
     state: u64,
@@ -33,6 +33,15 @@ impl Seed {
     #[must_use]
     pub fn new(test: &str, number: u64) -> Self {
         println!("{test}: VELELLA_SEED={number}");
+        Seed {
+            number,
+            state: number,
+        }
+    }
+
+    /// Draws from a number that whoever runs it has told already.
+    #[must_use]
+    pub fn quiet(number: u64) -> Self {
         Seed {
             number,
             state: number,
