@@ -18,6 +18,7 @@ mod embed;
 mod tidy;
 mod ci;
 mod seeded;
+mod check;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -39,16 +40,17 @@ fn run(arguments: &[String]) -> Result<(), String> {
     let help = rest.iter().any(|word| word == "--help" || word == "-h");
     let root = root();
     match command {
-        "tidy" | "ci" | "readme" | "seeded" if help => println!("{}", describe(command)),
+        "tidy" | "ci" | "readme" | "seeded" | "check" if help => println!("{}", describe(command)),
         "tidy" | "readme" if !rest.is_empty() => {
             return Err(format!("`{command}` takes no arguments"));
         }
         "tidy" => return tidy::run(&root),
         "ci" => return ci::run(&root, rest),
         "seeded" => return seeded::run(&root, rest),
+        "check" => return check::run(&root, rest),
         "readme" => return renew_readme(&root),
         "help" | "--help" | "-h" => {
-            for command in ["tidy", "ci", "seeded", "readme"] {
+            for command in ["tidy", "ci", "seeded", "check", "readme"] {
                 println!("{}", describe(command));
             }
         }
@@ -79,6 +81,12 @@ fn describe(command: &str) -> String {
              Puts one fault in at a time and runs the tests that must see it; exits with 1 if one\n\
              does not. The faults:\n\n{}",
             seeded::describe()
+        ),
+        "check" => format!(
+            "cargo xtask check [miri | tsan | asan] [-- package ...]\n\n\
+             Runs tests under Miri, ThreadSanitizer and AddressSanitizer; needs nightly, and says\n\
+             SKIPPED where something is missing. The checks:\n\n{}",
+            check::describe()
         ),
         _ => "cargo xtask readme\n\n\
               Copies the examples that documents show from the files that are compiled.\n"
