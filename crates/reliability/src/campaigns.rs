@@ -4,12 +4,15 @@
 //!
 //! Tests: `tests/`, a file for each campaign.
 
+mod histories;
+
 use crate::campaign::Campaign;
 
 /// Every campaign, in the order of RELIABILITY.md.
 #[must_use]
 pub fn all() -> Vec<Box<dyn Campaign>> {
     vec![
+        Box::new(histories::Histories),
         Box::new(crate::fuzz::Fuzz::default()),
         Box::new(crate::same_answers::SameAnswers::default()),
     ]

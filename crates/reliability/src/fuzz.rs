@@ -73,7 +73,7 @@ impl Campaign for Fuzz {
             let corpus = targets::corpus(target.name).unwrap_or_default();
             corpus.into_iter().map(|(_, input)| input).collect()
         });
-        let mut seed = Seed::quiet(number);
+        let mut seed = Seed::silent(number);
         let executions = EXECUTIONS * u64::from(target.share);
         let mut input = Vec::new();
         for _ in 0..executions {

@@ -17,6 +17,7 @@
 
 pub mod campaign;
 pub mod ledger;
+pub mod history;
 pub mod draws;
 pub mod workload;
 pub mod same_answers;

@@ -50,7 +50,7 @@ impl Campaign for SameAnswers {
     }
 
     fn run(&self, number: u64) -> Result<Tally, String> {
-        let mut seed = Seed::quiet(number);
+        let mut seed = Seed::silent(number);
         let operations = sequence(&mut seed);
         let reference = settings(&mut seed);
         let expected = answers(&reference, &operations)?;

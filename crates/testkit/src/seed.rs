@@ -39,9 +39,9 @@ impl Seed {
         }
     }
 
-    /// Draws from a number that whoever runs it has told already.
+    /// As [`Seed::new`], for a runner that prints seeds itself.
     #[must_use]
-    pub fn quiet(number: u64) -> Self {
+    pub fn silent(number: u64) -> Self {
         Seed {
             number,
             state: number,

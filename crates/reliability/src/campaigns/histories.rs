@@ -1,0 +1,225 @@
+//! `histories`: clients race on few keys while threads lose their processor at the spots; then
+//! the process dies, is opened again, and they race on.
+//!
+//! Goal G6. Source: linearizability (Herlihy and Wing); Knossos, porcupine.
+//!
+//! P1. Each part of a history, before and after the crash, is what the checker allows.
+//! P2. Across the crash: what was acknowledged before the image began is there; what began after
+//!     the image ended is not; what lies in between is there or not, whole.
+//! P3. Threads are the system's: a seed repeats the options and what each client asks for, not
+//!     the schedule.
+//!
+//! Threads: eight clients, and the engine's own.
+//! Tests: `tests/histories.rs`.
+
+use crate::campaign::{Campaign, Tally};
+use crate::history::checker::{self, Before};
+use crate::history::clients::Stage;
+use crate::history::event::{Event, Value};
+use crate::history::export;
+use std::collections::BTreeMap;
+use std::fs::OpenOptions;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use velella::vfs::MemFs;
+use velella::vfs::mem::CrashMode;
+use velella::{Db, JournalMode, MemtableKind};
+use velella_sync::spot;
+use velella_testkit::Seed;
+
+const CLIENTS: usize = 8;
+
+/// The campaign. With `VELELLA_EXPORT=file` each history is also added to that file for another
+/// checker.
+#[derive(Debug)]
+pub(crate) struct Histories;
+
+impl Campaign for Histories {
+    fn name(&self) -> &'static str {
+        "histories"
+    }
+
+    fn goal(&self) -> &'static str {
+        "G6"
+    }
+
+    fn about(&self) -> &'static str {
+        "eight clients race on five keys, the process dies, they race on; a checker decides"
+    }
+
+    fn unit(&self) -> &'static str {
+        "histories"
+    }
+
+    fn usual_runs(&self) -> u64 {
+        1_000
+    }
+
+    fn run(&self, number: u64) -> Result<Tally, String> {
+        let mut seed = Seed::silent(number);
+        let clock = AtomicU64::new(1);
+        let fs = MemFs::new();
+        let options = Options::draw(&mut seed);
+        spot::arm(number, *seed.pick(&[0, 3, 10, 50]));
+        let operations = 100 + seed.below(100);
+        let crash_at = seed.below(CLIENTS as u64 * operations * 2);
+
+        let db = options.open(&fs)?;
+        let stage = Stage::new(&db, &clock).map_err(text)?;
+        let (events, image) = std::thread::scope(|scope| {
+            let clients = scope.spawn(|| stage.run(CLIENTS, operations, &seed));
+            while clock.load(Ordering::Acquire) < crash_at && !clients.is_finished() {
+                std::thread::yield_now();
+            }
+            let image = Image::take(&fs, &clock, number);
+            let events = clients.join().map_err(|_| "a client panicked".to_owned());
+            (events.and_then(|events| events.map_err(text)), image)
+        });
+        let events = events?;
+        checker::check(&Before::new(), &events)?;
+        drop(db);
+
+        let db = options.open(&image.fs)?;
+        let mut stage = Stage::new(&db, &clock).map_err(text)?;
+        stage.first_number = 1 << 32;
+        let before = stage.contents().map_err(text)?;
+        if options.journal != JournalMode::Off {
+            image.check(&events, &before)?;
+        }
+        let later = stage
+            .run(CLIENTS, operations / 2, &seed.fork(77))
+            .map_err(text)?;
+        checker::check(&before, &later).map_err(|what| format!("after the crash: {what}"))?;
+        spot::arm(number, 0);
+
+        keep(number, &events)?;
+        let mut tally = Tally::new();
+        tally.add("histories", 2);
+        tally.add("crashes", 1);
+        tally.add("operations", (events.len() + later.len()) as u64);
+        Ok(tally)
+    }
+}
+
+fn text(error: velella::Error) -> String {
+    error.to_string()
+}
+
+/// The options of one history.
+struct Options {
+    memtable: MemtableKind,
+    journal: JournalMode,
+}
+
+impl Options {
+    fn draw(seed: &mut Seed) -> Options {
+        let (jellyfish, list) = (MemtableKind::Jellyfish, MemtableKind::AppendOnly);
+        let (auto, write) = (JournalMode::Auto, JournalMode::Write);
+        Options {
+            memtable: *seed.pick(&[jellyfish, jellyfish, list]),
+            journal: *seed.pick(&[auto, auto, auto, write, JournalMode::Off]),
+        }
+    }
+
+    fn open(&self, fs: &MemFs) -> Result<Db, String> {
+        Db::builder()
+            .memory(16 << 20)
+            .write_buffer(320 << 10)
+            .block_bytes(512)
+            .background_threads(1)
+            .memtable(self.memtable)
+            .journal(self.journal)
+            .vfs(Arc::new(fs.clone()))
+            .open("/db")
+            .map_err(text)
+    }
+}
+
+/// Writes by key and stamp: whose they are and what they wrote.
+type ByPlace<'a> = BTreeMap<(usize, u64), (&'a Event, &'a Value)>;
+
+/// What a killed process leaves, taken while it runs.
+struct Image {
+    fs: MemFs,
+    begun: u64,
+    ended: u64,
+}
+
+impl Image {
+    fn take(fs: &MemFs, clock: &AtomicU64, seed: u64) -> Image {
+        let begun = clock.fetch_add(1, Ordering::AcqRel);
+        let fs = fs.image(seed, CrashMode::KeepAll);
+        let ended = clock.fetch_add(1, Ordering::AcqRel);
+        Image { fs, begun, ended }
+    }
+
+    /// P2.
+    fn check(&self, events: &[Event], found: &Before) -> Result<(), String> {
+        let writes = || {
+            events
+                .iter()
+                .filter_map(|event| Some((event, event.what.written()?)))
+        };
+        let mut by_place = ByPlace::new();
+        for (event, (stamp, changes)) in writes() {
+            for (key, value) in changes {
+                by_place.insert((*key, stamp.0), (event, value));
+            }
+        }
+        let stamp_of = |key: &usize| found.get(key).map_or(0, |(stamp, _)| *stamp);
+        for (key, (stamp, value)) in found {
+            match by_place.get(&(*key, *stamp)) {
+                Some((event, Some(written))) if event.begin < self.ended && written == value => {}
+                other => return Err(format!("P2: key {key} holds {stamp}, which is {other:?}")),
+            }
+        }
+        for (event, (stamp, changes)) in writes() {
+            let there =
+                |(key, value): (&usize, &Value)| stamp_of(key) == stamp.0 && value.is_some();
+            let survived = event.end < self.begun || changes.iter().any(there);
+            // Where it survived, every key shows it or something newer. A newer deletion shows
+            // as nothing, so only what cannot have been deleted since is demanded.
+            let lost = |key: &&usize| {
+                stamp_of(key) < stamp.0 && !self.deleted_since(key, stamp.0, changes, &by_place)
+            };
+            if let Some(key) = changes.keys().find(lost).filter(|_| survived) {
+                return Err(format!(
+                    "P2: the write at {stamp} is not at key {key}: {event:?}"
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    fn deleted_since(
+        &self,
+        key: &usize,
+        stamp: u64,
+        changes: &BTreeMap<usize, Value>,
+        by_place: &ByPlace<'_>,
+    ) -> bool {
+        let is_deletion = changes.get(key).is_some_and(Option::is_none);
+        let deletes =
+            |(event, value): &(&Event, &Value)| value.is_none() && event.begin < self.ended;
+        is_deletion
+            || by_place
+                .range((*key, stamp + 1)..(*key, u64::MAX))
+                .any(|(_, at)| deletes(at))
+    }
+}
+
+/// Adds the history to the file for another checker, if one was asked for.
+fn keep(number: u64, events: &[Event]) -> Result<(), String> {
+    let Some(path) = std::env::var_os("VELELLA_EXPORT") else {
+        return Ok(());
+    };
+    let failed = |error: std::io::Error| format!("cannot export to {}: {error}", path.display());
+    let mut lines = Vec::new();
+    export::write(number, events, &mut lines).map_err(failed)?;
+    let mut file = OpenOptions::new()
+        .create(true)
+        .append(true)
+        .open(&path)
+        .map_err(failed)?;
+    std::io::Write::write_all(&mut file, &lines).map_err(failed)
+}

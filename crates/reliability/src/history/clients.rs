@@ -1,0 +1,288 @@
+//! Clients that do random operations on few keys and write down what they were told.
+//!
+//! K1. Every written value is its writer's client, a number it never used before, and a filling:
+//!     whoever reads it knows who wrote it.
+//! K2. An event is written down after its operation returned; its beginning was taken before.
+
+use super::event::{Event, KEYS, State, Value, What};
+use std::collections::BTreeMap;
+use std::sync::Barrier;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+use velella::{Db, Decision, Keyspace, Result, Snapshot, WriteBatch, WriteOptions};
+use velella_testkit::Seed;
+
+/// What the clients of a history share.
+#[derive(Debug)]
+pub struct Stage<'a> {
+    db: &'a Db,
+    keyspaces: [Keyspace; 2],
+    clock: &'a AtomicU64,
+    /// The first number a client may use in its values, so that a later part of a history does
+    /// not write a value of an earlier one.
+    pub first_number: u64,
+}
+
+impl<'a> Stage<'a> {
+    /// A stage on `db`, whose keys are spread over its default keyspace and one more.
+    ///
+    /// # Errors
+    /// Those of creating the keyspace.
+    pub fn new(db: &'a Db, clock: &'a AtomicU64) -> Result<Self> {
+        Ok(Stage {
+            db,
+            keyspaces: [db.default_keyspace(), db.keyspace_or_create("other")?],
+            clock,
+            first_number: 0,
+        })
+    }
+
+    /// Lets `clients` do `operations` each, all at once.
+    ///
+    /// # Errors
+    /// The first error any of them was told.
+    ///
+    /// # Panics
+    /// If a client does.
+    pub fn run(&self, clients: usize, operations: u64, seed: &Seed) -> Result<Vec<Event>> {
+        let all = Mutex::new(Ok(Vec::new()));
+        let barrier = Barrier::new(clients);
+        std::thread::scope(|scope| {
+            for number in 0..clients {
+                let (all, barrier) = (&all, &barrier);
+                let mut client = Client {
+                    stage: self,
+                    number,
+                    seed: seed.fork(number as u64),
+                    written: self.first_number,
+                    kept: Vec::new(),
+                    events: Vec::new(),
+                };
+                scope.spawn(move || {
+                    barrier.wait();
+                    let ended = (0..operations).try_for_each(|_| client.operate());
+                    let mut all = all.lock().expect("no client panics with the lock");
+                    match (&mut *all, ended) {
+                        (Ok(events), Ok(())) => events.append(&mut client.events),
+                        (all @ Ok(_), Err(error)) => *all = Err(error),
+                        (Err(_), _) => {}
+                    }
+                });
+            }
+        });
+        all.into_inner().expect("no client panics with the lock")
+    }
+
+    /// What all keys hold now, with the stamps of the versions.
+    ///
+    /// # Errors
+    /// Those of reading.
+    pub fn contents(&self) -> Result<BTreeMap<usize, (u64, Vec<u8>)>> {
+        let mut contents = BTreeMap::new();
+        for key in 0..KEYS {
+            let (keyspace, name) = self.place(key);
+            if let Some(entry) = keyspace.get_entry(name)? {
+                contents.insert(key, (entry.stamp.0, entry.value.to_vec()));
+            }
+        }
+        Ok(contents)
+    }
+
+    fn place(&self, key: usize) -> (&Keyspace, [u8; 1]) {
+        let name = u8::try_from(key).expect("there are few keys");
+        (&self.keyspaces[key % 2], [name])
+    }
+
+    fn tick(&self) -> u64 {
+        // AcqRel: of two ticks the earlier one's thread is seen to have done what it did before.
+        self.clock.fetch_add(1, Ordering::AcqRel)
+    }
+
+    fn state(&self, snapshot: &Snapshot, how: u64) -> Result<State> {
+        let mut state = State::new();
+        if how == 0 {
+            for key in 0..KEYS {
+                let (keyspace, name) = self.place(key);
+                let value = snapshot.get(keyspace, name)?;
+                state.extend(value.map(|value| (key, value.to_vec())));
+            }
+            return Ok(state);
+        }
+        for keyspace in &self.keyspaces {
+            let iter = snapshot.iter(keyspace)?;
+            let pairs: Box<dyn Iterator<Item = _>> = match how {
+                1 => Box::new(iter),
+                _ => Box::new(iter.rev()),
+            };
+            for pair in pairs {
+                let (key, value) = pair?;
+                state.insert(usize::from(key[0]), value.to_vec());
+            }
+        }
+        Ok(state)
+    }
+}
+
+struct Client<'a> {
+    stage: &'a Stage<'a>,
+    number: usize,
+    seed: Seed,
+    written: u64,
+    kept: Vec<Snapshot>,
+    events: Vec<Event>,
+}
+
+impl Client<'_> {
+    fn operate(&mut self) -> Result<()> {
+        let begin = self.stage.tick();
+        let what = match self.seed.below(100) {
+            0..24 => self.write()?,
+            24..40 => self.rmw()?,
+            40..50 => self.batch()?,
+            50..56 => self.batch_if_unchanged()?,
+            56..74 => self.get()?,
+            74..84 => self.strict()?,
+            84..90 => self.multi_get()?,
+            90..98 => self.look()?,
+            98 => {
+                self.stage.db.flush()?;
+                None
+            }
+            _ => {
+                self.stage.db.compact()?;
+                None
+            }
+        };
+        let Some(what) = what else { return Ok(()) };
+        let end = self.stage.tick();
+        self.events.push(Event {
+            client: self.number,
+            begin,
+            end,
+            what,
+        });
+        Ok(())
+    }
+
+    /// A value nobody wrote before (K1).
+    fn value(&mut self) -> Vec<u8> {
+        self.written += 1;
+        let mut value = format!("{}.{}.", self.number, self.written).into_bytes();
+        let longer = self.seed.index(300);
+        value.resize(value.len() + longer, b'x');
+        value
+    }
+
+    fn write(&mut self) -> Result<Option<What>> {
+        let key = self.seed.index(KEYS);
+        let value = (!self.seed.one_in(4)).then(|| self.value());
+        let (keyspace, name) = self.stage.place(key);
+        let stamp = match &value {
+            Some(value) => keyspace.put(name, value)?,
+            None => keyspace.delete(name)?,
+        };
+        let changes = BTreeMap::from([(key, value)]);
+        Ok(Some(What::Wrote { stamp, changes }))
+    }
+
+    fn rmw(&mut self) -> Result<Option<What>> {
+        let key = self.seed.index(KEYS);
+        let value = self.value();
+        let (keyspace, name) = self.stage.place(key);
+        let outcome = keyspace.rmw(name, |_| Decision::Put(value.clone()))?;
+        let stamp = outcome.stamp.expect("a decision to put has a stamp");
+        let old = outcome.old.map(|old| old.value.to_vec());
+        Ok(Some(What::Based {
+            stamp,
+            changes: BTreeMap::from([(key, Some(value))]),
+            bases: BTreeMap::from([(key, old)]),
+        }))
+    }
+
+    fn changes(&mut self) -> (WriteBatch, BTreeMap<usize, Value>) {
+        let (mut batch, mut changes) = (WriteBatch::new(), BTreeMap::new());
+        for _ in 0..=self.seed.below(4) {
+            let key = self.seed.index(KEYS);
+            let value = (!self.seed.one_in(5)).then(|| self.value());
+            let (keyspace, name) = self.stage.place(key);
+            match &value {
+                Some(value) => batch.put(keyspace, name, value),
+                None => batch.delete(keyspace, name),
+            };
+            changes.insert(key, value);
+        }
+        (batch, changes)
+    }
+
+    fn batch(&mut self) -> Result<Option<What>> {
+        let (batch, changes) = self.changes();
+        let stamp = self.stage.db.write(&batch)?;
+        Ok(Some(What::Wrote { stamp, changes }))
+    }
+
+    fn batch_if_unchanged(&mut self) -> Result<Option<What>> {
+        let since = self.stage.db.snapshot();
+        let (batch, changes) = self.changes();
+        let mut bases = BTreeMap::new();
+        for key in changes.keys() {
+            let (keyspace, name) = self.stage.place(*key);
+            let base = since.get(keyspace, name)?.map(|value| value.to_vec());
+            bases.insert(*key, base);
+        }
+        let options = WriteOptions::default();
+        let written = self.stage.db.write_if_unchanged(&batch, &since, options)?;
+        Ok(written.map(|stamp| What::Based {
+            stamp,
+            changes,
+            bases,
+        }))
+    }
+
+    fn get(&mut self) -> Result<Option<What>> {
+        let key = self.seed.index(KEYS);
+        let (keyspace, name) = self.stage.place(key);
+        let entry = keyspace.get_entry(name)?;
+        let stamp = entry.as_ref().map(|entry| entry.stamp);
+        let value = entry.map(|entry| entry.value.to_vec());
+        Ok(Some(What::Got { key, value, stamp }))
+    }
+
+    fn strict(&mut self) -> Result<Option<What>> {
+        let key = self.seed.index(KEYS);
+        let (keyspace, name) = self.stage.place(key);
+        let value = keyspace.get_strict(name)?.map(|value| value.to_vec());
+        let values = BTreeMap::from([(key, value)]);
+        Ok(Some(What::Strict { values }))
+    }
+
+    fn multi_get(&mut self) -> Result<Option<What>> {
+        let half = self.seed.index(2);
+        let keys: Vec<usize> = (0..KEYS).filter(|key| key % 2 == half).collect();
+        let names: Vec<[u8; 1]> = keys.iter().map(|key| self.stage.place(*key).1).collect();
+        let found = self.stage.keyspaces[half].multi_get(&names)?;
+        let found = found
+            .into_iter()
+            .map(|value| value.map(|value| value.to_vec()));
+        let values = keys.into_iter().zip(found).collect();
+        Ok(Some(What::Strict { values }))
+    }
+
+    /// Takes a snapshot and reads it, or reads an old one again.
+    fn look(&mut self) -> Result<Option<What>> {
+        let how = self.seed.below(3);
+        if !self.kept.is_empty() && self.seed.one_in(2) {
+            let place = self.seed.index(self.kept.len());
+            let old = self.kept.swap_remove(place);
+            let state = self.stage.state(&old, how)?;
+            return Ok(Some(What::SawAgain {
+                at: old.stamp(),
+                state,
+            }));
+        }
+        let snapshot = self.stage.db.snapshot();
+        let state = self.stage.state(&snapshot, how)?;
+        let at = snapshot.stamp();
+        self.kept.push(snapshot);
+        Ok(Some(What::Saw { at, state }))
+    }
+}

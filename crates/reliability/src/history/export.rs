@@ -1,0 +1,66 @@
+//! A history for a checker that knows nothing of stamps: one JSON object a line.
+//!
+//! Each line is one operation on one key of one history: `{"history", "key", "client", "call",
+//! "return", "kind", "input", "output"}`. Values are written shortened to what tells them apart;
+//! an absent one is the empty text. A batch counts as a write of each of its keys, a snapshot as
+//! a read of each: what an operation on several keys promises beyond that is not in here.
+//!
+//! E1. A snapshot that is read again is left out: it says nothing of the present.
+//!
+//! Tests: `tests/histories.rs`; `.ci/porcupine.sh` reads it.
+
+use super::event::{Event, KEYS, Value, What};
+use std::io::{self, Write};
+
+/// Writes the operations of history `number` to `out`.
+///
+/// # Errors
+/// Those of `out`.
+pub fn write(number: u64, events: &[Event], out: &mut dyn Write) -> io::Result<()> {
+    for event in events {
+        for (key, kind, input, output) in operations(&event.what) {
+            let line = serde_json::json!({
+                "history": number, "key": key, "client": event.client,
+                "call": event.begin, "return": event.end,
+                "kind": kind, "input": input, "output": output,
+            });
+            writeln!(out, "{line}")?;
+        }
+    }
+    Ok(())
+}
+
+type Operation = (usize, &'static str, String, String);
+
+fn operations(what: &What) -> Vec<Operation> {
+    let nothing = String::new;
+    let read = |key: usize, value: &Value| (key, "read", nothing(), name(value.as_ref()));
+    match what {
+        What::Wrote { changes, .. } => changes
+            .iter()
+            .map(|(key, value)| (*key, "write", name(value.as_ref()), nothing()))
+            .collect(),
+        What::Based { changes, bases, .. } => changes
+            .iter()
+            .map(|(key, value)| {
+                let base = bases.get(key).and_then(Option::as_ref);
+                (*key, "swap", name(value.as_ref()), name(base))
+            })
+            .collect(),
+        What::Got { key, value, .. } => vec![read(*key, value)],
+        What::Strict { values } => values
+            .iter()
+            .map(|(key, value)| read(*key, value))
+            .collect(),
+        What::Saw { state, .. } => (0..KEYS)
+            .map(|key| read(key, &state.get(&key).cloned()))
+            .collect(),
+        What::SawAgain { .. } => Vec::new(),
+    }
+}
+
+/// A value without its filling.
+fn name(value: Option<&Vec<u8>>) -> String {
+    let text = value.map(|value| String::from_utf8_lossy(value).into_owned());
+    text.unwrap_or_default().trim_end_matches('x').to_owned()
+}

@@ -1,0 +1,97 @@
+//! The campaign `histories`, small; and that its checkers can say no.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::AtomicU64;
+use velella::Db;
+use velella::vfs::MemFs;
+use velella_reliability::campaign::{Plan, run};
+use velella_reliability::history::checker::{self, Before};
+use velella_reliability::history::clients::Stage;
+use velella_reliability::history::event::{Event, What};
+use velella_reliability::history::export;
+use velella_testkit::{Seed, Watchdog, scale};
+
+#[test]
+fn histories_are_what_their_stamps_say_across_crashes_too() {
+    let _watchdog = Watchdog::new("histories", 500);
+    let all = velella_reliability::all();
+    let campaign = all.iter().find(|one| one.name() == "histories").unwrap();
+    let plan = Plan {
+        first: 1,
+        runs: scale(40),
+        limit: None,
+        threads: 1,
+    };
+    let outcome = run(campaign.as_ref(), &plan, &|_| {});
+    assert_eq!(outcome.failure, None);
+    assert!(outcome.tally.of("operations") > 20_000, "{outcome:?}");
+}
+
+fn history() -> Vec<Event> {
+    let db = Db::builder()
+        .vfs(std::sync::Arc::new(MemFs::new()))
+        .open("/db")
+        .unwrap();
+    let clock = AtomicU64::new(1);
+    let stage = Stage::new(&db, &clock).unwrap();
+    stage.run(4, 300, &Seed::silent(5)).unwrap()
+}
+
+/// Control: what a faulty store would have said is refused, whatever is falsified.
+#[test]
+fn a_falsified_history_is_refused() {
+    let events = history();
+    assert_eq!(checker::check(&Before::new(), &events), Ok(()));
+    let mut refused = BTreeMap::new();
+    for place in 0..events.len() {
+        let mut falsified = events.clone();
+        let kind = match &mut falsified[place].what {
+            What::Got { value, .. } if value.is_some() => {
+                *value = Some(b"never written".to_vec());
+                "get"
+            }
+            What::Strict { values } => {
+                values.insert(0, Some(b"never written".to_vec()));
+                "strict"
+            }
+            What::Based { bases, .. } => {
+                let base = bases.values_mut().next().unwrap();
+                *base = Some(b"never written".to_vec());
+                "base"
+            }
+            What::Saw { state, .. } | What::SawAgain { state, .. } => {
+                state.insert(1, b"never written".to_vec());
+                "snapshot"
+            }
+            What::Wrote { stamp, .. } => {
+                stamp.0 = 0;
+                "stamp"
+            }
+            What::Got { .. } => continue,
+        };
+        let verdict = checker::check(&Before::new(), &falsified);
+        assert!(verdict.is_err(), "{kind}: {:?}", falsified[place]);
+        *refused.entry(kind).or_insert(0) += 1;
+    }
+    assert_eq!(refused.len(), 5, "{refused:?}");
+}
+
+#[test]
+fn an_exported_history_has_a_line_for_each_key_of_each_operation() {
+    let events = history();
+    let mut lines = Vec::new();
+    export::write(7, &events, &mut lines).unwrap();
+    let text = String::from_utf8(lines).unwrap();
+    let mut swaps = 0;
+    for line in text.lines() {
+        let line: serde_json::Value = serde_json::from_str(line).unwrap();
+        assert_eq!(line["history"], 7);
+        assert!(line["call"].as_u64() < line["return"].as_u64());
+        swaps += u64::from(line["kind"] == "swap");
+    }
+    let based = |event: &Event| match &event.what {
+        What::Based { bases, .. } => bases.len() as u64,
+        _ => 0,
+    };
+    assert_eq!(swaps, events.iter().map(based).sum::<u64>());
+}
