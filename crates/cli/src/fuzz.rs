@@ -55,10 +55,9 @@ fn read(file: &[u8], options: &ReadOptions) -> (Vec<Record>, bool) {
         let ended = matches!(&next, Next::End);
         match next {
             Next::Record(record) => {
-                assert!(
-                    record.key.len() + record.value.len() <= file.len(),
-                    "F1: from nothing"
-                );
+                // Joined columns may gain two quotes each.
+                let taken = record.key.len() + record.value.len();
+                assert!(taken <= 3 * file.len(), "F1: from nothing");
                 records.push(record);
             }
             Next::Malformed(malformed) => {
