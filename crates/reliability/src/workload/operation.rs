@@ -116,7 +116,7 @@ fn operation(draws: &mut Draws<'_>) -> Operation {
     let keyspace = usize::from(choice) % KEYSPACES;
     match choice / 2 {
         0..=29 => {
-            let expiry = (choice % 16 == 0).then_some(EXPIRY_MS);
+            let expiry = choice.is_multiple_of(16).then_some(EXPIRY_MS);
             Operation::Put(keyspace, key(draws), value(draws), expiry)
         }
         30..=37 => Operation::Delete(keyspace, key(draws)),
@@ -142,7 +142,11 @@ fn operation(draws: &mut Draws<'_>) -> Operation {
         83..=87 => Operation::SnapshotGet(draws.below(HELD), keyspace, key(draws)),
         88..=97 => Operation::Scan(scope(draws, keyspace), moves(draws, 40)),
         98..=100 => Operation::Hold(draws.below(HELD), scope(draws, keyspace)),
-        101..=109 => Operation::Walk(draws.below(HELD), draws.u8() % 8 == 0, moves(draws, 12)),
+        101..=109 => Operation::Walk(
+            draws.below(HELD),
+            draws.u8().is_multiple_of(8),
+            moves(draws, 12),
+        ),
         110..=112 => Operation::Release(draws.below(HELD)),
         113..=118 => Operation::Flush,
         119..=121 => Operation::Compact,
@@ -165,7 +169,9 @@ fn batch(draws: &mut Draws<'_>) -> Operation {
     let since = draws.u8();
     Operation::Batch(
         writes,
-        (since % 4 == 0).then_some(usize::from(since / 4) % HELD),
+        since
+            .is_multiple_of(4)
+            .then_some(usize::from(since / 4) % HELD),
     )
 }
 
@@ -208,7 +214,7 @@ fn noise(n: usize, fill: u8) -> u8 {
 }
 
 fn maybe(draws: &mut Draws<'_>) -> Option<Bytes> {
-    (draws.u8() % 4 != 0).then(|| value(draws))
+    (!draws.u8().is_multiple_of(4)).then(|| value(draws))
 }
 
 fn bound(draws: &mut Draws<'_>) -> Bound<Vec<u8>> {
@@ -223,10 +229,12 @@ fn scope(draws: &mut Draws<'_>, keyspace: usize) -> Scope {
     let choice = draws.u8();
     Scope {
         keyspace,
-        snapshot: (choice % 3 == 0).then_some(usize::from(choice / 3) % HELD),
+        snapshot: choice
+            .is_multiple_of(3)
+            .then_some(usize::from(choice / 3) % HELD),
         lower: bound(draws),
         upper: bound(draws),
-        prefix: if choice % 5 == 0 {
+        prefix: if choice.is_multiple_of(5) {
             let key = key(draws);
             key[..key.len().min(2 + draws.below(4))].to_vec()
         } else {

@@ -98,7 +98,7 @@ impl World {
         let held = open.snapshots.iter().any(Option::is_some)
             || open.iterators.iter().any(Option::is_some);
         if reopen && !held {
-            self.reopen(self.done % 2 == 0)?;
+            self.reopen(self.done.is_multiple_of(2))?;
         }
         Ok(())
     }
