@@ -1,9 +1,9 @@
 //! The escape rule: any bytes as one line of text, and back.
 //!
 //! As in PostgreSQL's `COPY`: `\t`, `\n`, `\r` and `\\` for themselves, `\xHH` for every other
-//! control character, a byte order mark, and every byte that is not part of valid UTF-8. All other text stands as it
-//! is, so words in any script stay readable, and nothing that is printed can move a terminal's
-//! cursor.
+//! control character, a byte order mark, and every byte that is not part of valid UTF-8. All other
+//! text stands as it is, so words in any script stay readable, and nothing that is printed can
+//! move a terminal's cursor.
 //!
 //! T1. `unescape(escape(bytes)) == bytes`, for all bytes.
 //! T2. Escaped text is valid UTF-8 without control characters: one line, no tab.
