@@ -5,7 +5,7 @@
 //! at `command.rs`; each command is a file with its arguments, its help and its code. Commands
 //! print through `output`, fail through `failure`, and know the engine only by its public API.
 //!
-//! Threads: `serve`, `bench` and `crash-test` start some; all other commands run on the main thread.
+//! Threads: `serve`, `bench` and `crash-test` start some; all others run on the main thread.
 //! Tests: beside the modules; `tests/` runs the binary.
 
 #![forbid(unsafe_code)]
