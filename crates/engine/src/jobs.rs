@@ -156,8 +156,13 @@ impl Engine {
                 // Writers that want to be durable, and flushes, run rounds of their own.
                 (rounds, noted, last_round) = (self.rounds(), false, thread::now());
             }
-            if self.journal.is_some() && behind && last_round.elapsed() >= SYNC_EVERY {
-                self.round(self.clock.now())?;
+            if self.journal.is_some() && last_round.elapsed() >= SYNC_EVERY {
+                if behind {
+                    self.round(self.clock.now())?;
+                } else {
+                    // What was flushed since still takes space.
+                    self.exclude_flushed()?;
+                }
                 (rounds, noted, last_round) = (self.rounds(), false, thread::now());
             } else if !noted && last_round.elapsed() >= NOTE_DONE_AFTER {
                 self.note_done()?;

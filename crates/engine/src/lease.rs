@@ -74,7 +74,7 @@ mod tests {
             let used = 1 << shift;
             let now = Stamp(opened.0 + used);
             let ahead = lease(opened, now).0 - now.0;
-            assert!(ahead >= AHEAD_MIN && ahead <= AHEAD_MAX);
+            assert!((AHEAD_MIN..=AHEAD_MAX).contains(&ahead));
             assert!(ahead <= used.max(AHEAD_MIN), "{ahead} after {used}");
         }
         assert_eq!(lease(opened, Stamp(Stamp::MAX.0 - 1)), Stamp::MAX);

@@ -53,6 +53,7 @@ mod batch;
 mod rmw;
 mod catalogue;
 mod verify;
+mod agreement;
 mod recovery;
 mod compaction;
 mod jobs;

@@ -7,13 +7,14 @@
 //!
 //! Tests: `tests/lifecycle.rs`, `tests/crash.rs`.
 
+use crate::agreement;
 use crate::catalogue::{DEFAULT_KEYSPACE, LEVELED, record};
 use crate::core::{Engine, Pair, Parts};
 use crate::handle::Handle;
 use crate::jobs::Workers;
 use crate::keyspace_core::{Core, MadeOf};
 use crate::options::{Builder, JournalMode, Options, RecoveryMode};
-use crate::recovery::{Recovered, replay};
+use crate::recovery::{Known, Recovered, replay};
 use crate::sizes::Sizes;
 use std::path::Path;
 use std::sync::Arc;
@@ -50,7 +51,7 @@ pub(crate) fn open(builder: Builder, dir: &Path) -> Result<Arc<Handle>> {
         velella_tree::create_directory(&*vfs, dir)?;
     }
     let lock = vfs.lock(&FileName::Lock.path(dir))?;
-    let (manifest, state) = open_manifest(&vfs, dir, &options)?;
+    let (manifest, state, doubt) = open_manifest(&vfs, dir, &options)?;
     if let Some(bytes) = sizes.manifest_bytes {
         manifest.roll_early(bytes);
     }
@@ -62,7 +63,10 @@ pub(crate) fn open(builder: Builder, dir: &Path) -> Result<Arc<Handle>> {
     };
     let cores = open_keyspaces(&env, &state, &options, &orders, &shared)?;
 
-    let (recovered, report) = recover(&env, &state, &cores, &options)?;
+    let (recovered, report) = match doubt {
+        None => recover(&env, &state, &cores, &options)?,
+        Some(doubt) => (Recovered::default(), tables_only(&doubt)),
+    };
     sync_externals(&env, &recovered)?;
     for name in
         velella_tree::unreferenced(&*vfs, dir, &with(&state, &recovered), &recovered.externals)?
@@ -76,8 +80,9 @@ pub(crate) fn open(builder: Builder, dir: &Path) -> Result<Arc<Handle>> {
     for (core, built) in recovered.built {
         core.tree.apply(built);
     }
-    if let Some(journal) = &journal {
-        journal.discard_older()?;
+    match &journal {
+        Some(journal) => journal.discard_older()?,
+        None => velella_journal::discard_all(&*vfs, dir)?,
     }
     let engine = Engine::new(Parts {
         dir: dir.to_path_buf(),
@@ -127,9 +132,26 @@ fn nothing_there(dir: &Path) -> Error {
         .remedy("create it with `create(true)`, or check the path")
 }
 
-fn open_manifest(vfs: &Arc<dyn Vfs>, dir: &Path, options: &Options) -> Result<(Manifest, State)> {
+/// The third is why the manifest is not believed, where loss is accepted.
+fn open_manifest(
+    vfs: &Arc<dyn Vfs>,
+    dir: &Path,
+    options: &Options,
+) -> Result<(Manifest, State, Option<Error>)> {
+    let mut doubt = None;
     let (manifest, state) = if Manifest::exists(&**vfs, dir)? {
-        Manifest::open(Arc::clone(vfs), dir)?
+        Manifest::open_if(Arc::clone(vfs), dir, |replay| {
+            match agreement::check(&**vfs, dir, replay) {
+                Err(error)
+                    if error.kind() == ErrorKind::Corruption
+                        && options.recovery == RecoveryMode::AcceptLoss =>
+                {
+                    doubt = Some(error);
+                    Ok(())
+                }
+                checked => checked,
+            }
+        })?
     } else if options.create {
         Manifest::create(Arc::clone(vfs), dir)?
     } else {
@@ -140,9 +162,20 @@ fn open_manifest(vfs: &Arc<dyn Vfs>, dir: &Path, options: &Options) -> Result<(M
         let default = record(DEFAULT_ID, DEFAULT_KEYSPACE, &Order::Bytewise, Stamp::ZERO);
         manifest.commit(&[Edit::CreateKeyspace(default)])?;
         let state = manifest.state();
-        return Ok((manifest, state));
+        return Ok((manifest, state, doubt));
     }
-    Ok((manifest, state))
+    Ok((manifest, state, doubt))
+}
+
+/// With edits missing, the journal may lack what only they told of: what is left of it would not be
+/// a prefix of the writes.
+fn tables_only(doubt: &Error) -> Report {
+    Report {
+        notes: vec![format!(
+            "damage, loss accepted: {doubt}; of the journal nothing was taken"
+        )],
+        ..Report::default()
+    }
 }
 
 fn environment(vfs: &Arc<dyn Vfs>, dir: &Path, manifest: Manifest, options: &Options) -> Env {
@@ -223,14 +256,8 @@ fn recover(
     cores: &[Arc<Core>],
     options: &Options,
 ) -> Result<(Recovered, Report)> {
-    let nothing = Recovered {
-        built: Vec::new(),
-        edits: Vec::new(),
-        externals: std::collections::BTreeSet::new(),
-        last: Stamp::ZERO,
-    };
     if state.seal_file == 0 {
-        return Ok((nothing, Report::default()));
+        return Ok((Recovered::default(), Report::default()));
     }
     let last = Last {
         incarnation: state.incarnation,
@@ -242,7 +269,15 @@ fn recover(
         accept_loss: options.recovery == RecoveryMode::AcceptLoss,
     };
     let mut journal = Recovery::open(Arc::clone(&env.vfs), &env.dir, env.database, &last)?;
-    let recovered = replay(&mut journal, cores, &state.dropped, options.memory / 4)?;
+    let lease = match last.accept_loss {
+        false => state.clock_lease,
+        true => Stamp::MAX,
+    };
+    let known = Known {
+        dropped: &state.dropped,
+        lease,
+    };
+    let recovered = replay(&mut journal, cores, &known, options.memory / 4)?;
     Ok((recovered, journal.report().clone()))
 }
 
@@ -297,7 +332,7 @@ fn new_journal(
             return Ok((None, (0..sizes.lanes).map(|_| None).collect(), edit));
         }
     };
-    let manifest = Arc::clone(&env.manifest);
+    let (manifest, noted) = (Arc::clone(&env.manifest), Arc::clone(&env.manifest));
     let config = Config {
         vfs: Arc::clone(&env.vfs),
         dir: env.dir.clone(),
@@ -309,6 +344,7 @@ fn new_journal(
         access,
         ack_after_done: false,
         next_file: Arc::new(move || manifest.next_file()),
+        note: Some(Arc::new(move || agreement::note(noted.position()))),
     };
     let (journal, lanes, Start { seal_file, token }) = Journal::create(config, start)?;
     let edit = Edit::Incarnation {

@@ -5,7 +5,8 @@
 mod common;
 
 use common::{tiny, try_on};
-use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Barrier};
 use std::time::Duration;
 use velella::vfs::fault::{Fault, Rule};
 use velella::vfs::{FaultFs, MemFs};
@@ -50,30 +51,35 @@ fn memory_stays_within_its_budget() {
     });
 }
 
-/// Bytes of keys and values that threads in turn put until the memtable is full.
+/// Bytes of keys and values that so many threads, in step, put until the memtable is full.
 fn held(db: &velella::Db, threads: u32) -> u64 {
+    let step = Barrier::new(threads as usize);
+    let (full, puts) = (AtomicBool::new(false), AtomicU64::new(0));
     let is_full = || {
         let memtables = db.stats().keyspaces[0].immutable_memtables;
         memtables > 0 || common::counter(db, "flushes") > 0
     };
-    let put = |number: u32| db.put(number.to_be_bytes(), [7; 100]).unwrap();
-    for round in 0u32.. {
-        // A thread of its own has chunks of its own.
-        std::thread::scope(|scope| {
-            for thread in 1..threads {
-                let put = &put;
-                scope
-                    .spawn(move || put(round << 8 | thread))
-                    .join()
-                    .unwrap();
+    let write = |thread: u32| {
+        for round in 0u32.. {
+            step.wait();
+            if full.load(Ordering::Acquire) {
+                return;
             }
-        });
-        put(round << 8);
-        if is_full() {
-            return u64::from(round) * u64::from(threads) * 104;
+            let key = round * threads + thread;
+            db.put(key.to_be_bytes(), [7; 100]).unwrap();
+            puts.fetch_add(1, Ordering::Relaxed);
+            if step.wait().is_leader() {
+                full.store(is_full(), Ordering::Release);
+            }
         }
-    }
-    unreachable!("a memtable fills")
+    };
+    std::thread::scope(|scope| {
+        for thread in 0..threads {
+            let write = &write;
+            scope.spawn(move || write(thread));
+        }
+    });
+    104 * puts.into_inner()
 }
 
 #[test]

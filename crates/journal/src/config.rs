@@ -31,6 +31,9 @@ pub enum Access {
 /// Gives out numbers for new files (never reused).
 pub type NextFile = Arc<dyn Fn() -> Result<u64> + Send + Sync>;
 
+/// What the caller wants noted in each seal: 56 bits, 0 for nothing.
+pub type Note = Arc<dyn Fn() -> u64 + Send + Sync>;
+
 /// Where and how to keep a journal.
 #[derive(Clone)]
 pub struct Config {
@@ -54,6 +57,9 @@ pub struct Config {
     pub ack_after_done: bool,
     /// Numbers for new files.
     pub next_file: NextFile,
+    /// Noted in each seal, and read back by [`crate::evidence`]: how far the caller's own log was
+    /// durable before the round. `None`: nothing.
+    pub note: Option<Note>,
 }
 
 impl Config {
@@ -110,6 +116,7 @@ mod tests {
             access: Access::Auto,
             ack_after_done: false,
             next_file: Arc::new(|| Ok(1)),
+            note: None,
         };
         good.check().unwrap();
         let change: [fn(&mut Config); 6] = [

@@ -16,6 +16,7 @@
 
 use crate::core::Core;
 use crate::large::LargeFile;
+use crate::ordering::{Site, is_sound};
 use crate::seal::{Seal, SealFile};
 use crate::segment::Segment;
 use std::collections::BTreeMap;
@@ -25,8 +26,9 @@ use velella_sync::thread;
 use velella_vfs::WriteFile;
 
 /// More files than this are synced by several threads: a segment and the seal file at once cost
-/// one flush of the device instead of two (here 0.4 instead of 5 ms).
-const SYNC_ALONE_MAX: usize = 1;
+/// one flush of the device instead of two (here 0.4 instead of 5 ms). loom has no threads that
+/// borrow.
+const SYNC_ALONE_MAX: usize = if cfg!(loom) { usize::MAX } else { 1 };
 /// Most threads that sync at once.
 const SYNC_THREADS: usize = 8;
 
@@ -93,8 +95,12 @@ impl Rounds {
         // covers was published before, so it lies below the ends read next: the seal never says
         // less, and neither does the cut (J3).
         let durable = core.durable();
-        let frontier = frontier().max(durable);
-        let lanes = lane_ranges(core);
+        let spoiled = (!is_sound(Site::EndsLast)).then(|| lane_ranges(core));
+        let frontier = match is_sound(Site::SealFrontier) {
+            true => frontier().max(durable),
+            false => frontier(),
+        };
+        let lanes = spoiled.unwrap_or_else(|| lane_ranges(core));
         let excludes_more = lanes
             .iter()
             .zip(&self.lanes)
@@ -120,10 +126,18 @@ impl Rounds {
             frontier,
             wall_ms: thread::wall_ms(),
             closed: ending == Ending::Closed,
+            // Of what was durable before the seal: it is never ahead of the caller's log.
+            note: core.config.note.as_ref().map_or(0, |note| note()),
             lanes,
         };
         sync_all(core, &externals(core))?;
         self.seals.write(&seal)?;
+        if !is_sound(Site::SyncFirst) {
+            core.raise_durable(frontier);
+        }
+        if !is_sound(Site::ExcludeLast) {
+            exclude(core, &seal.lanes);
+        }
         let dirty = self.dirty(core, &seal.lanes);
         sync_all(core, &dirty)?;
         drop(dirty);
@@ -141,7 +155,7 @@ impl Rounds {
         self.last = round;
         self.lanes = seal.lanes;
         core.rounds.increment();
-        self.exclude(core);
+        exclude(core, &self.lanes);
         Ok(())
     }
 
@@ -173,17 +187,6 @@ impl Rounds {
         dirty
     }
 
-    /// Lets go of what the completed round excludes (N5).
-    fn exclude(&self, core: &Core) {
-        for (ledger, &(start, _)) in core.ledgers.iter().zip(&self.lanes) {
-            let gone = ledger.files().exclude(start);
-            for large in gone {
-                core.inventory.doom(large.path());
-            }
-        }
-        core.inventory.retire();
-    }
-
     /// Syncs the last done marker (N3).
     pub(crate) fn sync_done(&mut self, core: &Core) -> Result<()> {
         core.poison.check()?;
@@ -195,6 +198,17 @@ impl Rounds {
         }
         Ok(())
     }
+}
+
+/// Lets go of what a completed round excludes (N5).
+fn exclude(core: &Core, lanes: &[(u64, u64)]) {
+    for (ledger, &(start, _)) in core.ledgers.iter().zip(lanes) {
+        let gone = ledger.files().exclude(start);
+        for large in gone {
+            core.inventory.doom(large.path());
+        }
+    }
+    core.inventory.retire();
 }
 
 /// The external values of the records below the ends, which were read before (N1).

@@ -159,7 +159,7 @@ impl Arena {
 
 /// How large the next chunk of an arena of so many bytes is (R4).
 fn chunk_size(bytes: usize) -> usize {
-    let part = if bytes < FINE_BELOW { 16 } else { 4 };
+    let part = if bytes < FINE_BELOW { 32 } else { 4 };
     let size = (bytes / part).clamp(CHUNK_MIN, CHUNK_MAX);
     size.next_power_of_two()
 }

@@ -161,21 +161,6 @@ fn skipping_get_vs_pruner() {
 }
 
 #[test]
-fn two_writers_of_one_key() {
-    holds(
-        "two_writers",
-        models::TWO_WRITERS,
-        &[MemtableKind::Jellyfish],
-    );
-    fails(
-        "two_writers",
-        models::TWO_WRITERS_STAMP_FIRST,
-        MemtableKind::Jellyfish,
-        None,
-    );
-}
-
-#[test]
 fn two_updates_of_one_key() {
     holds("two_updates", models::TWO_UPDATES, &KINDS);
     fails(

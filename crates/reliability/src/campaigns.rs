@@ -30,5 +30,7 @@ pub fn all() -> Vec<Box<dyn Campaign>> {
         Box::new(Faults::default()),
         Box::new(Corruption::default()),
         Box::new(histories::Histories),
+        Box::new(crate::fuzz::Fuzz::default()),
+        Box::new(crate::same_answers::SameAnswers::default()),
     ]
 }

@@ -19,6 +19,12 @@ pub mod campaign;
 pub mod ledger;
 pub mod history;
 pub mod sim;
+pub mod draws;
+pub mod workload;
+pub mod same_answers;
+pub mod targets;
+pub mod mutate;
+pub mod fuzz;
 pub mod campaigns;
 
 pub use campaigns::all;

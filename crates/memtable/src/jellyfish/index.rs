@@ -35,7 +35,11 @@ const BUCKET: usize = 8;
 /// Buckets tried for one key.
 const REACH: usize = 4;
 /// Slots of the first table; each next one has twice as many.
-const FIRST: usize = if cfg!(shuttle) { 1 << 6 } else { 1 << 13 };
+const FIRST: usize = match (cfg!(loom), cfg!(shuttle)) {
+    (true, _) => 1 << 3,
+    (_, true) => 1 << 6,
+    _ => 1 << 13,
+};
 const TABLES: usize = if cfg!(loom) { 1 } else { 20 };
 /// One insertion in so many is counted.
 const SAMPLE: usize = 64;

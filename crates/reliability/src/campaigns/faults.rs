@@ -4,7 +4,7 @@
 //!
 //! F1. Seed s fails call k = (s - 1) mod [`SPAN`] + 1 of workload (s - 1) / [`SPAN`], once for each
 //!     fault that such a call can meet; a k beyond the workload's calls does nothing.
-//! F2. From seed [`PAIRS_FROM`] on, two calls drawn from the seed fail, of a workload drawn from it.
+//! F2. From seed [`PAIRS_FROM`] on, two calls drawn from the seed fail, of a workload drawn too.
 //! F3. Every operation succeeds or says why not; what it answers is right; afterwards, when all is
 //!     well again, the database opens with all that was promised.
 //!

@@ -1,4 +1,8 @@
 //! What a workload does: one operation, with all that it needs.
+//!
+//! O1. Drawing one asks the seed only, so that a workload is the same on every machine.
+//!
+//! Tests: the campaigns that run workloads.
 
 use crate::sim::setting::{INLINE_BYTES, Setting, random_keyspace};
 use std::time::Duration;

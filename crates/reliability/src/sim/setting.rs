@@ -1,4 +1,9 @@
 //! How one simulated database is set up: every knob drawn, every size tiny.
+//!
+//! S1. A setting follows from its seed, and every value is one that a user could have chosen, but
+//!     for sizes, which are `Sizes`.
+//!
+//! Tests: the campaigns that draw settings.
 
 use std::sync::Arc;
 use velella::simulation::Sizes;

@@ -52,6 +52,8 @@ pub struct Manifest {
     origins: Vec<(u64, DatabaseId)>,
     /// Number of the file in force.
     file: AtomicU64,
+    /// Bytes of it that are durable.
+    durable: AtomicU64,
     writer: Mutex<Writer>,
     /// Taken after `writer` where both are.
     numbers: Mutex<Numbers>,
@@ -134,8 +136,22 @@ impl Manifest {
     /// # Errors
     /// `NotFound`: no database there; `Corruption`; `Unsupported`: a newer format.
     pub fn open(vfs: Arc<dyn Vfs>, dir: &Path) -> Result<(Manifest, State)> {
+        Self::open_if(vfs, dir, |_| Ok(()))
+    }
+
+    /// As [`Manifest::open`], if `accept` finds nothing wrong with what was read: it is asked
+    /// before anything is written.
+    ///
+    /// # Errors
+    /// As [`Manifest::open`], and those of `accept`.
+    pub fn open_if(
+        vfs: Arc<dyn Vfs>,
+        dir: &Path,
+        accept: impl FnOnce(&Replay) -> Result<()>,
+    ) -> Result<(Manifest, State)> {
         let file = current::read(&*vfs, dir)?;
         let replay = log::replay(&*vfs, dir, file, Purpose::Write)?;
+        accept(&replay)?;
         let manifest = Self::start(vfs, dir, replay.database, replay.state)?;
         directory::remove_stale(&*manifest.vfs, dir, manifest.file());
         let state = manifest.state();
@@ -155,6 +171,7 @@ impl Manifest {
             database: replay.database,
             origins: state.origins.clone(),
             file: AtomicU64::new(replay.file),
+            durable: AtomicU64::new(0),
             numbers: Mutex::new(Numbers {
                 next: state.next_file,
                 leased: state.next_file,
@@ -226,6 +243,7 @@ impl Manifest {
             database,
             origins: state.origins.clone(),
             file: AtomicU64::new(file),
+            durable: AtomicU64::new(log.length()),
             writer: Mutex::new(Writer {
                 roll_above: roll_above(&log, ROLL_BYTES),
                 roll_least: ROLL_BYTES,
@@ -313,6 +331,8 @@ impl Manifest {
         if let Some(until) = leased {
             self.numbers.lock().leased = until;
         }
+        // Release, partner: the Acquire in `position`.
+        self.durable.store(writer.length(), Ordering::Release);
         if writer.length() > writer.roll_above {
             self.roll(writer);
         }
@@ -342,8 +362,11 @@ impl Manifest {
         let old = self.file();
         writer.roll_above = roll_above(&log, writer.roll_least);
         writer.log = Some(log);
-        // Relaxed: a number for listings, publishes nothing.
-        self.file.store(file, Ordering::Relaxed);
+        // In this order: a length read between the two belongs to neither file, and is too small
+        // for both. Release, partner: the Acquire in `position`.
+        self.durable.store(0, Ordering::Release);
+        self.file.store(file, Ordering::Release);
+        self.durable.store(writer.length(), Ordering::Release);
         // Best effort: a manifest that CURRENT does not name is removed at the next opening.
         drop(self.vfs.remove(&FileName::Manifest(old).path(&self.dir)));
     }
@@ -358,6 +381,20 @@ impl Manifest {
                 return Ok(number);
             }
             self.commit(&[])?;
+        }
+    }
+
+    /// The manifest file in force, and how many of its bytes are durable, at least.
+    #[must_use]
+    pub fn position(&self) -> (u64, u64) {
+        loop {
+            // Acquire, partners: the stores in `roll` and `commit_locked`. The number is read
+            // again, so that the length is of the same file.
+            let file = self.file.load(Ordering::Acquire);
+            let durable = self.durable.load(Ordering::Acquire);
+            if self.file.load(Ordering::Relaxed) == file {
+                return (file, durable);
+            }
         }
     }
 
