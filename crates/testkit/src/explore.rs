@@ -1,7 +1,7 @@
 //! Every interleaving of a small protocol, written as steps over one state.
 //!
-//! E1. A state is visited once; its steps are those of each thread that is neither done nor blocked,
-//!     and each may have several outcomes.
+//! E1. A state is visited once; its steps are those of each thread that is neither done nor
+//!     blocked, and each may have several outcomes.
 //! E2. A state in which somebody is left and nobody can step is a deadlock, and a failure.
 //! E3. A failure comes with the threads' steps that led to it, in order.
 //!
@@ -31,8 +31,8 @@ pub struct Explored {
     pub failure: Option<String>,
 }
 
-/// Explores all that `threads` threads can do from `start`. `step` tells what one of them does next;
-/// `check` finds what is wrong with a state.
+/// Explores all that `threads` threads can do from `start`. `step` tells what one of them does
+/// next; `check` finds what is wrong with a state.
 ///
 /// # Panics
 /// If there are more than `most` states: the protocol is not small.

@@ -1,7 +1,7 @@
 //! The journal's own code in small worlds: lanes, rounds, retention and waiters side by side.
 //!
-//! M1. A role is what one thread of the engine does. Clock and slots stand in for the engine's, step
-//!     by step (docs/concurrency.md, steps 7 to 12).
+//! M1. A role is what one thread of the engine does. Clock and slots stand in for the engine's,
+//!     step by step (docs/concurrency.md, steps 7 to 12).
 //! M2. `power_cut` judges what a power loss at that moment would leave, in four ways of surviving:
 //!     recovery opens it, the cut covers the D announced before, and every stamp from the floor to
 //!     the cut is taken, and none above. The end of each execution is judged as well.

@@ -137,8 +137,8 @@ impl Manifest {
         Self::open_if(vfs, dir, |_| Ok(()))
     }
 
-    /// As [`Manifest::open`], if `accept` finds nothing wrong with what was read: it is asked before
-    /// anything is written.
+    /// As [`Manifest::open`], if `accept` finds nothing wrong with what was read: it is asked
+    /// before anything is written.
     ///
     /// # Errors
     /// As [`Manifest::open`], and those of `accept`.
@@ -372,8 +372,8 @@ impl Manifest {
     #[must_use]
     pub fn position(&self) -> (u64, u64) {
         loop {
-            // Acquire, partners: the stores in `roll` and `commit_locked`. The number is read again,
-            // so that the length is of the same file.
+            // Acquire, partners: the stores in `roll` and `commit_locked`. The number is read
+            // again, so that the length is of the same file.
             let file = self.file.load(Ordering::Acquire);
             let durable = self.durable.load(Ordering::Acquire);
             if self.file.load(Ordering::Relaxed) == file {
