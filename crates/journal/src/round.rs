@@ -21,7 +21,7 @@ use crate::seal::{Seal, SealFile};
 use crate::segment::Segment;
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use velella_base::{Result, Stamp};
+use velella_base::{Result, Stamp, seeded};
 use velella_sync::thread;
 use velella_vfs::WriteFile;
 
@@ -55,6 +55,8 @@ enum Dirty<'a> {
 impl Dirty<'_> {
     fn sync(&self) -> Result<()> {
         match self {
+            Dirty::Segment(_) if seeded("a-round-does-not-sync-segments") => Ok(()),
+            Dirty::Seals(_) if seeded("a-round-does-not-sync-its-seal") => Ok(()),
             Dirty::Segment(segment) => segment.sync_data(),
             Dirty::Large(file) => file.sync_data(),
             Dirty::External(file) => file.sync_data(),
@@ -130,8 +132,14 @@ impl Rounds {
             note: core.config.note.as_ref().map_or(0, |note| note()),
             lanes,
         };
-        sync_all(core, &externals(core))?;
+        velella_sync::spot(60);
+        let externals = externals(core);
+        if seeded("a-seal-is-written-before-its-external-values") {
+            self.seals.write(&seal)?;
+        }
+        sync_all(core, &externals)?;
         self.seals.write(&seal)?;
+        velella_sync::spot(61);
         if !is_sound(Site::SyncFirst) {
             core.raise_durable(frontier);
         }
