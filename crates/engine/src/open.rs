@@ -55,6 +55,7 @@ pub(crate) fn open(builder: Builder, dir: &Path) -> Result<Arc<Handle>> {
     let cores = open_keyspaces(&env, &state, &options, &orders, &shared)?;
 
     let (recovered, report) = recover(&env, &state, &cores, &options)?;
+    sync_externals(&*vfs, dir, &recovered)?;
     for name in
         velella_tree::unreferenced(&*vfs, dir, &with(&state, &recovered), &recovered.externals)?
     {
@@ -229,6 +230,21 @@ fn recover(
     let mut journal = Recovery::open(Arc::clone(&env.vfs), &env.dir, env.database, &last)?;
     let recovered = replay(&mut journal, cores, &state.dropped, options.memory / 4)?;
     Ok((recovered, journal.report().clone()))
+}
+
+/// What the page cache of a killed process still held of external values must be as durable as the
+/// tables that name them now; the journal has done so for its own files.
+fn sync_externals(vfs: &dyn Vfs, dir: &Path, recovered: &Recovered) -> Result<()> {
+    for number in &recovered.externals {
+        let path = FileName::External(*number).path(dir);
+        if vfs.exists(&path)? {
+            vfs.open_write(&path)?.sync_data()?;
+        }
+    }
+    match recovered.externals.is_empty() {
+        true => Ok(()),
+        false => vfs.sync_dir(dir),
+    }
 }
 
 /// The state with the tables that recovery wrote, so that they do not count as unreferenced.

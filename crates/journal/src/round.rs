@@ -7,6 +7,8 @@
 //!     round, or when asked.
 //! N4. Any error poisons the journal; no sync is repeated (J5).
 //! N5. What a round excludes leaves the spans only after it completed (J6).
+//! N6. Files of external values are synced before the seal is written. Recovery judges a round in
+//!     flight by its records, which it can check; a value in another file it would have to trust.
 //!
 //! Threads: any; N2.
 //!
@@ -112,6 +114,7 @@ impl Rounds {
         lanes: Vec<(u64, u64)>,
         ending: Ending,
     ) -> Result<()> {
+        sync_externals(core)?;
         let round = self.last + 1;
         let seal = Seal {
             round,
@@ -166,8 +169,6 @@ impl Rounds {
             );
         }
         dirty.extend(segments.into_values().map(Dirty::Segment));
-        let externals = std::mem::take(&mut *core.externals.lock());
-        dirty.extend(externals.into_iter().map(Dirty::External));
         dirty.push(Dirty::Seals(&self.seals));
         dirty
     }
@@ -206,6 +207,13 @@ fn lane_ranges(core: &Core) -> Vec<(u64, u64)> {
             (ledger.files().start(floor, end), end)
         })
         .collect()
+}
+
+/// Syncs the files of the external values that records below the ends refer to (N6).
+fn sync_externals(core: &Core) -> Result<()> {
+    let externals = std::mem::take(&mut *core.externals.lock());
+    let files: Vec<_> = externals.into_iter().map(Dirty::External).collect();
+    sync_all(core, &files)
 }
 
 fn sync_all(core: &Core, dirty: &[Dirty<'_>]) -> Result<()> {
