@@ -28,9 +28,21 @@ enum Action {
     ),
     /// As `Cargo`, if the file is there.
     CargoIf(&'static str, &'static [&'static str]),
+    /// Each of these campaigns, so many runs, by the released binary.
+    Attack(&'static [(&'static str, u64)]),
     /// `bash` on this file, if it is there.
     Script(&'static str),
 }
+
+/// Campaigns and their runs per commit; RELIABILITY.md says what they come to.
+const ATTACKS: &[(&str, u64)] = &[
+    ("power-loss", 900),
+    ("power-loss-in-recovery", 45),
+    ("every-crash-point", 1_905),
+    ("flipped-below-the-cut", 100),
+    ("faults", 2_000),
+    ("corruption", 1_200),
+];
 
 const STEPS: &[Step] = &[
     Step {
@@ -99,6 +111,11 @@ const STEPS: &[Step] = &[
         name: "release",
         says: "cargo build --release",
         action: Action::Cargo(&["build", "--release"], &[]),
+    },
+    Step {
+        name: "attack",
+        says: "the campaigns of velella-reliability, at the figures of a commit",
+        action: Action::Attack(ATTACKS),
     },
     Step {
         name: "crash",
@@ -183,11 +200,26 @@ fn perform(root: &Path, action: &Action) -> Outcome {
             true => execute(root, Command::new(cargo()).args(*arguments)),
             false => skip(file),
         },
+        Action::Attack(campaigns) => attack(root, campaigns),
         Action::Script(file) => match root.join(file).exists() {
             true => execute(root, Command::new("bash").arg(file)),
             false => skip(file),
         },
     }
+}
+
+/// Builds the campaigns and runs them one after the other, up to the first that fails.
+fn attack(root: &Path, campaigns: &[(&str, u64)]) -> Outcome {
+    for (name, runs) in campaigns {
+        let mut command = Command::new(cargo());
+        command
+            .args("run --release --quiet --package velella-reliability --".split(' '))
+            .args([*name, "--runs", &runs.to_string()]);
+        if execute(root, &mut command) == Outcome::Failed {
+            return Outcome::Failed;
+        }
+    }
+    Outcome::Passed
 }
 
 fn skip(file: &str) -> Outcome {

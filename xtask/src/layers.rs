@@ -43,7 +43,7 @@ const ENGINE: &[&str] = &[
 
 const RELIABILITY: &[&str] = &[
     "base", "sync", "vfs", "mvcc", "memtable", "journal", "sst", "tree", "lsm", "engine", "server",
-    "testkit",
+    "cli", "testkit",
 ];
 
 /// The table.

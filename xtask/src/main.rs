@@ -19,6 +19,7 @@ mod tidy;
 mod models;
 mod ci;
 mod seeded;
+mod check;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -40,7 +41,9 @@ fn run(arguments: &[String]) -> Result<(), String> {
     let help = rest.iter().any(|word| word == "--help" || word == "-h");
     let root = root();
     match command {
-        "tidy" | "ci" | "readme" | "seeded" | "models" if help => println!("{}", describe(command)),
+        "tidy" | "ci" | "readme" | "seeded" | "models" | "check" if help => {
+            println!("{}", describe(command));
+        }
         "tidy" | "readme" if !rest.is_empty() => {
             return Err(format!("`{command}` takes no arguments"));
         }
@@ -48,9 +51,10 @@ fn run(arguments: &[String]) -> Result<(), String> {
         "ci" => return ci::run(&root, rest),
         "seeded" => return seeded::run(&root, rest),
         "models" => return models::run(&root, rest),
+        "check" => return check::run(&root, rest),
         "readme" => return renew_readme(&root),
         "help" | "--help" | "-h" => {
-            for command in ["tidy", "ci", "models", "seeded", "readme"] {
+            for command in ["tidy", "ci", "models", "seeded", "check", "readme"] {
                 println!("{}", describe(command));
             }
         }
@@ -82,6 +86,12 @@ fn describe(command: &str) -> String {
              Puts one fault in at a time and runs the tests that must see it; exits with 1 if one\n\
              does not. The faults:\n\n{}",
             seeded::describe()
+        ),
+        "check" => format!(
+            "cargo xtask check [miri | tsan | asan] [-- package ...]\n\n\
+             Runs tests under Miri, ThreadSanitizer and AddressSanitizer; needs nightly, and says\n\
+             SKIPPED where something is missing. The checks:\n\n{}",
+            check::describe()
         ),
         _ => "cargo xtask readme\n\n\
               Copies the examples that documents show from the files that are compiled.\n"

@@ -88,7 +88,7 @@ enum Command {
 }
 
 /// Parses the command line and does what it says.
-pub(crate) fn run() -> ExitCode {
+pub fn run() -> ExitCode {
     let line = CommandLine::parse();
     let mut output = Output::new(line.json);
     let json = line.json;

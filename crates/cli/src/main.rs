@@ -1,42 +1,9 @@
-//! The `velella` command: serve, get, put, scan, import, export, verify, inspect, bench,
-//! crash-test.
+//! The `velella` command.
 //!
-//! Start reading at `command.rs`; each command is a file with its arguments, its help and its code.
-//! Commands print through `output`, fail through `failure`, and know the engine only by its public
-//! API.
-//!
-//! Threads: `serve`, `bench` and `crash-test` start some; all other commands run on the main
-//! thread.
-//! Tests: beside the modules; `tests/` runs the binary.
+//! All of it is in the library beside it. Tests: `tests/`.
 
 #![forbid(unsafe_code)]
 
-mod failure;
-mod human;
-mod text;
-mod table;
-mod output;
-mod progress;
-mod database;
-mod range;
-mod record;
-mod get;
-mod put;
-mod delete;
-mod scan;
-mod import;
-mod export;
-mod keyspaces;
-mod stats;
-mod verify;
-mod compact;
-mod inspect;
-mod serve;
-mod bench;
-mod crash_test;
-mod completions;
-mod command;
-
 fn main() -> std::process::ExitCode {
-    command::run()
+    velella_cli::run()
 }

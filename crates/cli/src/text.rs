@@ -1,9 +1,9 @@
 //! The escape rule: any bytes as one line of text, and back.
 //!
 //! As in PostgreSQL's `COPY`: `\t`, `\n`, `\r` and `\\` for themselves, `\xHH` for every other
-//! control character and every byte that is not part of valid UTF-8. All other text stands as it
-//! is, so words in any script stay readable, and nothing that is printed can move a terminal's
-//! cursor.
+//! control character, a byte order mark, and every byte that is not part of valid UTF-8. All other
+//! text stands as it is, so words in any script stay readable, and nothing that is printed can
+//! move a terminal's cursor.
 //!
 //! T1. `unescape(escape(bytes)) == bytes`, for all bytes.
 //! T2. Escaped text is valid UTF-8 without control characters: one line, no tab.
@@ -11,6 +11,8 @@
 //! Tests: below.
 
 use std::fmt::Write;
+
+const BYTE_ORDER_MARK: char = '\u{feff}';
 
 /// Bytes as one line of text.
 pub(crate) fn escape(bytes: &[u8]) -> String {
@@ -22,7 +24,8 @@ pub(crate) fn escape(bytes: &[u8]) -> String {
                 '\n' => out.push_str("\\n"),
                 '\r' => out.push_str("\\r"),
                 '\\' => out.push_str("\\\\"),
-                c if c.is_control() => {
+                // At the beginning of a file a byte order mark is taken off.
+                c if c.is_control() || c == BYTE_ORDER_MARK => {
                     escape_bytes(c.encode_utf8(&mut [0; 4]).as_bytes(), &mut out)
                 }
                 c => out.push(c),

@@ -92,7 +92,7 @@ fn a_value_that_nobody_announced_is_found() {
 
 #[test]
 fn a_write_that_was_made_twice_is_found() {
-    finds("repeat", "wrong", "which was acknowledged with stamp");
+    finds("repeat", "wrong", "holds");
 }
 
 #[test]

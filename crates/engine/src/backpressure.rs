@@ -86,7 +86,9 @@ impl Engine {
     pub(crate) fn make_room(&self, core: &Arc<Core>) -> Result<()> {
         let limit = self.immutable_limit();
         let crowded = || core.view.load(&epoch::pin()).immutables() >= limit;
-        if self.is_full(core) && crowded() {
+        if self.alone {
+            while self.is_full(core) && crowded() && self.flush_next()? {}
+        } else if self.is_full(core) && crowded() {
             self.work.wake_all();
             self.wait(Cause::Flush, || !crowded() || !self.is_full(core));
         }

@@ -11,6 +11,22 @@
 //! Tests: below; `memory_stays_within_its_budget`.
 
 use crate::options::Options;
+use crate::sizes::Sizes;
+use velella_base::limits::INLINE_VALUE_BYTES_MAX;
+
+/// Lanes of the journal.
+pub(crate) const LANES: usize = 64;
+
+/// The sizes that follow from `options`.
+pub(crate) fn sizes(options: &Options) -> Sizes {
+    Sizes {
+        lanes: LANES,
+        segment_bytes: segment_bytes(options),
+        extent_bytes: extent_bytes(options),
+        inline_value_bytes: INLINE_VALUE_BYTES_MAX,
+        manifest_bytes: None,
+    }
+}
 
 /// Bytes that memtables may take together: above this, writers wait.
 #[inline]
@@ -38,14 +54,14 @@ pub(crate) fn cache_bytes(options: &Options) -> u64 {
 }
 
 /// Bytes of one journal segment: a few of them are mapped at a time.
-pub(crate) fn segment_bytes(options: &Options) -> u64 {
+fn segment_bytes(options: &Options) -> u64 {
     (journal_bytes(options) / 4)
         .next_power_of_two()
         .clamp(1 << 20, 16 << 20)
 }
 
 /// Bytes of one extent: a lane's share of a segment.
-pub(crate) fn extent_bytes(options: &Options) -> u64 {
+fn extent_bytes(options: &Options) -> u64 {
     (segment_bytes(options) / 16).clamp(64 << 10, 1 << 20)
 }
 

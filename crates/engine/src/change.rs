@@ -11,7 +11,7 @@
 
 use crate::core::Engine;
 use velella_base::external::{EXTERNAL_REF_BYTES, ExternalRef};
-use velella_base::limits::{self, INLINE_VALUE_BYTES_MAX};
+use velella_base::limits;
 use velella_base::{Error, ErrorKind, KeyspaceId, Result, ValueKind};
 use velella_journal::batch;
 use velella_memtable::Intent;
@@ -53,7 +53,7 @@ impl<'a> Change<'a> {
             return Err(Error::invalid("write an expiring value", "its expiry is 0")
                 .remedy("give milliseconds since 1970, or write it without expiry"));
         }
-        if value.len() > INLINE_VALUE_BYTES_MAX {
+        if value.len() > engine.sizes.inline_value_bytes {
             return Change::external(engine, key, value, expires_at_ms.unwrap_or(0));
         }
         let Some(expiry) = expires_at_ms else {

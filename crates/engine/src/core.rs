@@ -12,6 +12,7 @@
 use crate::flush_queue::FlushQueue;
 use crate::keyspace_core::{Core, MadeOf};
 use crate::options::Options;
+use crate::sizes::Sizes;
 use crate::stalls::{Cause, Stalls, Timer};
 use crate::view::MemtableBytes;
 use std::collections::BTreeMap;
@@ -28,9 +29,6 @@ use velella_sync::parker::Parker;
 use velella_sync::{Pool, PoolGuard, thread};
 use velella_tree::Edit;
 
-/// How many writes may be between their first and last step at once.
-pub(crate) const PAIRS: usize = 64;
-
 /// A lane, or nothing where the database keeps no journal.
 pub(crate) type Pair = Option<Lane>;
 
@@ -38,6 +36,9 @@ pub(crate) type Pair = Option<Lane>;
 #[derive(Debug)]
 pub(crate) struct Engine {
     pub(crate) options: Options,
+    pub(crate) sizes: Sizes,
+    /// No background threads: who waits for their work does it.
+    pub(crate) alone: bool,
     pub(crate) dir: PathBuf,
     pub(crate) clock: Clock,
     pub(crate) slots: Arc<Slots>,
@@ -151,6 +152,8 @@ impl Wall {
 /// What an engine is made of at opening.
 pub(crate) struct Parts {
     pub(crate) options: Options,
+    pub(crate) sizes: Sizes,
+    pub(crate) alone: bool,
     pub(crate) dir: PathBuf,
     pub(crate) clock: Clock,
     pub(crate) slots: Arc<Slots>,
@@ -170,6 +173,8 @@ impl Engine {
     pub(crate) fn new(parts: Parts) -> Arc<Self> {
         Arc::new(Engine {
             options: parts.options,
+            sizes: parts.sizes,
+            alone: parts.alone,
             dir: parts.dir,
             clock: parts.clock,
             slots: parts.slots,

@@ -56,7 +56,7 @@ impl Db {
         &self.default.handle
     }
 
-    fn engine(&self) -> &Engine {
+    pub(crate) fn engine(&self) -> &Engine {
         &self.default.handle.engine
     }
 

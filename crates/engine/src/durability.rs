@@ -2,8 +2,8 @@
 //!
 //! Source: group commit as in Xyza (HotStorage '18) 3.1, over lanes instead of files.
 //!
-//! D1. A round registers D as a reading point before it reads the clock, and keeps it until D has
-//!     moved: a collector that ran in between would drop what a recovery to D needs.
+//! D1. A round registers D as a lower bound before it reads the clock, and keeps it until D has
+//!     moved: a collector that ran in between would drop what is newest at the D to come.
 //! D2. Whoever needs D first runs the round; the others wait for the same round or the next.
 //! D3. A failed round poisons the database; it is never tried again.
 //!
@@ -42,18 +42,34 @@ impl Engine {
             return Ok(self.durable());
         };
         // D1.
-        let _registered = self.snapshots.register(|| journal.durable());
+        let _registered = self.snapshots.register_round(|| journal.durable());
         let started = thread::now();
         let durable = journal.round_for(stamp, || self.slots.frontier(&self.clock));
         self.timers.round.note(started.elapsed());
-        durable.inspect_err(|error| {
-            let cause = Error::new(
-                ErrorKind::ReadOnly,
-                "write",
-                format!("a sync failed earlier ({error}), the database is read-only"),
-            );
-            self.halt(cause.remedy("mend the device, then open the database again"));
-        })
+        durable.inspect_err(|error| self.halt_after_round(error))
+    }
+
+    /// A round for the journal's own sake: what was flushed since the last one still takes space.
+    /// Does nothing where there is nothing to give back.
+    pub(crate) fn exclude_flushed(&self) -> Result<()> {
+        let Some(journal) = &self.journal else {
+            return Ok(());
+        };
+        // D1.
+        let _registered = self.snapshots.register_round(|| journal.durable());
+        let round = journal.round(|| self.slots.frontier(&self.clock));
+        round
+            .map(drop)
+            .inspect_err(|error| self.halt_after_round(error))
+    }
+
+    fn halt_after_round(&self, error: &Error) {
+        let cause = Error::new(
+            ErrorKind::ReadOnly,
+            "write",
+            format!("a sync failed earlier ({error}), the database is read-only"),
+        );
+        self.halt(cause.remedy("mend the device, then open the database again"));
     }
 
     /// Without a journal only tables are durable.

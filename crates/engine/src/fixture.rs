@@ -1,4 +1,6 @@
 //! What tests inside the engine share: a small database in memory, and its insides.
+//!
+//! Nothing here runs a thread of its own but the database does. Tests: those that use it.
 
 use crate::core::Engine;
 use crate::db::Db;

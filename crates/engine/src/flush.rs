@@ -157,14 +157,15 @@ impl Engine {
         }
     }
 
-    /// Flushes the keyspaces that keep the oldest journal segment, however small, when the
-    /// journal has grown to its bound.
+    /// Flushes the keyspaces that keep the oldest of the journal, however small, when it has grown
+    /// near its bound.
     pub(crate) fn bound_journal(&self) -> Result<()> {
         let Some(journal) = &self.journal else {
             return Ok(());
         };
         let stats = journal.stats();
-        if stats.unflushed_bytes < self.journal_bound() {
+        // Early enough for what is written while the flush runs.
+        if stats.unflushed_bytes < self.journal_bound() / 4 * 3 {
             return Ok(());
         }
         self.release_journal()?;
@@ -183,9 +184,6 @@ impl Engine {
     /// Most bytes of journal that are kept because their writes are not in tables yet. They are
     /// counted by whole segments, so a small write buffer would be flushed for the first of them.
     pub(crate) fn journal_bound(&self) -> u64 {
-        4 * self
-            .options
-            .write_buffer
-            .max(crate::budget::segment_bytes(&self.options))
+        4 * self.options.write_buffer.max(self.sizes.segment_bytes)
     }
 }

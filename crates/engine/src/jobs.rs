@@ -97,7 +97,7 @@ impl Workers {
     }
 }
 
-fn failed(role: &str, error: &Error) -> Error {
+pub(crate) fn failed(role: &str, error: &Error) -> Error {
     let found = format!("background work failed in {role}: {error}");
     Error::new(ErrorKind::ReadOnly, "write", found)
         .remedy("mend the cause, then open the database again; reads still work")
@@ -156,8 +156,13 @@ impl Engine {
                 // Writers that want to be durable, and flushes, run rounds of their own.
                 (rounds, noted, last_round) = (self.rounds(), false, thread::now());
             }
-            if self.journal.is_some() && behind && last_round.elapsed() >= SYNC_EVERY {
-                self.round(self.clock.now())?;
+            if self.journal.is_some() && last_round.elapsed() >= SYNC_EVERY {
+                if behind {
+                    self.round(self.clock.now())?;
+                } else {
+                    // What was flushed since still takes space.
+                    self.exclude_flushed()?;
+                }
                 (rounds, noted, last_round) = (self.rounds(), false, thread::now());
             } else if !noted && last_round.elapsed() >= NOTE_DONE_AFTER {
                 self.note_done()?;
@@ -185,14 +190,14 @@ impl Engine {
             .clamp(TICK / 10, TICK)
     }
 
-    fn note_done(&self) -> Result<()> {
+    pub(crate) fn note_done(&self) -> Result<()> {
         self.journal
             .as_ref()
             .map_or(Ok(()), |journal| journal.sync_done())
     }
 
     /// Lanes that nobody uses must not pin old segments.
-    fn close_idle_lanes(&self) -> Result<()> {
+    pub(crate) fn close_idle_lanes(&self) -> Result<()> {
         let Some(journal) = &self.journal else {
             return Ok(());
         };

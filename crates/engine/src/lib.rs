@@ -27,6 +27,7 @@
 
 #![forbid(unsafe_code)]
 
+mod sizes;
 mod options;
 mod budget;
 mod stats;
@@ -52,6 +53,7 @@ mod batch;
 mod rmw;
 mod catalogue;
 mod verify;
+mod agreement;
 mod recovery;
 mod compaction;
 mod jobs;
@@ -65,6 +67,9 @@ mod open;
 mod db;
 #[cfg(test)]
 mod fixture;
+
+#[doc(hidden)]
+pub mod simulation;
 
 pub mod inspect;
 

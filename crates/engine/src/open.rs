@@ -7,13 +7,15 @@
 //!
 //! Tests: `tests/lifecycle.rs`, `tests/crash.rs`.
 
+use crate::agreement;
 use crate::catalogue::{DEFAULT_KEYSPACE, LEVELED, record};
-use crate::core::{Engine, PAIRS, Pair, Parts};
+use crate::core::{Engine, Pair, Parts};
 use crate::handle::Handle;
 use crate::jobs::Workers;
 use crate::keyspace_core::{Core, MadeOf};
 use crate::options::{Builder, JournalMode, Options, RecoveryMode};
-use crate::recovery::{Recovered, replay};
+use crate::recovery::{Known, Recovered, replay};
+use crate::sizes::Sizes;
 use std::path::Path;
 use std::sync::Arc;
 use velella_base::file_name::FileName;
@@ -31,6 +33,10 @@ const DEFAULT_ID: KeyspaceId = 0;
 /// Opens the database in `dir`.
 pub(crate) fn open(builder: Builder, dir: &Path) -> Result<Arc<Handle>> {
     let options = builder.options.validated()?;
+    let alone = builder.simulated.is_some();
+    let sizes = builder
+        .simulated
+        .unwrap_or_else(|| crate::budget::sizes(&options));
     let vfs = builder.vfs;
     if !Manifest::exists(&*vfs, dir)? {
         if !options.create {
@@ -45,31 +51,38 @@ pub(crate) fn open(builder: Builder, dir: &Path) -> Result<Arc<Handle>> {
         velella_tree::create_directory(&*vfs, dir)?;
     }
     let lock = vfs.lock(&FileName::Lock.path(dir))?;
-    let (manifest, state) = open_manifest(&vfs, dir, &options)?;
+    let (manifest, state, doubt) = open_manifest(&vfs, dir, &options)?;
+    if let Some(bytes) = sizes.manifest_bytes {
+        manifest.roll_early(bytes);
+    }
     let orders = builder.orders;
     let env = environment(&vfs, dir, manifest, &options);
     let shared = MadeOf {
-        slots: Arc::new(Slots::new(PAIRS)),
+        slots: Arc::new(Slots::new(sizes.lanes)),
         counters: Arc::default(),
     };
     let cores = open_keyspaces(&env, &state, &options, &orders, &shared)?;
 
-    let (recovered, report) = recover(&env, &state, &cores, &options)?;
-    sync_externals(&*vfs, dir, &recovered)?;
+    let (recovered, report) = match doubt {
+        None => recover(&env, &state, &cores, &options)?,
+        Some(doubt) => (Recovered::default(), tables_only(&doubt)),
+    };
+    sync_externals(&env, &recovered)?;
     for name in
         velella_tree::unreferenced(&*vfs, dir, &with(&state, &recovered), &recovered.externals)?
     {
         vfs.remove(&name.path(dir))?;
     }
     let start = state.clock_lease.max(recovered.last);
-    let (journal, lanes, edit) = new_journal(&env, &state, &options, start)?;
+    let (journal, lanes, edit) = new_journal(&env, &state, &options, &sizes, start)?;
     let lease = crate::lease::lease(start, start);
     commit_opening(&env, &recovered, &cores, edit, start, lease)?;
     for (core, built) in recovered.built {
         core.tree.apply(built);
     }
-    if let Some(journal) = &journal {
-        journal.discard_older()?;
+    match &journal {
+        Some(journal) => journal.discard_older()?,
+        None => velella_journal::discard_all(&*vfs, dir)?,
     }
     let engine = Engine::new(Parts {
         dir: dir.to_path_buf(),
@@ -89,8 +102,14 @@ pub(crate) fn open(builder: Builder, dir: &Path) -> Result<Arc<Handle>> {
         recovery: report,
         lock,
         options,
+        sizes,
+        alone,
     });
-    let workers = Workers::start(&engine)?;
+    let workers = if alone {
+        Workers::default()
+    } else {
+        Workers::start(&engine)?
+    };
     Ok(Arc::new(Handle {
         engine,
         workers: Mutex::new(workers),
@@ -113,9 +132,26 @@ fn nothing_there(dir: &Path) -> Error {
         .remedy("create it with `create(true)`, or check the path")
 }
 
-fn open_manifest(vfs: &Arc<dyn Vfs>, dir: &Path, options: &Options) -> Result<(Manifest, State)> {
+/// The third is why the manifest is not believed, where loss is accepted.
+fn open_manifest(
+    vfs: &Arc<dyn Vfs>,
+    dir: &Path,
+    options: &Options,
+) -> Result<(Manifest, State, Option<Error>)> {
+    let mut doubt = None;
     let (manifest, state) = if Manifest::exists(&**vfs, dir)? {
-        Manifest::open(Arc::clone(vfs), dir)?
+        Manifest::open_if(Arc::clone(vfs), dir, |replay| {
+            match agreement::check(&**vfs, dir, replay) {
+                Err(error)
+                    if error.kind() == ErrorKind::Corruption
+                        && options.recovery == RecoveryMode::AcceptLoss =>
+                {
+                    doubt = Some(error);
+                    Ok(())
+                }
+                checked => checked,
+            }
+        })?
     } else if options.create {
         Manifest::create(Arc::clone(vfs), dir)?
     } else {
@@ -126,9 +162,20 @@ fn open_manifest(vfs: &Arc<dyn Vfs>, dir: &Path, options: &Options) -> Result<(M
         let default = record(DEFAULT_ID, DEFAULT_KEYSPACE, &Order::Bytewise, Stamp::ZERO);
         manifest.commit(&[Edit::CreateKeyspace(default)])?;
         let state = manifest.state();
-        return Ok((manifest, state));
+        return Ok((manifest, state, doubt));
     }
-    Ok((manifest, state))
+    Ok((manifest, state, doubt))
+}
+
+/// With edits missing, the journal may lack what only they told of: what is left of it would not be
+/// a prefix of the writes.
+fn tables_only(doubt: &Error) -> Report {
+    Report {
+        notes: vec![format!(
+            "damage, loss accepted: {doubt}; of the journal nothing was taken"
+        )],
+        ..Report::default()
+    }
 }
 
 fn environment(vfs: &Arc<dyn Vfs>, dir: &Path, manifest: Manifest, options: &Options) -> Env {
@@ -209,14 +256,8 @@ fn recover(
     cores: &[Arc<Core>],
     options: &Options,
 ) -> Result<(Recovered, Report)> {
-    let nothing = Recovered {
-        built: Vec::new(),
-        edits: Vec::new(),
-        externals: std::collections::BTreeSet::new(),
-        last: Stamp::ZERO,
-    };
     if state.seal_file == 0 {
-        return Ok((nothing, Report::default()));
+        return Ok((Recovered::default(), Report::default()));
     }
     let last = Last {
         incarnation: state.incarnation,
@@ -228,23 +269,30 @@ fn recover(
         accept_loss: options.recovery == RecoveryMode::AcceptLoss,
     };
     let mut journal = Recovery::open(Arc::clone(&env.vfs), &env.dir, env.database, &last)?;
-    let recovered = replay(&mut journal, cores, &state.dropped, options.memory / 4)?;
+    let lease = match last.accept_loss {
+        false => state.clock_lease,
+        true => Stamp::MAX,
+    };
+    let known = Known {
+        dropped: &state.dropped,
+        lease,
+    };
+    let recovered = replay(&mut journal, cores, &known, options.memory / 4)?;
     Ok((recovered, journal.report().clone()))
 }
 
-/// What the page cache of a killed process still held of external values must be as durable as the
-/// tables that name them now; the journal has done so for its own files.
-fn sync_externals(vfs: &dyn Vfs, dir: &Path, recovered: &Recovered) -> Result<()> {
-    for number in &recovered.externals {
-        let path = FileName::External(*number).path(dir);
-        if vfs.exists(&path)? {
-            vfs.open_write(&path)?.sync_data()?;
+/// A process that died left the values of its last writes in the page cache. Tables that refer to
+/// them are about to be durable, so they must be.
+fn sync_externals(env: &Env, recovered: &Recovered) -> Result<()> {
+    for &file in &recovered.externals {
+        match env.vfs.open_write(&FileName::External(file).path(&env.dir)) {
+            Ok(file) => file.sync_data()?,
+            // Whoever reads the value is told.
+            Err(error) if error.kind() == ErrorKind::NotFound => {}
+            Err(error) => return Err(error),
         }
     }
-    match recovered.externals.is_empty() {
-        true => Ok(()),
-        false => vfs.sync_dir(dir),
-    }
+    Ok(())
 }
 
 /// The state with the tables that recovery wrote, so that they do not count as unreferenced.
@@ -263,7 +311,13 @@ fn with(state: &State, recovered: &Recovered) -> State {
 
 type NewJournal = (Option<Arc<Journal>>, Vec<Pair>, Edit);
 
-fn new_journal(env: &Env, state: &State, options: &Options, start: Stamp) -> Result<NewJournal> {
+fn new_journal(
+    env: &Env,
+    state: &State,
+    options: &Options,
+    sizes: &Sizes,
+    start: Stamp,
+) -> Result<NewJournal> {
     let number = state.incarnation + 1;
     let access = match options.journal {
         JournalMode::Auto => Access::Auto,
@@ -275,21 +329,22 @@ fn new_journal(env: &Env, state: &State, options: &Options, start: Stamp) -> Res
                 seal_file: 0,
                 token: Default::default(),
             };
-            return Ok((None, (0..PAIRS).map(|_| None).collect(), edit));
+            return Ok((None, (0..sizes.lanes).map(|_| None).collect(), edit));
         }
     };
-    let manifest = Arc::clone(&env.manifest);
+    let (manifest, noted) = (Arc::clone(&env.manifest), Arc::clone(&env.manifest));
     let config = Config {
         vfs: Arc::clone(&env.vfs),
         dir: env.dir.clone(),
         database: env.database,
         incarnation: number,
-        lanes: PAIRS,
-        segment_bytes: crate::budget::segment_bytes(options),
-        extent_bytes: crate::budget::extent_bytes(options),
+        lanes: sizes.lanes,
+        segment_bytes: sizes.segment_bytes,
+        extent_bytes: sizes.extent_bytes,
         access,
         ack_after_done: false,
         next_file: Arc::new(move || manifest.next_file()),
+        note: Some(Arc::new(move || agreement::note(noted.position()))),
     };
     let (journal, lanes, Start { seal_file, token }) = Journal::create(config, start)?;
     let edit = Edit::Incarnation {

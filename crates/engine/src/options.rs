@@ -189,6 +189,8 @@ pub struct Builder {
     pub(crate) options: Options,
     pub(crate) vfs: Arc<dyn Vfs>,
     pub(crate) orders: Vec<Order>,
+    /// Sizes of a database without threads (`simulation.rs`).
+    pub(crate) simulated: Option<crate::sizes::Sizes>,
 }
 
 impl Default for Builder {
@@ -197,6 +199,7 @@ impl Default for Builder {
             options: Options::default(),
             vfs: Arc::new(OsFs::new()),
             orders: Vec::new(),
+            simulated: None,
         }
     }
 }

@@ -8,6 +8,7 @@
 //!
 //! Tests: `tests/crash.rs`, `cl14_double_crash`.
 
+use crate::agreement;
 use crate::keyspace_core::Core;
 use std::collections::BTreeMap;
 use std::collections::BTreeSet;
@@ -19,6 +20,7 @@ use velella_mvcc::Retention;
 use velella_tree::{Built, Edit};
 
 /// What recovery wrote, not yet named by the manifest.
+#[derive(Default)]
 pub(crate) struct Recovered {
     pub(crate) built: Vec<(Arc<Core>, Built)>,
     pub(crate) edits: Vec<Edit>,
@@ -28,30 +30,34 @@ pub(crate) struct Recovered {
     pub(crate) last: Stamp,
 }
 
+/// What the manifest says of the records there can be.
+pub(crate) struct Known<'a> {
+    /// Keyspaces whose records are skipped.
+    pub(crate) dropped: &'a [KeyspaceId],
+    /// The highest stamp that was allowed.
+    pub(crate) lease: Stamp,
+}
+
 /// Reads the journal to its end and writes what counts to tables.
 pub(crate) fn replay(
     journal: &mut Recovery,
     cores: &[Arc<Core>],
-    dropped: &[KeyspaceId],
+    known: &Known<'_>,
     memory: u64,
 ) -> Result<Recovered> {
     let mut pieces: BTreeMap<KeyspaceId, Piece> = cores
         .iter()
         .map(|core| (core.id, Piece::new(Arc::clone(core))))
         .collect();
-    let mut recovered = Recovered {
-        built: Vec::new(),
-        edits: Vec::new(),
-        externals: BTreeSet::new(),
-        last: Stamp::ZERO,
-    };
+    let mut recovered = Recovered::default();
     let mut gathered = 0;
     while let Some(record) = journal.next_record()? {
+        agreement::check_lease(record.stamp, known.lease)?;
         recovered.last = recovered.last.max(record.stamp);
         for operation in batch::decode(record.payload) {
             let operation = operation?;
             let Some(piece) = pieces.get_mut(&operation.keyspace) else {
-                if dropped.contains(&operation.keyspace) {
+                if known.dropped.contains(&operation.keyspace) {
                     continue;
                 }
                 return Err(unknown_keyspace(operation.keyspace, record.stamp));

@@ -250,6 +250,49 @@ fn a_damaged_or_missing_file_is_named() {
     assert_eq!(db.get("k").unwrap().unwrap(), "mended");
 }
 
+/// A writer that died left its value in the page cache only; the tables that recovery makes durable
+/// refer to it. Found by `reliability power-loss`.
+#[test]
+fn a_value_recovered_from_a_dead_process_survives_a_power_loss_after_that() {
+    let value = patterned(INLINE_VALUE_BYTES_MAX + 1);
+    let fs = MemFs::new();
+    let db = on(&fs, tiny());
+    db.put("k", &value).unwrap();
+    let fs = fs.crash(1, CrashMode::KeepAll);
+    drop(db);
+    let db = on(&fs, tiny());
+    assert_eq!(db.get("k").unwrap().unwrap(), value);
+    let fs = fs.crash(1, CrashMode::Strict);
+    drop(db);
+    assert_eq!(on(&fs, tiny()).get("k").unwrap().unwrap(), value);
+}
+
+/// Seal and records of a round reached the device, the value they refer to did not: such a round
+/// must not count. Found by `reliability every-crash-point`.
+#[test]
+fn a_round_torn_before_its_values_were_synced_does_not_count() {
+    let _watchdog = Watchdog::new("a_round_torn", 120);
+    let value = patterned(INLINE_VALUE_BYTES_MAX + 1);
+    let mem = MemFs::new();
+    let faulty = FaultFs::new(Arc::new(mem.clone()));
+    let db = common::try_on(Arc::new(faulty.clone()), tiny()).unwrap();
+    db.put("k", "old").unwrap();
+    db.persist().unwrap();
+    // From the round on the machine stands still as far as values are concerned.
+    faulty.inject(Rule::every(Fault::Io).of(Operation::SyncData).on(".ext"));
+    db.put("k", &value).unwrap();
+    db.persist().unwrap_err();
+    for seed in 0..60 {
+        let image = mem.image(seed, CrashMode::Random);
+        let found = on(&image, tiny()).get("k").unwrap().unwrap();
+        assert!(
+            found == "old" || found == value,
+            "seed {seed}: {} bytes",
+            found.len()
+        );
+    }
+}
+
 #[cfg(target_os = "linux")]
 #[test]
 fn large_values_between_two_rounds_keep_few_files_open() {

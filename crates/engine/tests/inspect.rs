@@ -213,6 +213,7 @@ fn a_directory_is_listed_in_columns_beside_an_open_database() {
         let (_, below) = text.split_once(title).unwrap();
         assert!(below.contains(name), "{name} below {title} in:\n{text}");
     }
+    assert!(!text.contains("torn"), "nothing is torn:\n{text}");
     let (_, tables) = text.split_once("tables\n").unwrap();
     let rows: Vec<&str> = tables.lines().skip(1).take(2).collect();
     let column = |row: &str| row.find(".sst");

@@ -12,7 +12,7 @@ use velella_vfs::Vfs;
 /// Most lanes: a seal names them all, and is written whole.
 pub const LANES_MAX: usize = 4096;
 /// Smallest and largest extent.
-const EXTENT_BYTES: std::ops::RangeInclusive<u64> = 64 << 10..=1 << 20;
+const EXTENT_BYTES: std::ops::RangeInclusive<u64> = 8 << 10..=1 << 20;
 /// Largest segment; a few are mapped at a time.
 const SEGMENT_BYTES_MAX: u64 = 1 << 30;
 
@@ -31,6 +31,9 @@ pub enum Access {
 /// Gives out numbers for new files (never reused).
 pub type NextFile = Arc<dyn Fn() -> Result<u64> + Send + Sync>;
 
+/// What the caller wants noted in each seal: 56 bits, 0 for nothing.
+pub type Note = Arc<dyn Fn() -> u64 + Send + Sync>;
+
 /// Where and how to keep a journal.
 #[derive(Clone)]
 pub struct Config {
@@ -46,7 +49,7 @@ pub struct Config {
     pub lanes: usize,
     /// Bytes of a segment (default 16 MiB): a multiple of `extent_bytes`.
     pub segment_bytes: u64,
-    /// Bytes of an extent (default 256 KiB; 64 KiB to 1 MiB, a multiple of 4 KiB).
+    /// Bytes of an extent (default 256 KiB; 8 KiB to 1 MiB, a multiple of 4 KiB).
     pub extent_bytes: u64,
     /// How records reach the page cache.
     pub access: Access,
@@ -54,6 +57,9 @@ pub struct Config {
     pub ack_after_done: bool,
     /// Numbers for new files.
     pub next_file: NextFile,
+    /// Noted in each seal, and read back by [`crate::evidence`]: how far the caller's own log was
+    /// durable before the round. `None`: nothing.
+    pub note: Option<Note>,
 }
 
 impl Config {
@@ -70,7 +76,7 @@ impl Config {
         let (extent, segment) = (self.extent_bytes, self.segment_bytes);
         if !EXTENT_BYTES.contains(&extent) || !extent.is_multiple_of(crate::header::PAGE) {
             return refused(format!(
-                "an extent of {extent} bytes is not 64 KiB to 1 MiB in pages of 4 KiB"
+                "an extent of {extent} bytes is not 8 KiB to 1 MiB in pages of 4 KiB"
             ));
         }
         if segment == 0 || !segment.is_multiple_of(extent) || segment > SEGMENT_BYTES_MAX {
@@ -110,12 +116,13 @@ mod tests {
             access: Access::Auto,
             ack_after_done: false,
             next_file: Arc::new(|| Ok(1)),
+            note: None,
         };
         good.check().unwrap();
         let change: [fn(&mut Config); 6] = [
             |config| config.lanes = 0,
             |config| config.lanes = LANES_MAX + 1,
-            |config| config.extent_bytes = 32 << 10,
+            |config| config.extent_bytes = 4 << 10,
             |config| config.extent_bytes = (64 << 10) + 8,
             |config| config.segment_bytes = 0,
             |config| config.segment_bytes += 4096,

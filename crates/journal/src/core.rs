@@ -9,6 +9,7 @@
 use crate::config::Config;
 use crate::inventory::Inventory;
 use crate::ledger::Ledger;
+use crate::ordering::{Site, is_sound};
 use crate::poison::Poison;
 use velella_base::{Result, Stamp};
 use velella_sync::CachePadded;
@@ -63,7 +64,9 @@ impl Core {
     pub(crate) fn raise_durable(&self, stamp: Stamp) {
         // Release, partner: the Acquire in `durable`.
         self.durable.fetch_max(stamp.0, Ordering::Release);
-        self.waiters.wake_all();
+        if is_sound(Site::Wake) {
+            self.waiters.wake_all();
+        }
     }
 
     pub(crate) fn floor(&self) -> Stamp {

@@ -306,10 +306,14 @@ pub fn seals(vfs: &dyn Vfs, path: &Path, out: &mut dyn Write) -> Result<()> {
             Ok(Slot::Damaged) => say(out, format_args!("  DAMAGE or torn at {at}: no seal"))?,
             Ok(Slot::Intact(seal)) => {
                 let closed = if seal.closed { " closed" } else { "" };
+                let note = Some(seal.note).filter(|note| *note != 0);
+                let note = note.map_or(String::new(), |note| format!(" note {note:#x}"));
                 let (round, frontier, wall) = (seal.round, seal.frontier, seal.wall_ms);
                 say(
                     out,
-                    format_args!("  seal {round} at {at}: F {frontier} wall {wall} ms{closed}"),
+                    format_args!(
+                        "  seal {round} at {at}: F {frontier} wall {wall} ms{closed}{note}"
+                    ),
                 )?;
                 for (lane, (start, end)) in seal.lanes.iter().enumerate() {
                     if *end > 0 {

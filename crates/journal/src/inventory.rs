@@ -12,7 +12,7 @@
 use crate::config::Config;
 use crate::segment::{Piece, Segment, journal_dir};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 use velella_base::file_name::FileName;
@@ -327,6 +327,25 @@ impl Inventory {
             .or(state.current.as_ref().map(|(segment, _)| segment));
         segment.is_some_and(|segment| segment.is_mapped())
     }
+}
+
+/// Deletes every file of every journal in `dir`: the manifest names none of them any more, and this
+/// run keeps no journal.
+///
+/// # Errors
+/// What the file system refused.
+pub fn discard_all(vfs: &dyn velella_vfs::Vfs, dir: &Path) -> Result<()> {
+    let journal = dir.join(velella_base::file_name::JOURNAL_DIR);
+    if !vfs.exists(&journal)? {
+        return Ok(());
+    }
+    for name in vfs.read_dir(&journal)? {
+        let file = name.to_str().and_then(FileName::parse);
+        if let Some(FileName::Segment(_) | FileName::LargeSegment(_) | FileName::Seal(_)) = file {
+            vfs.remove(&journal.join(&name))?;
+        }
+    }
+    vfs.sync_dir(&journal)
 }
 
 /// The counter of file numbers runs through numbers that are taken.

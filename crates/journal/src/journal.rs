@@ -51,9 +51,9 @@ pub struct Stats {
     pub rounds: u64,
     /// Calls of fdatasync.
     pub syncs: u64,
-    /// Bytes of segments that hold stamps not yet in tables.
+    /// Bytes of segments and large files that hold stamps not yet in tables.
     pub unflushed_bytes: u64,
-    /// Highest stamp in the oldest segment that is still needed.
+    /// Once every stamp up to this is in tables, the first of them is not needed any more.
     pub oldest_pinned: Option<Stamp>,
     /// Bytes mapped now.
     pub mapped_bytes: u64,
@@ -164,13 +164,14 @@ impl Journal {
         self.core.inventory.sweep()
     }
 
-    /// Closes the extent of a lane nobody uses if it keeps an old segment from being recycled.
+    /// Closes the extent of a lane nobody uses if it keeps an old segment from being recycled, or a
+    /// file of large payloads that are in tables.
     ///
     /// # Errors
     /// As [`Journal::round`].
     pub fn close_idle(&self, lane: &mut Lane) -> Result<()> {
         self.core.poison.check()?;
-        lane.leave_old_segment()
+        lane.leave_idle()
     }
 
     /// Prepares segments ahead of need; called by a background thread in a loop. Returns once

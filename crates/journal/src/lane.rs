@@ -17,7 +17,7 @@
 use crate::core::Core;
 use crate::extent::{self, ExtentHeader};
 use crate::header::PAGE;
-use crate::large::{FILE_BYTES, LargeFile, PAYLOAD_MAX};
+use crate::large::{LargeFile, PAYLOAD_MAX};
 use crate::ledger::{LargeSpan, Ledger, Span};
 use crate::record::{self, Draft, Kind, LaneSeed, Reference};
 use crate::space::Space;
@@ -70,9 +70,10 @@ struct Reserved {
 #[derive(Debug)]
 struct Large {
     file: Arc<LargeFile>,
-    /// Lane offset behind the last reference to it, and its stamp.
+    /// Lane offset behind the last reference to it.
     referred: u64,
-    stamp: Stamp,
+    /// The stamp of the first reference to it.
+    first: Option<Stamp>,
 }
 
 impl Open {
@@ -177,6 +178,7 @@ impl Lane {
         }
         // The checksum is bound to the record's place, so the place comes first, and stays: a
         // round meanwhile does not move it.
+        self.leave_old_large()?;
         let reference_len = record::REFERENCE as u64;
         let at = self.room(record::align(record::HEADER + reference_len))?;
         let crc = payload.iter().fold(self.seed.at(self.next), |crc, part| {
@@ -195,10 +197,7 @@ impl Lane {
 
     fn large_file(&mut self) -> Result<Arc<LargeFile>> {
         if let Some(large) = &self.large {
-            if large.file.len() < FILE_BYTES {
-                return Ok(Arc::clone(&large.file));
-            }
-            self.close_large();
+            return Ok(Arc::clone(&large.file));
         }
         let file = LargeFile::make(
             &self.core.config,
@@ -213,9 +212,30 @@ impl Lane {
         self.large = Some(Large {
             file: Arc::clone(&file),
             referred: 0,
-            stamp: Stamp::ZERO,
+            first: None,
         });
         Ok(file)
+    }
+
+    /// Leaves a large file that is full or partly in tables, and the extent with it: the file can
+    /// go only with the extents that refer to it.
+    fn leave_old_large(&mut self) -> Result<()> {
+        let (floor, segment_bytes) = (self.core.floor(), self.core.config.segment_bytes);
+        let old = self.large.as_ref().is_some_and(|large| {
+            large.file.is_full(segment_bytes) || large.first.is_some_and(|first| first < floor)
+        });
+        if old {
+            self.close_large();
+            self.close_extent()?;
+        }
+        Ok(())
+    }
+
+    /// Whether all that the lane's large file holds is in tables.
+    fn holds_flushed_large(&self) -> bool {
+        let floor = self.core.floor();
+        let large = self.large.as_ref();
+        large.is_some_and(|large| large.file.stamp() < floor)
     }
 
     fn close_large(&mut self) {
@@ -259,8 +279,7 @@ impl Lane {
             }
         }
         // A large file that is in tables with all it holds is left with the extent.
-        let floor = self.core.floor();
-        if self.large.as_ref().is_some_and(|large| large.stamp < floor) {
+        if self.holds_flushed_large() {
             self.close_large();
         }
         self.close_extent()?;
@@ -366,7 +385,8 @@ impl Lane {
             && let Some(large) = &mut self.large
         {
             large.referred = self.next;
-            large.stamp = stamp;
+            large.first.get_or_insert(stamp);
+            large.file.refer(stamp);
         }
         self.ledger().commit(self.next, stamp);
         Ok(())
@@ -380,13 +400,13 @@ impl Lane {
             .remedy("open the database again and read the key back")
     }
 
-    /// Closes the open extent if its segment waits to be recycled.
-    pub(crate) fn leave_old_segment(&mut self) -> Result<()> {
+    /// Closes the open extent if its segment waits to be recycled, or its large file is in tables.
+    pub(crate) fn leave_idle(&mut self) -> Result<()> {
         let old = self
             .open
             .as_ref()
             .is_some_and(|open| open.segment < self.core.move_below());
-        if old {
+        if old || self.holds_flushed_large() {
             self.reserved = None;
             self.close_large();
             self.close_extent()?;

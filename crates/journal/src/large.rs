@@ -4,6 +4,8 @@
 //!     gets a small record that refers to it.
 //! L2. The file's name is durable before anything refers to it; its content is synced by the round
 //!     that covers the reference.
+//! L3. A lane leaves its file, and with it its extent, when the file is full or some of it is in
+//!     tables: so a file holds what was written between two flushes, and goes with the second.
 //!
 //! Threads: written by its lane, synced by the coordinator.
 //!
@@ -12,18 +14,19 @@
 use crate::config::Config;
 use crate::header::{FileHeader, Magic, PAGE};
 use crate::inventory::{Inventory, no_number};
+use crate::ordering::{Site, is_sound};
 use crate::segment::journal_dir;
 use std::path::PathBuf;
 use std::sync::Arc;
 use velella_base::file_name::FileName;
-use velella_base::{ErrorKind, Result};
+use velella_base::{ErrorKind, Result, Stamp};
 use velella_sync::atomic::{AtomicU64, Ordering};
 use velella_vfs::WriteFile;
 
 /// Largest payload of one record: a full batch with its framing is far below.
 pub(crate) const PAYLOAD_MAX: u64 = 64 << 20;
-/// A file that has reached this is left for a new one.
-pub(crate) const FILE_BYTES: u64 = 64 << 20;
+/// A file may grow to this, however small segments are: a new one costs a sync of the directory.
+const FILE_BYTES_MIN: u64 = 2 << 20;
 const NUMBER_ATTEMPTS: usize = 1 << 16;
 
 /// A file of large payloads.
@@ -33,6 +36,8 @@ pub(crate) struct LargeFile {
     file: Box<dyn WriteFile>,
     written: AtomicU64,
     synced: AtomicU64,
+    /// The stamp of the last reference to it; 0 before the first.
+    stamp: AtomicU64,
 }
 
 impl LargeFile {
@@ -65,6 +70,7 @@ impl LargeFile {
                 file,
                 written: AtomicU64::new(PAGE),
                 synced: AtomicU64::new(0),
+                stamp: AtomicU64::new(0),
             }));
         }
         Err(no_number(config))
@@ -84,9 +90,28 @@ impl LargeFile {
         Ok(start)
     }
 
+    /// Bytes of the file.
     pub(crate) fn len(&self) -> u64 {
-        // Relaxed: only the lane's holder asks.
+        // Relaxed: the lane's holder wrote it; to everybody else it is a figure.
         self.written.load(Ordering::Relaxed)
+    }
+
+    /// Whether it is full, for segments of so many bytes.
+    pub(crate) fn is_full(&self, segment_bytes: u64) -> bool {
+        self.len() >= segment_bytes.max(FILE_BYTES_MIN)
+    }
+
+    /// A record at `stamp` refers to it.
+    pub(crate) fn refer(&self, stamp: Stamp) {
+        // Relaxed: see `stamp`.
+        self.stamp.store(stamp.0, Ordering::Relaxed);
+    }
+
+    /// The stamp of the last reference to it.
+    pub(crate) fn stamp(&self) -> Stamp {
+        // Relaxed: the lane's holder wrote it; to everybody else it is a figure. What may be
+        // deleted is decided by the extents.
+        Stamp(self.stamp.load(Ordering::Relaxed))
     }
 
     /// Whether something was written since the last sync.
@@ -99,6 +124,10 @@ impl LargeFile {
         // Acquire, partner: `append`.
         let written = self.written.load(Ordering::Acquire);
         self.file.sync_data()?;
+        let written = match is_sound(Site::LargeSynced) {
+            true => written,
+            false => self.written.load(Ordering::Acquire),
+        };
         // Relaxed: only the coordinator reads and writes it.
         self.synced.store(written, Ordering::Relaxed);
         Ok(())

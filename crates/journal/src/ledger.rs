@@ -11,6 +11,7 @@
 //! Tests: `tests/rounds.rs`, `tests/retention.rs`.
 
 use crate::large::LargeFile;
+use crate::ordering::{Site, is_sound, release};
 use crate::segment::Segment;
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -69,7 +70,7 @@ impl Ledger {
         progress.records.store(records, Ordering::Relaxed);
         progress.stamp.store(stamp.0, Ordering::Relaxed);
         // Release, partner: the Acquire in `tail` (D1).
-        progress.tail.store(tail, Ordering::Release);
+        progress.tail.store(tail, release(Site::Tail));
     }
 
     /// The lane goes on at `tail` although no record of a caller ended there.
@@ -124,7 +125,9 @@ impl Files {
         self.spans
             .iter()
             .map_while(|span| span.closed)
-            .take_while(|&(span_end, stamp)| stamp < floor && span_end <= end)
+            .take_while(|&(span_end, stamp)| {
+                stamp < floor && (span_end <= end || !is_sound(Site::ExcludedEnd))
+            })
             .last()
             .map_or(first.start, |(span_end, _)| span_end)
     }

@@ -22,6 +22,7 @@
 
 #![forbid(unsafe_code)]
 
+mod ordering;
 mod header;
 mod record;
 mod extent;
@@ -43,7 +44,10 @@ mod recovery;
 pub mod batch;
 pub mod inspect;
 
-pub use config::{Access, Config, LANES_MAX, NextFile};
+pub use config::{Access, Config, LANES_MAX, NextFile, Note};
+pub use inventory::discard_all;
 pub use journal::{Journal, Start, Stats};
 pub use lane::Lane;
-pub use recovery::{Last, Record, Recovery, Report, Rule};
+#[cfg(any(loom, shuttle))]
+pub use ordering::{Site, spoil};
+pub use recovery::{Evidence, Last, Record, Recovery, Report, Rule, evidence};

@@ -1,7 +1,8 @@
 //! Reading the journal of the last incarnation.
 //!
 //! The order: `seals` reads what the rounds left, `catalog` finds the extents, `reader` walks one
-//! lane, `judge` decides which rule and which cut, `merge` hands out the records by stamp.
+//! lane, `judge` decides which rule and which cut, `merge` hands out the records by stamp. Before
+//! all that, `evidence` tells what the journal says of the caller's own log.
 //!
 //! V1. Nothing is written; whatever happens, recovery can be repeated and finds the same.
 //! V2. Memory is bounded: a small buffer a lane, and one large payload at a time.
@@ -11,11 +12,13 @@
 
 mod report;
 mod seals;
+mod evidence;
 mod catalog;
 mod reader;
 mod judge;
 mod merge;
 
+pub use evidence::{Evidence, evidence};
 pub use merge::{Record, Recovery};
 pub use report::{Last, Report, Rule};
 

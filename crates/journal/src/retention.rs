@@ -5,20 +5,22 @@
 //! T1. `floor` says which stamps are in tables; the next round's seal excludes the extents that
 //!     hold only such stamps; when that round completed, segments without other extents are
 //!     retired.
-//! T2. Lanes are asked to leave a segment when nothing but open extents keeps it.
+//! T2. Lanes are asked to leave a segment when nothing but open extents keeps it; large files they
+//!     leave by themselves (`large.rs`, L3).
+//! T3. Large files count as journal like segments, so its bound holds whatever the size of values.
 //!
-//! Tests: `tests/retention.rs`.
+//! Tests: `tests/retention.rs`, `tests/large.rs`.
 
 use crate::core::Core;
 use std::collections::BTreeMap;
 use velella_base::Stamp;
 
-/// What keeps the segments that are in use.
+/// What is kept because its stamps are not in tables yet.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub(crate) struct Pinned {
-    /// Bytes of the segments with stamps at or above the floor.
+    /// Bytes of segments and large files with stamps at or above the floor.
     pub(crate) bytes: u64,
-    /// The highest stamp in the oldest segment.
+    /// The least of their highest stamps: up to there, flushing frees the first of them.
     pub(crate) oldest: Option<Stamp>,
 }
 
@@ -71,15 +73,21 @@ pub(crate) fn ask_lanes_to_move(core: &Core) {
     }
 }
 
-/// What keeps the segments that are in use.
+/// What is kept because its stamps are not in tables yet.
 pub(crate) fn pinned(core: &Core) -> Pinned {
-    let contents = contents(core);
+    let segment = |content: Content| (content.stamp, content.bytes);
+    let segments = contents(core).into_values().filter(|c| c.unflushed);
+    let mut unflushed: Vec<(Stamp, u64)> = segments.map(segment).collect();
+    let floor = core.floor();
+    for ledger in &core.ledgers {
+        let files = ledger.files();
+        let large = files.large.iter().map(|span| &span.file);
+        // A file nothing refers to yet has stamp 0, and goes at the next opening at the latest.
+        let needed = large.filter(|file| file.stamp() >= floor.max(Stamp(1)));
+        unflushed.extend(needed.map(|file| (file.stamp(), file.len())));
+    }
     Pinned {
-        bytes: contents
-            .values()
-            .filter(|content| content.unflushed)
-            .map(|content| content.bytes)
-            .sum(),
-        oldest: contents.values().next().map(|content| content.stamp),
+        bytes: unflushed.iter().map(|(_, bytes)| bytes).sum(),
+        oldest: unflushed.iter().map(|(stamp, _)| *stamp).min(),
     }
 }

@@ -2,13 +2,13 @@
 //!
 //! N1. The order of J2: first the frontier, then the lanes' ends, then the seal, then the syncs,
 //!     then D. Ends read before the frontier would miss records below it.
+//!     External values come before the seal: recovery checks the records a seal vouches for, but
+//!     not the files these refer to.
 //! N2. Rounds are strictly sequential: one lock, held from the frontier to the done marker.
 //! N3. The done marker is written after the syncs returned, and is itself synced only by the next
 //!     round, or when asked.
 //! N4. Any error poisons the journal; no sync is repeated (J5).
 //! N5. What a round excludes leaves the spans only after it completed (J6).
-//! N6. Files of external values are synced before the seal is written. Recovery judges a round in
-//!     flight by its records, which it can check; a value in another file it would have to trust.
 //!
 //! Threads: any; N2.
 //!
@@ -16,17 +16,19 @@
 
 use crate::core::Core;
 use crate::large::LargeFile;
+use crate::ordering::{Site, is_sound};
 use crate::seal::{Seal, SealFile};
 use crate::segment::Segment;
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use velella_base::{Result, Stamp};
+use velella_base::{Result, Stamp, seeded};
 use velella_sync::thread;
 use velella_vfs::WriteFile;
 
 /// More files than this are synced by several threads: a segment and the seal file at once cost
-/// one flush of the device instead of two (here 0.4 instead of 5 ms).
-const SYNC_ALONE_MAX: usize = 1;
+/// one flush of the device instead of two (here 0.4 instead of 5 ms). loom has no threads that
+/// borrow.
+const SYNC_ALONE_MAX: usize = if cfg!(loom) { usize::MAX } else { 1 };
 /// Most threads that sync at once.
 const SYNC_THREADS: usize = 8;
 
@@ -53,6 +55,8 @@ enum Dirty<'a> {
 impl Dirty<'_> {
     fn sync(&self) -> Result<()> {
         match self {
+            Dirty::Segment(_) if seeded("a-round-does-not-sync-segments") => Ok(()),
+            Dirty::Seals(_) if seeded("a-round-does-not-sync-its-seal") => Ok(()),
             Dirty::Segment(segment) => segment.sync_data(),
             Dirty::Large(file) => file.sync_data(),
             Dirty::External(file) => file.sync_data(),
@@ -93,8 +97,12 @@ impl Rounds {
         // covers was published before, so it lies below the ends read next: the seal never says
         // less, and neither does the cut (J3).
         let durable = core.durable();
-        let frontier = frontier().max(durable);
-        let lanes = lane_ranges(core);
+        let spoiled = (!is_sound(Site::EndsLast)).then(|| lane_ranges(core));
+        let frontier = match is_sound(Site::SealFrontier) {
+            true => frontier().max(durable),
+            false => frontier(),
+        };
+        let lanes = spoiled.unwrap_or_else(|| lane_ranges(core));
         let excludes_more = lanes
             .iter()
             .zip(&self.lanes)
@@ -114,16 +122,30 @@ impl Rounds {
         lanes: Vec<(u64, u64)>,
         ending: Ending,
     ) -> Result<()> {
-        sync_externals(core)?;
         let round = self.last + 1;
         let seal = Seal {
             round,
             frontier,
             wall_ms: thread::wall_ms(),
             closed: ending == Ending::Closed,
+            // Of what was durable before the seal: it is never ahead of the caller's log.
+            note: core.config.note.as_ref().map_or(0, |note| note()),
             lanes,
         };
+        velella_sync::spot(60);
+        let externals = externals(core);
+        if seeded("a-seal-is-written-before-its-external-values") {
+            self.seals.write(&seal)?;
+        }
+        sync_all(core, &externals)?;
         self.seals.write(&seal)?;
+        velella_sync::spot(61);
+        if !is_sound(Site::SyncFirst) {
+            core.raise_durable(frontier);
+        }
+        if !is_sound(Site::ExcludeLast) {
+            exclude(core, &seal.lanes);
+        }
         let dirty = self.dirty(core, &seal.lanes);
         sync_all(core, &dirty)?;
         drop(dirty);
@@ -141,7 +163,7 @@ impl Rounds {
         self.last = round;
         self.lanes = seal.lanes;
         core.rounds.increment();
-        self.exclude(core);
+        exclude(core, &self.lanes);
         Ok(())
     }
 
@@ -173,17 +195,6 @@ impl Rounds {
         dirty
     }
 
-    /// Lets go of what the completed round excludes (N5).
-    fn exclude(&self, core: &Core) {
-        for (ledger, &(start, _)) in core.ledgers.iter().zip(&self.lanes) {
-            let gone = ledger.files().exclude(start);
-            for large in gone {
-                core.inventory.doom(large.path());
-            }
-        }
-        core.inventory.retire();
-    }
-
     /// Syncs the last done marker (N3).
     pub(crate) fn sync_done(&mut self, core: &Core) -> Result<()> {
         core.poison.check()?;
@@ -197,6 +208,23 @@ impl Rounds {
     }
 }
 
+/// Lets go of what a completed round excludes (N5).
+fn exclude(core: &Core, lanes: &[(u64, u64)]) {
+    for (ledger, &(start, _)) in core.ledgers.iter().zip(lanes) {
+        let gone = ledger.files().exclude(start);
+        for large in gone {
+            core.inventory.doom(large.path());
+        }
+    }
+    core.inventory.retire();
+}
+
+/// The external values of the records below the ends, which were read before (N1).
+fn externals(core: &Core) -> Vec<Dirty<'static>> {
+    let externals = std::mem::take(&mut *core.externals.lock());
+    externals.into_iter().map(Dirty::External).collect()
+}
+
 /// `[start, end)` of every lane, ends first (N1).
 fn lane_ranges(core: &Core) -> Vec<(u64, u64)> {
     let floor = core.floor();
@@ -207,13 +235,6 @@ fn lane_ranges(core: &Core) -> Vec<(u64, u64)> {
             (ledger.files().start(floor, end), end)
         })
         .collect()
-}
-
-/// Syncs the files of the external values that records below the ends refer to (N6).
-fn sync_externals(core: &Core) -> Result<()> {
-    let externals = std::mem::take(&mut *core.externals.lock());
-    let files: Vec<_> = externals.into_iter().map(Dirty::External).collect();
-    sync_all(core, &files)
 }
 
 fn sync_all(core: &Core, dirty: &[Dirty<'_>]) -> Result<()> {

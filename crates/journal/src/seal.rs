@@ -3,7 +3,7 @@
 //! ```text
 //! page 0: file header
 //! then `slots` times, round r at slot r mod slots:
-//!   seal  "SEAL" u32 | lanes u32 | round u64 | frontier u64 | wall ms u64 | flags u64
+//!   seal  "SEAL" u32 | lanes u32 | round u64 | frontier u64 | wall ms u64 | flags and note u64
 //!         | (start u64, end u64) per lane | crc u32        padded to 512 bytes
 //!   done  "DONE" u32 | 0 u32 | round u64 | crc u32         padded to 512 bytes
 //! ```
@@ -33,6 +33,8 @@ const SEAL: u32 = u32::from_le_bytes(*b"SEAL");
 const DONE: u32 = u32::from_le_bytes(*b"DONE");
 const FIXED: usize = 40;
 const CLOSED: u64 = 1;
+/// The note stands above the flags, in 56 bits.
+const NOTE_SHIFT: u32 = 8;
 
 /// What one round covers.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -43,6 +45,8 @@ pub(crate) struct Seal {
     pub(crate) wall_ms: u64,
     /// The database was closed with this round.
     pub(crate) closed: bool,
+    /// What the caller wanted noted; 0: nothing. Only the low 56 bits are kept.
+    pub(crate) note: u64,
     /// `[start, end)` of each lane.
     pub(crate) lanes: Vec<(u64, u64)>,
 }
@@ -100,7 +104,7 @@ impl Layout {
         bytes.extend_from_slice(&SEAL.to_le_bytes());
         let lanes = u32::try_from(seal.lanes.len()).expect("LANES_MAX is small");
         bytes.extend_from_slice(&lanes.to_le_bytes());
-        let flags = if seal.closed { CLOSED } else { 0 };
+        let flags = seal.note << NOTE_SHIFT | if seal.closed { CLOSED } else { 0 };
         for word in [seal.round, seal.frontier.0, seal.wall_ms, flags] {
             bytes.extend_from_slice(&word.to_le_bytes());
         }
@@ -145,6 +149,7 @@ impl Layout {
                 frontier: Stamp(frontier),
                 wall_ms,
                 closed: flags & CLOSED != 0,
+                note: flags >> NOTE_SHIFT,
                 lanes,
             })
         })();
@@ -212,6 +217,7 @@ impl SealFile {
             frontier: durable,
             wall_ms: velella_sync::thread::wall_ms(),
             closed: false,
+            note: 0,
             lanes: vec![(0, 0); config.lanes],
         })?;
         Ok(made)
@@ -259,6 +265,7 @@ mod tests {
             frontier: Stamp(70),
             wall_ms: 1,
             closed: true,
+            note: (1 << 56) - 2,
             lanes: vec![(0, 1), (2, 3), (4, 4)],
         }
     }

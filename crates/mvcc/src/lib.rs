@@ -17,5 +17,5 @@ pub mod snapshots;
 pub use clock::Clock;
 pub use retention::Retention;
 pub use slots::Slots;
-pub use snapshots::{Registration, Snapshots};
+pub use snapshots::{Registration, Round, Snapshots};
 pub use word::Word;

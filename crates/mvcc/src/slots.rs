@@ -12,6 +12,9 @@
 //! A2. Nothing that can block, fail, allocate without bound or run user code happens while
 //!     announced.
 //! A3. After `frontier` returned f, no write at or below f is unpublished or unjournaled.
+//! A4. `frontier` never steps back, although an announced bound may be old (it is read before it is
+//!     announced): a collector that kept what is newest at f would have dropped what a later, lower
+//!     frontier, and with it D, reads.
 //!
 //! Threads: a slot is written by the holder of its pair only; anyone may read.
 //! Tests: below; the models of `memtable`, with controls that must fail.
@@ -27,6 +30,8 @@ const IDLE: u64 = 0;
 #[derive(Debug)]
 pub struct Slots {
     words: Box<[CachePadded<AtomicU64>]>,
+    /// The highest frontier found so far (A4).
+    settled: CachePadded<AtomicU64>,
 }
 
 impl Slots {
@@ -37,6 +42,7 @@ impl Slots {
             words: (0..count)
                 .map(|_| CachePadded::new(AtomicU64::new(IDLE)))
                 .collect(),
+            settled: CachePadded::new(AtomicU64::new(0)),
         }
     }
 
@@ -76,16 +82,20 @@ impl Slots {
         (word != IDLE).then_some(Stamp(word >> 1))
     }
 
-    /// The newest stamp such that every write at or below it is published and journaled (A3).
+    /// The newest stamp such that every write at or below it is published and journaled (A3, A4).
     #[must_use]
     pub fn frontier(&self, clock: &Clock) -> Stamp {
         // The clock before the slots: a stamp drawn in between is then above the result, or its
         // announcement is seen.
         let now = clock.now();
-        (0..self.words.len())
+        let found = (0..self.words.len())
             .filter_map(|slot| self.announced(slot))
             .filter(|_| !seeded("the-frontier-passes-open-windows"))
-            .fold(now, Stamp::min)
+            .fold(now, Stamp::min);
+        // AcqRel, partner: itself. What made a higher frontier true elsewhere, its finder saw; who
+        // takes it over sees it too.
+        let settled = self.settled.fetch_max(found.0, Ordering::AcqRel);
+        found.max(Stamp(settled))
     }
 
     /// Waits until no open window can hold a stamp below `boundary` (a switch's W). Windows are
@@ -113,15 +123,26 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_frontier_never_steps_back() {
+        let clock = Clock::new(Stamp(10), Stamp::MAX);
+        let slots = Slots::new(1);
+        assert_eq!(slots.frontier(&clock), Stamp(10));
+        // The bound was read long before it is announced.
+        slots.announce(0, Stamp(7));
+        assert_eq!(slots.frontier(&clock), Stamp(10));
+    }
+
+    #[test]
     fn the_frontier_is_the_clock_or_the_lowest_announcement() {
         let clock = Clock::new(Stamp(10), Stamp::MAX);
         let slots = Slots::new(3);
-        assert_eq!(slots.frontier(&clock), Stamp(10));
         slots.announce(1, Stamp(7));
         slots.announce(2, Stamp(9));
         assert_eq!(slots.frontier(&clock), Stamp(7));
         slots.idle(1);
         assert_eq!(slots.frontier(&clock), Stamp(9));
+        slots.idle(2);
+        assert_eq!(slots.frontier(&clock), Stamp(10));
         slots.wait_past(Stamp(9));
     }
 }

@@ -11,11 +11,16 @@
 //! N4. The list is striped by thread, each stripe behind a lock of its own: what N1 and N2 say of
 //!     the list holds of each stripe, and so of all. A registration and its clones stay in one
 //!     stripe: a collector that goes over the stripes cannot miss a time that moves.
+//! N5. A round registers the D it starts from as a lower bound: the D it will end with is not known
+//!     yet, so everything above the bound stays. It is listed before it reads its frontier, and
+//!     until D has moved. A collector reads its frontier, then the rounds, then D, then the list.
+//!     So it sees the round, or the D the round left, or the round's frontier is not below its
+//!     own (`slots.rs`, A4); and a reader at D that it misses came later, at that D or above it.
 //!
 //! Threads: any. The stripes' locks are taken by no get and no put; taking a snapshot is one lock
 //! that threads rarely share, one clock operation, and no allocation once the stripe has had as
 //! many registrations.
-//! Tests: below; `cl11_snapshot_vs_flush` in the engine.
+//! Tests: below; `cl11_snapshot_vs_flush` and `protocol_pruning` in the engine.
 
 use crate::clock::Clock;
 use crate::retention::Retention;
@@ -30,6 +35,8 @@ const STRIPES: usize = 8;
 /// The stamps that live snapshots, durable readers and journal rounds still need.
 #[derive(Debug, Default)]
 pub struct Snapshots {
+    /// The D that each round in flight started from (N5); there are few.
+    rounds: Mutex<Vec<Stamp>>,
     stripes: [CachePadded<Mutex<Stripe>>; STRIPES],
 }
 
@@ -96,11 +103,25 @@ impl Snapshots {
         self.enter(stripe(), || clock.observe(), now_ms)
     }
 
-    /// Registers a reader at a time read by `at` while the list is held; used for durable reads
-    /// and by journal rounds.
+    /// Registers a reader at a time read by `at` while the list is held: one that reads at the
+    /// durable stamp.
     #[must_use]
     pub fn register(self: &Arc<Self>, at: impl FnOnce() -> Stamp) -> Registration {
         self.enter(stripe(), at, || u64::MAX)
+    }
+
+    /// Registers a journal round that starts from D, which `durable` reads while the rounds are
+    /// held; to be dropped once D has moved (N5).
+    #[must_use]
+    pub fn register_round(self: &Arc<Self>, durable: impl FnOnce() -> Stamp) -> Round {
+        let mut rounds = self.rounds.lock();
+        let bound = durable();
+        rounds.push(bound);
+        drop(rounds);
+        Round {
+            list: Arc::clone(self),
+            bound,
+        }
     }
 
     fn enter(
@@ -157,8 +178,9 @@ impl Snapshots {
     }
 
     /// What a collector must keep, read in the one order that is sound: first the frontier of
-    /// clock and slots, then the durable stamp, then this list. `now_ms` is the wall clock; what
-    /// is expired by it and by every live snapshot's counts as deleted.
+    /// clock and slots, then the rounds in flight, then the durable stamp, then this list (N2, N5).
+    /// `now_ms` is the wall clock; what is expired by it and by every live snapshot's counts as
+    /// deleted.
     #[must_use]
     pub fn retention(
         &self,
@@ -168,6 +190,9 @@ impl Snapshots {
         now_ms: u64,
     ) -> Retention {
         let frontier = slots.frontier(clock);
+        let bound = self.rounds.lock().iter().copied().min();
+        // Everything above the bound stays: for what may be dropped the bound is the frontier.
+        let frontier = bound.map_or(frontier, |bound| frontier.min(bound));
         let durable = durable();
         let (stamps, earliest_ms) = self.collect();
         Retention::new(frontier, durable, stamps).at_wall(now_ms.min(earliest_ms))
@@ -218,6 +243,22 @@ impl Drop for Registration {
     }
 }
 
+/// A journal round in flight; dropping it says that D has moved.
+#[derive(Debug)]
+pub struct Round {
+    list: Arc<Snapshots>,
+    bound: Stamp,
+}
+
+impl Drop for Round {
+    fn drop(&mut self) {
+        let mut rounds = self.list.rounds.lock();
+        if let Some(place) = rounds.iter().position(|bound| *bound == self.bound) {
+            rounds.swap_remove(place);
+        }
+    }
+}
+
 #[cfg(all(test, not(any(loom, shuttle))))]
 mod tests {
     use super::*;
@@ -258,12 +299,33 @@ mod tests {
     }
 
     #[test]
+    fn while_a_round_is_in_flight_everything_above_the_d_it_started_from_stays() {
+        let clock = Clock::new(Stamp(4), Stamp::MAX);
+        let (list, slots) = (Snapshots::new(), Slots::new(1));
+        let kept = |durable| {
+            let retention = list.retention(&clock, &slots, || Stamp(durable), 0);
+            let mut key = retention.key();
+            let kept = |stamp: &u64| key.keeps(Stamp(*stamp));
+            [4, 3, 2, 1].into_iter().filter(kept).collect::<Vec<_>>()
+        };
+        assert_eq!(kept(1), [4, 1]);
+        // It may end with any D from 1 to 4.
+        let round = list.register_round(|| Stamp(1));
+        let reader = list.register(|| Stamp(1));
+        assert_eq!(kept(1), [4, 3, 2, 1]);
+        drop(round);
+        assert_eq!(kept(3), [4, 3, 1], "D, and the reader that stays at 1");
+        drop(reader);
+        assert_eq!(kept(3), [4, 3]);
+    }
+
+    #[test]
     fn nothing_expires_under_a_live_snapshot() {
         let clock = Clock::new(Stamp(4), Stamp::MAX);
         let (list, slots) = (Snapshots::new(), Slots::new(1));
         let wall =
             |list: &Arc<Snapshots>| list.retention(&clock, &slots, || Stamp(4), 900).now_ms();
-        let round = list.register(|| Stamp(2));
+        let round = list.register_round(|| Stamp(2));
         assert_eq!(wall(&list), 900);
         let reader = list.take(&clock, || 500);
         assert_eq!(wall(&list), 500);

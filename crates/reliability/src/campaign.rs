@@ -42,7 +42,8 @@ impl Tally {
         self.0.iter().map(|(name, count)| (*name, *count))
     }
 
-    fn merge(&mut self, other: &Tally) {
+    /// Adds all counts of `other`.
+    pub fn merge(&mut self, other: &Tally) {
         for (what, more) in other.iter() {
             self.add(what, more);
         }

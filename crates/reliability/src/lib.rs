@@ -18,6 +18,13 @@
 pub mod campaign;
 pub mod ledger;
 pub mod history;
-mod campaigns;
+pub mod sim;
+pub mod draws;
+pub mod workload;
+pub mod same_answers;
+pub mod targets;
+pub mod mutate;
+pub mod fuzz;
+pub mod campaigns;
 
 pub use campaigns::all;

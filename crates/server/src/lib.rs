@@ -41,6 +41,8 @@ mod network;
 mod listener;
 mod shutdown;
 mod server;
+#[cfg(feature = "fuzz")]
+pub mod fuzz;
 
 pub use config::Config;
 pub use server::{Bound, Server, serve};

@@ -6,7 +6,7 @@
 //! Y2. A cursor that does not fill the cache does not ask it either: it reads ahead, twice as far
 //!     each time it goes on where the last read ended, so that a compaction makes few system calls.
 //!
-//! Y3. What a seek was aimed at is looked at again before it is believed: a wrong aim costs time only.
+//! Y3. What a seek was aimed at is checked before it is believed: a wrong aim costs only time.
 //!
 //! Threads: one; may be sent. Tests: tests/model.rs.
 

@@ -87,6 +87,10 @@ impl Index {
     pub(crate) fn decode(bytes: &[u8], order: Order) -> Option<Index> {
         let mut reader = Reader::new(bytes);
         let prefix = reader.slice()?.to_vec();
+        // Searches cut it off keys in the bytewise order only (X3).
+        if !prefix.is_empty() && !order.is_bytewise() {
+            return None;
+        }
         let blocks = usize::try_from(reader.varint()?).ok()?;
         // An entry has three bytes at least, so this allocates less than 16 times what was read.
         if blocks > reader.rest().len() / 3 {

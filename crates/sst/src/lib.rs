@@ -32,6 +32,8 @@ mod table;
 mod cursor;
 mod verify;
 mod inspect;
+#[cfg(feature = "fuzz")]
+pub mod fuzz;
 
 #[cfg(test)]
 mod tests;

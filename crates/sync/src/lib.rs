@@ -6,6 +6,7 @@
 //!
 //! Tests: beside each module; models of the crates above, by `cargo xtask models`.
 
+pub mod simulation;
 pub mod thread;
 pub mod atomic;
 pub mod epoch;

@@ -20,6 +20,12 @@ thread_local! {
     static SPREAD: Cell<usize> = const { Cell::new(usize::MAX) };
 }
 
+/// Lets the next check-out of this thread, from any pool, begin at entry `index` (simulations).
+#[doc(hidden)]
+pub fn prefer(index: usize) {
+    LAST.set(index);
+}
+
 static NEXT_START: std::sync::atomic::AtomicUsize = std::sync::atomic::AtomicUsize::new(0);
 
 /// A fixed set of exclusive entries.

@@ -41,8 +41,10 @@ impl<T: Send + Sync + 'static> Swap<T> {
     }
 
     /// The current object with a count of its own.
-    pub fn load_full(&self, guard: &Guard) -> Arc<T> {
-        let pointer: *const T = self.load(guard);
+    pub fn load_full(&self, _guard: &Guard) -> Arc<T> {
+        // Acquire, partner: as in `load`. Not through the reference that `load` makes: the counts
+        // lie beside the object, where a reference to the object may not reach.
+        let pointer: *const T = self.pointer.load(Ordering::Acquire);
         // SAFETY: the object is alive (see `load`), so its count is at least one and may be raised.
         unsafe { Arc::increment_strong_count(pointer) };
         // SAFETY: the count raised above is the one this `Arc` owns.

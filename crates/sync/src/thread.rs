@@ -48,13 +48,16 @@ pub fn spawn<T: Send + 'static>(
 /// Starts a named thread that ends before `scope` does.
 ///
 /// # Errors
-/// As [`spawn`].
+/// As [`spawn`]; `Unsupported` on a simulated thread, which starts none.
 #[cfg(not(shuttle))]
 pub fn spawn_scoped<'scope, T: Send + 'scope>(
     scope: &'scope Scope<'scope, '_>,
     name: &str,
     body: impl FnOnce() -> T + Send + 'scope,
 ) -> std::io::Result<ScopedJoinHandle<'scope, T>> {
+    if crate::simulation::wall_ms().is_some() {
+        return Err(std::io::ErrorKind::Unsupported.into());
+    }
     std::thread::Builder::new()
         .name(name.to_owned())
         .spawn_scoped(scope, body)
@@ -109,6 +112,9 @@ pub fn now() -> Instant {
 /// The wall clock: milliseconds since 1970 (0 if the clock stands before that).
 #[must_use]
 pub fn wall_ms() -> u64 {
+    if let Some(simulated) = crate::simulation::wall_ms() {
+        return simulated;
+    }
     if cfg!(any(loom, shuttle)) {
         return 1 << 40;
     }

@@ -1,4 +1,5 @@
-//! What several tests share: seeds that can be replayed, a model of many versions, a watchdog.
+//! What several tests share: seeds that can be replayed, a model of many versions, a watchdog, an
+//! explorer of small protocols.
 //!
 //! T1. A test that draws at random prints its seed first; `VELELLA_SEED` repeats one run.
 //! T2. The model knows nothing of the engine: keys, stamps and values are bytes and numbers.
@@ -11,7 +12,9 @@
 mod seed;
 mod model;
 mod watchdog;
+mod explore;
 
+pub use explore::{Explored, Step, explore};
 pub use model::Model;
 pub use seed::{Seed, scale, seeds};
 pub use watchdog::Watchdog;

@@ -4,7 +4,7 @@
 //! the test repeats exactly.
 
 /// A printed seed and what is drawn from it.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Seed {
     number: u64,
     state: u64,

@@ -35,6 +35,10 @@ pub enum Fault {
     Permission,
     /// `EINTR`.
     Interrupted,
+    /// `EMFILE`.
+    TooManyFiles,
+    /// A read over a [`MemFs`] brings one wrong bit; any other call passes.
+    Flip,
     /// Half of the bytes are moved: a write then meets `ENOSPC`, a read the end of the file. Any
     /// other call fails with `EIO`.
     Short,
@@ -135,6 +139,10 @@ struct State {
     rules: Vec<Rule>,
     calls: u64,
     fired: u64,
+    /// A sync failed over a [`MemFs`].
+    lost_pages: bool,
+    /// A bit to be flipped back once it was read.
+    flipped: Option<(u64, u8)>,
 }
 
 impl FaultFs {
@@ -186,6 +194,12 @@ impl FaultFs {
         self.by.state.lock().calls
     }
 
+    /// Whether a sync failed, and lost pages, since the last reset.
+    #[must_use]
+    pub fn lost_pages(&self) -> bool {
+        self.by.state.lock().lost_pages
+    }
+
     /// Faults (delays too) since the last reset.
     #[must_use]
     pub fn fired(&self) -> u64 {
@@ -211,6 +225,10 @@ impl Interceptor for Faults {
                 thread::sleep(time);
                 return Verdict::Pass;
             }
+            Fault::Flip => {
+                self.flip(call, number);
+                return Verdict::Pass;
+            }
             Fault::Short if call.bytes > 0 => {
                 return Verdict::Cut(call.bytes / 2, short(call));
             }
@@ -218,15 +236,44 @@ impl Interceptor for Faults {
             Fault::NoSpace => libc::ENOSPC,
             Fault::Permission => libc::EACCES,
             Fault::Interrupted => libc::EINTR,
+            Fault::TooManyFiles => libc::EMFILE,
         };
         if let Some(mem) = self.mem.as_ref().filter(|_| call.operation.is_sync()) {
             // A file without a name is not found, and nobody will find what it loses.
             let _ = mem.fail_sync(call.path, number);
+            self.state.lock().lost_pages = true;
         }
         Verdict::Fail(system_error(call, code))
     }
 
-    fn after(&self, _call: &Call<'_>, _failed: bool) {}
+    fn after(&self, call: &Call<'_>, _failed: bool) {
+        let flipped = self.state.lock().flipped.take();
+        if let (Some(mem), Some((offset, mask))) = (&self.mem, flipped) {
+            // It was there a moment ago.
+            let _ = mem.flip_byte(call.path, offset, mask);
+        }
+    }
+}
+
+impl Faults {
+    /// Flips a bit that the call is about to read, until it has; which one follows from `number`.
+    fn flip(&self, call: &Call<'_>, number: u64) {
+        let (Some(mem), Some(offset)) = (&self.mem, call.offset) else {
+            return;
+        };
+        if call.operation != Operation::Read || call.bytes == 0 {
+            return;
+        }
+        let mixed = number.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        let (offset, mask) = (
+            offset + (mixed >> 8) % call.bytes as u64,
+            1 << (mixed >> 61),
+        );
+        // A file without a name cannot be found; its reader is spared.
+        if mem.flip_byte(call.path, offset, mask).is_ok() {
+            self.state.lock().flipped = Some((offset, mask));
+        }
+    }
 }
 
 fn short(call: &Call<'_>) -> Error {

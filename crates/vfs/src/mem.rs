@@ -85,6 +85,12 @@ impl MemFs {
         self.machine.lock().maps_well = maps_well;
     }
 
+    /// From now on every sync says that it is done, whether it is (`false`) or not: a device that
+    /// breaks the contract. A crash ends it.
+    pub fn set_syncs_lie(&self, lie: bool) {
+        self.machine.lock().lies = lie;
+    }
+
     /// Leaves a file or directory as a failed sync does (V4): every page marked clean, and by
     /// `seed` written, lost, or readable until the power goes; every name as it is, and some
     /// never to become durable.
@@ -306,8 +312,10 @@ impl Vfs for MemFs {
 
     fn sync_dir(&self, path: &Path) -> Result<()> {
         let (mut machine, number) = self.dir("sync directory", path)?;
-        machine.names.sync(number);
-        machine.collect();
+        if !machine.lies {
+            machine.names.sync(number);
+            machine.collect();
+        }
         Ok(())
     }
 

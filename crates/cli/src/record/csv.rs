@@ -8,7 +8,7 @@
 //!
 //! Tests: below and `super::tests`.
 
-use super::line::{LINE_BYTES_MAX, Line, Lines, check_text, malformed, too_long};
+use super::line::{BYTE_ORDER_MARK, LINE_BYTES_MAX, Line, Lines, check_text, malformed, too_long};
 use super::{Next, ReadOptions, Record, WriteError};
 use std::io::{BufRead, Write};
 use velella::Result;
@@ -158,14 +158,15 @@ fn join(fields: &[Vec<u8>], delimiter: u8) -> Vec<u8> {
         if index > 0 {
             out.push(delimiter);
         }
-        quote(field, delimiter, &mut out);
+        quote(field, delimiter, false, &mut out);
     }
     out
 }
 
-fn quote(field: &[u8], delimiter: u8, out: &mut Vec<u8>) {
+/// Appends a field, in quotes if it needs them or `always`.
+fn quote(field: &[u8], delimiter: u8, always: bool, out: &mut Vec<u8>) {
     let special = |byte: &u8| matches!(byte, b'"' | b'\n' | b'\r') || *byte == delimiter;
-    if !field.iter().any(special) {
+    if !always && !field.iter().any(special) {
         out.extend_from_slice(field);
         return;
     }
@@ -196,7 +197,9 @@ pub(crate) fn write(
         if index > 0 {
             line.push(delimiter);
         }
-        quote(field, delimiter, &mut line);
+        // Unquoted at the beginning of a file, a byte order mark would be taken off.
+        let begins_with_mark = index == 0 && field.starts_with(BYTE_ORDER_MARK);
+        quote(field, delimiter, begins_with_mark, &mut line);
     }
     line.push(b'\n');
     out.write_all(&line)?;

@@ -13,7 +13,7 @@ use velella::{Error, Result};
 /// Longest line, and longest CSV record: twice the longest value and its key.
 pub(crate) const LINE_BYTES_MAX: usize = 1 << 30;
 
-const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
+pub(crate) const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 
 /// The lines of a source.
 #[derive(Debug)]

@@ -60,6 +60,7 @@ fn texts() -> Vec<Record> {
         record(b"back\\slash", b"C:\\new\\table \\x41"),
         record(b"\r", b"\r\n\r\n"),
         record("ключ".as_bytes(), "日本語 ✓".as_bytes()),
+        record("\u{feff}".as_bytes(), "\u{feff}".as_bytes()),
         record(b"\0\x1b[2J", b"{\"base64\":\"AA==\"}"),
     ]
 }
@@ -119,6 +120,21 @@ fn a_pair_that_a_format_cannot_carry_is_refused() {
     ));
     assert!(tsv.write(b"a\\", b"b\tc\xff", None).is_ok());
     assert_eq!(out, b"a\\\tb\tc\xff\n");
+}
+
+#[test]
+fn a_byte_order_mark_that_begins_the_first_key_survives() {
+    for format in [Format::Tsv, Format::Csv, Format::Jsonl, Format::Raw] {
+        for bytes in [false, true] {
+            let records = [record("\u{feff}a".as_bytes(), b"b")];
+            let file = written(format, bytes, &records);
+            let options = ReadOptions {
+                bytes,
+                ..options(format)
+            };
+            assert_eq!(read(&file, options).0, records, "{format:?}, bytes {bytes}");
+        }
+    }
 }
 
 #[test]

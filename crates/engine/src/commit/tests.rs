@@ -1,8 +1,8 @@
 //! What a write holds, and when.
 
+use crate::budget::LANES;
 use crate::change::Change;
 use crate::commit::Window;
-use crate::core::PAIRS;
 use crate::fixture::{fresh, until};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use velella_base::limits::INLINE_VALUE_BYTES_MAX;
@@ -79,7 +79,7 @@ fn a_writer_that_waits_for_a_key_hears_that_writing_has_ended() {
     let installed = view
         .cur
         .table
-        .install(&change.intent(), Owner::Slot(PAIRS - 1), None, &guard);
+        .install(&change.intent(), Owner::Slot(LANES - 1), None, &guard);
     let Install::Installed(pending) = installed else {
         panic!("nobody else writes")
     };

@@ -358,10 +358,11 @@ fn print_manifest(manifest: &ManifestListing, out: &mut dyn Write) -> io::Result
         ..
     } = manifest;
     writeln!(out, "database {}", manifest.database)?;
-    writeln!(
-        out,
-        "manifest {name}, {records} records, torn tail of {torn_bytes} bytes"
-    )?;
+    let torn = match torn_bytes {
+        0 => String::new(),
+        bytes => format!(", torn tail of {bytes} bytes"),
+    };
+    writeln!(out, "manifest {name}, {records} records{torn}")?;
     let (incarnation, seal_file) = (manifest.incarnation, manifest.seal_file);
     writeln!(out, "incarnation {incarnation}, seal file {seal_file:06}")?;
     let (lease, wall_ms) = (manifest.clock_lease, manifest.wall_ms);

@@ -53,7 +53,11 @@ impl Iter {
                 break;
             }
             if entry.stamp <= stamp && entry.kind != ValueKind::RangeDelete {
-                seen = self.copy_if_at(key);
+                self.kind = entry.kind;
+                self.payload.clear();
+                self.payload.extend_from_slice(entry.value);
+                self.payload_copied = true;
+                seen = true;
             }
             self.merged.prev()?;
         }

@@ -58,7 +58,7 @@ impl Case<'_> {
         }
         let newest = self.seals.newest().expect("no intact seal is damage");
         if self.seals.torn {
-            let next = newest.round + 1;
+            let next = newest.round.saturating_add(1);
             report.notes.push(format!(
                 "seal {next} is torn: round {next} was in flight; stamps above {} were not \
                  promised to be durable",

@@ -109,8 +109,8 @@ impl LaneReader {
         let Some(extent) = self.extents.get(index) else {
             return false;
         };
-        let follows =
-            index == 0 || extent.header.ordinal == self.extents[index - 1].header.ordinal + 1;
+        let follows = index == 0
+            || Some(extent.header.ordinal) == self.extents[index - 1].header.ordinal.checked_add(1);
         if extent.header.lane_offset != self.offset || !follows {
             return false;
         }
@@ -144,7 +144,8 @@ impl LaneReader {
 
     fn step(&mut self, bytes: u64) {
         self.position += bytes;
-        self.offset += bytes;
+        // Wraps only where a file was forged; then the lane does not end where its seal says.
+        self.offset = self.offset.wrapping_add(bytes);
     }
 
     /// Looks at what stands here: a record of a caller, or a move, or the tail.
@@ -189,7 +190,7 @@ impl LaneReader {
     /// W2.
     fn leave_page(&mut self) -> Result<()> {
         let page = (self.position + 1).next_multiple_of(PAGE);
-        let offset = self.offset + (page - self.position);
+        let offset = self.offset.wrapping_add(page - self.position);
         if page + record::SKIP <= self.extents[self.at].end
             && let Decoded::Header(header) = self.header_at(page, offset)?
             && header.kind == Kind::Skip
@@ -200,7 +201,7 @@ impl LaneReader {
             let payload = self.view(page + record::HEADER, 8)?;
             if payload == from && crc32c_append(seed, payload) == header.payload_crc {
                 self.position = page + record::SKIP;
-                self.offset = offset + record::SKIP;
+                self.offset = offset.wrapping_add(record::SKIP);
                 return Ok(());
             }
         }
@@ -297,7 +298,7 @@ impl LaneReader {
         }
         let (mut position, mut offset) = (self.position, self.offset);
         while position + 8 + record::HEADER <= self.extents[self.at].end {
-            (position, offset) = (position + 8, offset + 8);
+            (position, offset) = (position + 8, offset.wrapping_add(8));
             if let Decoded::Header(header) = self.header_at(position, offset)?
                 && header.kind != Kind::Skip
             {

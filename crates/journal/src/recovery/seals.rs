@@ -121,7 +121,7 @@ impl Seals {
             return;
         };
         // The round in flight, newest + 1, may have overwritten the slot of newest + 1 - slots.
-        let oldest = (newest + 2).saturating_sub(layout.slots);
+        let oldest = newest.saturating_add(2).saturating_sub(layout.slots);
         if let Some(hole) = (oldest..newest).find(|round| !self.intact.contains_key(round)) {
             let found = format!("seal {hole} is not intact although seal {newest} follows it");
             self.damage = broken(hole, found);
@@ -129,7 +129,7 @@ impl Seals {
             let found = format!("round {done} completed but its seal is not intact");
             self.damage = broken(done, found);
         }
-        let next = usize::try_from((newest + 1) % layout.slots).unwrap_or(usize::MAX);
+        let next = usize::try_from(newest.saturating_add(1) % layout.slots).unwrap_or(usize::MAX);
         self.torn = damaged.get(next).copied().unwrap_or(false);
     }
 

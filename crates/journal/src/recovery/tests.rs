@@ -28,6 +28,7 @@ fn start(fs: &MemFs) -> (Arc<Journal>, Vec<Lane>, Start) {
         access: Access::Mapped,
         ack_after_done: false,
         next_file: Arc::new(move || Ok(next.fetch_add(1, Ordering::Relaxed))),
+        note: None,
     };
     Journal::create(config, Stamp::ZERO).unwrap()
 }

@@ -157,10 +157,12 @@ impl Decoder {
             }
         }
         while let Some(missing) = self.missing.filter(|&missing| missing > 0) {
-            if !self.decode_bulk(bytes, limits)? {
-                if bytes.len() > limits.request_bytes {
-                    return Err(error("request exceeds client-query-buffer-limit"));
-                }
+            let is_complete = self.decode_bulk(bytes, limits)?;
+            let received = if is_complete { self.at } else { bytes.len() };
+            if received > limits.request_bytes {
+                return Err(error("request exceeds client-query-buffer-limit"));
+            }
+            if !is_complete {
                 return Ok(Progress::Incomplete);
             }
             self.missing = Some(missing - 1);
@@ -223,6 +225,10 @@ impl Decoder {
         match rest[self.searched..].iter().position(|&byte| byte == b'\r') {
             Some(found) if self.searched + found + 1 < rest.len() => {
                 let end = self.searched + found;
+                // The same as if it had come in pieces (Q1).
+                if end > limits.inline_bytes {
+                    return Err(error(too_long));
+                }
                 self.at += end + 2;
                 self.searched = 0;
                 Ok(Some(&rest[..end]))

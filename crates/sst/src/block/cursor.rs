@@ -397,6 +397,11 @@ impl BlockCursor {
             let decoded = self.take(&item)?;
             self.interval.push((before.clone(), decoded));
         }
+        if let Some((_, Decoded { value, .. })) = self.interval.get(ordinal - first) {
+            // The values that steps back from here will read.
+            let start = value.end.saturating_sub(2 * VALUES_AHEAD_BYTES);
+            prefetch_all(self.block.get(start..value.end).unwrap_or_default());
+        }
         self.backward = true;
         self.ordinal = ordinal;
         Ok(())

@@ -52,6 +52,8 @@ pub struct Manifest {
     origins: Vec<(u64, DatabaseId)>,
     /// Number of the file in force.
     file: AtomicU64,
+    /// Bytes of it that are durable.
+    durable: AtomicU64,
     writer: Mutex<Writer>,
     /// Taken after `writer` where both are.
     numbers: Mutex<Numbers>,
@@ -63,6 +65,8 @@ struct Writer {
     log: Option<Log>,
     state: State,
     roll_above: u64,
+    /// Never rewritten before it is as long.
+    roll_least: u64,
     poison: Option<Error>,
 }
 
@@ -132,8 +136,22 @@ impl Manifest {
     /// # Errors
     /// `NotFound`: no database there; `Corruption`; `Unsupported`: a newer format.
     pub fn open(vfs: Arc<dyn Vfs>, dir: &Path) -> Result<(Manifest, State)> {
+        Self::open_if(vfs, dir, |_| Ok(()))
+    }
+
+    /// As [`Manifest::open`], if `accept` finds nothing wrong with what was read: it is asked
+    /// before anything is written.
+    ///
+    /// # Errors
+    /// As [`Manifest::open`], and those of `accept`.
+    pub fn open_if(
+        vfs: Arc<dyn Vfs>,
+        dir: &Path,
+        accept: impl FnOnce(&Replay) -> Result<()>,
+    ) -> Result<(Manifest, State)> {
         let file = current::read(&*vfs, dir)?;
         let replay = log::replay(&*vfs, dir, file, Purpose::Write)?;
+        accept(&replay)?;
         let manifest = Self::start(vfs, dir, replay.database, replay.state)?;
         directory::remove_stale(&*manifest.vfs, dir, manifest.file());
         let state = manifest.state();
@@ -153,6 +171,7 @@ impl Manifest {
             database: replay.database,
             origins: state.origins.clone(),
             file: AtomicU64::new(replay.file),
+            durable: AtomicU64::new(0),
             numbers: Mutex::new(Numbers {
                 next: state.next_file,
                 leased: state.next_file,
@@ -161,6 +180,7 @@ impl Manifest {
                 log: None,
                 state: replay.state,
                 roll_above: u64::MAX,
+                roll_least: ROLL_BYTES,
                 poison: None,
             }),
         };
@@ -223,8 +243,10 @@ impl Manifest {
             database,
             origins: state.origins.clone(),
             file: AtomicU64::new(file),
+            durable: AtomicU64::new(log.length()),
             writer: Mutex::new(Writer {
-                roll_above: roll_above(&log),
+                roll_above: roll_above(&log, ROLL_BYTES),
+                roll_least: ROLL_BYTES,
                 log: Some(log),
                 state,
                 poison: None,
@@ -263,6 +285,18 @@ impl Manifest {
         self.commit_locked(&mut writer, edits)
     }
 
+    /// Lets a short manifest be rewritten, too: once it exceeds `bytes` and four times its size
+    /// after the last rewriting (tests).
+    #[doc(hidden)]
+    pub fn roll_early(&self, bytes: u64) {
+        let mut writer = self.writer.lock();
+        writer.roll_least = bytes;
+        writer.roll_above = writer
+            .log
+            .as_ref()
+            .map_or(u64::MAX, |log| roll_above(log, bytes));
+    }
+
     fn path(&self) -> PathBuf {
         FileName::Manifest(self.file()).path(&self.dir)
     }
@@ -297,6 +331,8 @@ impl Manifest {
         if let Some(until) = leased {
             self.numbers.lock().leased = until;
         }
+        // Release, partner: the Acquire in `position`.
+        self.durable.store(writer.length(), Ordering::Release);
         if writer.length() > writer.roll_above {
             self.roll(writer);
         }
@@ -324,10 +360,13 @@ impl Manifest {
             return;
         }
         let old = self.file();
-        writer.roll_above = roll_above(&log);
+        writer.roll_above = roll_above(&log, writer.roll_least);
         writer.log = Some(log);
-        // Relaxed: a number for listings, publishes nothing.
-        self.file.store(file, Ordering::Relaxed);
+        // In this order: a length read between the two belongs to neither file, and is too small
+        // for both. Release, partner: the Acquire in `position`.
+        self.durable.store(0, Ordering::Release);
+        self.file.store(file, Ordering::Release);
+        self.durable.store(writer.length(), Ordering::Release);
         // Best effort: a manifest that CURRENT does not name is removed at the next opening.
         drop(self.vfs.remove(&FileName::Manifest(old).path(&self.dir)));
     }
@@ -342,6 +381,20 @@ impl Manifest {
                 return Ok(number);
             }
             self.commit(&[])?;
+        }
+    }
+
+    /// The manifest file in force, and how many of its bytes are durable, at least.
+    #[must_use]
+    pub fn position(&self) -> (u64, u64) {
+        loop {
+            // Acquire, partners: the stores in `roll` and `commit_locked`. The number is read
+            // again, so that the length is of the same file.
+            let file = self.file.load(Ordering::Acquire);
+            let durable = self.durable.load(Ordering::Acquire);
+            if self.file.load(Ordering::Relaxed) == file {
+                return (file, durable);
+            }
         }
     }
 
@@ -405,8 +458,8 @@ fn begin(vfs: &dyn Vfs, dir: &Path, database: DatabaseId, file: u64, state: &Sta
     Ok(log)
 }
 
-fn roll_above(log: &Log) -> u64 {
-    log.length().saturating_mul(4).max(ROLL_BYTES)
+fn roll_above(log: &Log, least: u64) -> u64 {
+    log.length().saturating_mul(4).max(least)
 }
 
 #[cfg(test)]

@@ -10,10 +10,13 @@
 //!     it (V4).
 //! C3. Length and data survive separately: a longer file may show zeros.
 //! C4. A surviving cut forgets what lay behind it before: it never shows again.
+//! C5. Bytes are shared by an image and what it was taken from until one of them changes: an image
+//!     copies what is not synced, and nothing else.
 
 use crate::mem::crash::Choice;
 use crate::mem::sector::{self, Dirty, SECTOR};
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use velella_sync::rng::Rng;
 
 /// Unit of space.
@@ -30,8 +33,8 @@ struct Length {
 /// A file's content.
 #[derive(Clone, Default)]
 pub(super) struct Content {
-    cache: Vec<u8>,
-    durable: Vec<u8>,
+    cache: Arc<Vec<u8>>,
+    durable: Arc<Vec<u8>>,
     dirty: BTreeMap<usize, Dirty>,
     /// Changes of the length since the last sync.
     lengths: Vec<Length>,
@@ -64,7 +67,7 @@ impl Content {
         }
         let end = offset + bytes.len();
         if end > self.cache.len() {
-            self.cache.resize(end, 0);
+            Arc::make_mut(&mut self.cache).resize(end, 0);
             self.lengths.push(Length {
                 at,
                 len: end,
@@ -83,7 +86,7 @@ impl Content {
             dirty.push(at, within, part);
             (rest, begin) = (after, begin + part.len());
         }
-        self.cache[offset..end].copy_from_slice(bytes);
+        Arc::make_mut(&mut self.cache)[offset..end].copy_from_slice(bytes);
     }
 
     /// Cuts or extends, at time `at`.
@@ -92,7 +95,7 @@ impl Content {
         if len == self.cache.len() {
             return;
         }
-        self.cache.resize(len, 0);
+        Arc::make_mut(&mut self.cache).resize(len, 0);
         self.lengths.push(Length { at, len, cut });
         if cut {
             self.blocks.truncate(blocks_of(len));
@@ -105,13 +108,17 @@ impl Content {
 
     /// Everything written becomes durable.
     pub(super) fn sync(&mut self) {
+        if self.lengths.is_empty() && self.dirty.is_empty() {
+            return;
+        }
+        let durable = Arc::make_mut(&mut self.durable);
         if let Some(shortest) = shortest(&self.lengths) {
-            self.durable.truncate(shortest);
-            self.durable.resize(self.cache.len(), 0);
+            durable.truncate(shortest);
+            durable.resize(self.cache.len(), 0);
         }
         self.lengths.clear();
         for number in std::mem::take(&mut self.dirty).into_keys() {
-            sector::put(&mut self.durable, number, &sector::get(&self.cache, number));
+            sector::put(durable, number, &sector::get(&self.cache, number));
         }
     }
 
@@ -119,10 +126,14 @@ impl Content {
     /// until the power goes; all are marked clean (C2).
     pub(super) fn fail_sync(&mut self, rng: &mut Rng) {
         self.lengths.clear();
+        let (cache, durable) = (
+            Arc::make_mut(&mut self.cache),
+            Arc::make_mut(&mut self.durable),
+        );
         for number in std::mem::take(&mut self.dirty).into_keys() {
             match rng.below(3) {
-                0 => sector::put(&mut self.durable, number, &sector::get(&self.cache, number)),
-                1 => sector::put(&mut self.cache, number, &sector::get(&self.durable, number)),
+                0 => sector::put(durable, number, &sector::get(cache, number)),
+                1 => sector::put(cache, number, &sector::get(durable, number)),
                 _ => {}
             }
         }
@@ -134,12 +145,16 @@ impl Content {
         let (lengths, lost) = self.lengths.split_at(survived);
         let len = lengths.last().map_or(self.durable.len(), |last| last.len);
         let len = choice.between(len, lost.first().map_or(len, |next| next.len));
-        let mut image = self.durable.clone();
+        let mut shared = Arc::clone(&self.durable);
+        if self.dirty.is_empty() && lengths.is_empty() && len == shared.len() {
+            return self.image(shared, len);
+        }
+        let image = Arc::make_mut(&mut shared);
         image.truncate(shortest(lengths).unwrap_or(usize::MAX));
         image.resize(len, 0);
         for (&number, dirty) in &self.dirty {
             let kept = choice.prefix(dirty.times());
-            let durable = sector::get(&image, number);
+            let durable = sector::get(image, number);
             let mut bytes = dirty.value(&durable, kept, choice.torn_words());
             // C4: what was written before a surviving cut is gone behind it.
             let last = kept.checked_sub(1).and_then(|last| dirty.times().nth(last));
@@ -150,13 +165,18 @@ impl Content {
                 let end = end.saturating_sub(number * SECTOR).min(SECTOR);
                 bytes[end..].fill(0);
             }
-            sector::put(&mut image, number, &bytes);
+            sector::put(image, number, &bytes);
         }
+        self.image(shared, len)
+    }
+
+    /// A file of which nothing but `bytes` is left.
+    fn image(&self, bytes: Arc<Vec<u8>>, len: usize) -> Content {
         let mut blocks = self.blocks.clone();
         blocks.truncate(blocks_of(len));
         Content {
-            cache: image.clone(),
-            durable: image,
+            cache: Arc::clone(&bytes),
+            durable: bytes,
             blocks,
             ..Content::default()
         }
@@ -164,10 +184,12 @@ impl Content {
 
     /// A file that was always there.
     pub(super) fn settled(bytes: &[u8]) -> Content {
+        let len = bytes.len();
+        let bytes = Arc::new(bytes.to_vec());
         Content {
-            cache: bytes.to_vec(),
-            durable: bytes.to_vec(),
-            blocks: vec![true; blocks_of(bytes.len())],
+            cache: Arc::clone(&bytes),
+            durable: bytes,
+            blocks: vec![true; blocks_of(len)],
             ..Content::default()
         }
     }
@@ -178,7 +200,7 @@ impl Content {
             dirty.flip(offset % SECTOR, mask);
         }
         for image in [&mut self.cache, &mut self.durable] {
-            if let Some(byte) = image.get_mut(offset) {
+            if let Some(byte) = Arc::make_mut(image).get_mut(offset) {
                 *byte ^= mask;
             }
         }

@@ -34,6 +34,8 @@ pub(super) struct Machine {
     youngest: u64,
     pub(super) space_max: Option<u64>,
     pub(super) maps_well: bool,
+    /// Syncs return without having done anything.
+    pub(super) lies: bool,
 }
 
 impl Machine {
@@ -48,6 +50,7 @@ impl Machine {
             youngest: ROOT,
             space_max: None,
             maps_well: true,
+            lies: false,
         }
     }
 
@@ -243,6 +246,7 @@ impl Machine {
             youngest: self.youngest,
             space_max: self.space_max,
             maps_well: self.maps_well,
+            lies: false,
         }
     }
 }

@@ -187,6 +187,27 @@ fn each_limit_admits_its_value_and_not_the_next() {
 }
 
 #[test]
+fn limits_are_the_same_for_what_comes_whole_and_in_pieces() {
+    let limits = Limits {
+        bulk_bytes: 20,
+        arguments: 4,
+        inline_bytes: 10,
+        request_bytes: 40,
+        unauthenticated: false,
+    };
+    let longest_line = b"*1\r\n$2345678901\r\n";
+    let large = b"*2\r\n$18\r\n345678901234567890\r\n$14\r\n01234567890123\r\n";
+    for stream in [&b"*23456789012\r\n"[..], longest_line, large] {
+        let whole = Decoder::default().decode(stream, &limits);
+        let mut decoder = Decoder::default();
+        let pieces = (1..=stream.len())
+            .map(|end| decoder.decode(&stream[..end], &limits))
+            .find(|decoded| *decoded != Ok(Progress::Incomplete));
+        assert_eq!(Some(whole), pieces, "{}", stream.escape_ascii());
+    }
+}
+
+#[test]
 fn before_authentication_little_is_received() {
     let limits = Limits::unauthenticated();
     let decode = |stream: &[u8]| Decoder::default().decode(stream, &limits);

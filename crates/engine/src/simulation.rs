@@ -1,0 +1,91 @@
+//! The engine as the campaigns of `velella-reliability` run it: tiny, without threads of its own,
+//! one step of background work at a time.
+//!
+//! I1. A simulated database starts no thread: what threads would do happens in [`step`], or in the
+//!     write that would wait for it.
+//! I2. Sizes change nothing but how soon something happens: formats and protocols are the same.
+//!
+//! No promise of stability: this is not for users. Tests: crates/reliability.
+
+use crate::core::Engine;
+use crate::db::Db;
+use crate::options::Builder;
+use velella_base::Result;
+
+pub use crate::sizes::Sizes;
+
+impl Builder {
+    /// Opens without background threads, with these sizes.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn simulated(mut self, sizes: Sizes) -> Self {
+        self.simulated = Some(sizes);
+        self
+    }
+}
+
+/// One piece of background work.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Step {
+    /// Flushes the oldest memtable that waits for it.
+    Flush,
+    /// Runs one compaction, if a tree has one.
+    Compact,
+    /// Makes everything published durable.
+    Round,
+    /// Notes durably that the last round completed.
+    NoteDone,
+    /// Lets lanes that nobody uses leave old segments.
+    CloseIdleLanes,
+    /// Makes journal segments ahead of need, and deletes those no longer needed.
+    Prepare,
+    /// Switches what keeps the journal long.
+    BoundJournal,
+    /// Removes files that nobody reads any more.
+    Reclaim,
+}
+
+impl Step {
+    /// Every step.
+    pub const ALL: [Step; 8] = [
+        Step::Flush,
+        Step::Compact,
+        Step::Round,
+        Step::NoteDone,
+        Step::CloseIdleLanes,
+        Step::Prepare,
+        Step::BoundJournal,
+        Step::Reclaim,
+    ];
+}
+
+/// Does what a background thread would do next; an error halts the database as it does there.
+///
+/// # Errors
+/// What the step met.
+pub fn step(db: &Db, step: Step) -> Result<()> {
+    db.engine().step(step)
+}
+
+impl Engine {
+    fn step(&self, step: Step) -> Result<()> {
+        self.check()?;
+        let done = match step {
+            Step::Flush => self.flush_next().map(drop),
+            Step::Compact => self.compact_once().map(drop),
+            Step::Round => self.round(self.clock.now()).map(drop),
+            Step::NoteDone => self.note_done(),
+            Step::CloseIdleLanes => self.close_idle_lanes(),
+            Step::Prepare => self
+                .journal
+                .as_ref()
+                .map_or(Ok(()), |journal| journal.prepare(|| false)),
+            Step::BoundJournal => self.bound_journal(),
+            Step::Reclaim => {
+                self.reclaim();
+                Ok(())
+            }
+        };
+        done.inspect_err(|error| self.halt(crate::jobs::failed("a step", error)))
+    }
+}

@@ -1,0 +1,175 @@
+//! A manifest that lost whole edits at its end reads without a flaw: the journal contradicts it.
+
+mod common;
+
+use common::{DIR, contents, on, tiny, try_on, until};
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use velella::vfs::fault::{Fault, Rule};
+use velella::vfs::mem::CrashMode;
+use velella::vfs::{FaultFs, MemFs, Operation, Vfs};
+use velella::{Builder, Db, ErrorKind, JournalMode, RecoveryMode};
+use velella_testkit::Watchdog;
+use velella_tree::manifest::Manifest;
+
+type Contents = Vec<BTreeMap<Vec<u8>, Vec<u8>>>;
+
+/// Writes what flushes, compacts, and leaves segments behind that the journal lets go.
+fn work(db: &Db, turn: u64) {
+    let other = db.keyspace_or_create("other").unwrap();
+    for key in 0..1200u64 {
+        let key = key.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_be_bytes();
+        db.put(key, [turn as u8; 1000]).unwrap();
+        other.put(key, [turn as u8; 10]).unwrap();
+    }
+    db.flush().unwrap();
+    let rounds = db.stats().journal.rounds;
+    db.put("after the flush", turn.to_string()).unwrap();
+    db.persist().unwrap();
+    assert!(db.stats().journal.rounds > rounds);
+}
+
+fn all(db: &Db) -> Contents {
+    let names = db.keyspaces();
+    let one = |name: &String| contents(&db.keyspace(name).unwrap());
+    names.iter().map(one).collect()
+}
+
+/// The manifest in force, and where its records end.
+fn boundaries(fs: &MemFs) -> (PathBuf, Vec<u64>) {
+    let replay = Manifest::replay(fs, Path::new(DIR)).unwrap();
+    let path = Path::new(DIR).join(format!("MANIFEST-{:06}", replay.file));
+    let ends = replay.records.iter().map(|r| r.offset + r.bytes);
+    (path, ends.collect())
+}
+
+/// Opens `fs` with its manifest cut at each boundary: the whole content, or a refusal that names
+/// the place and says the same the second time. How many were refused.
+fn cut_everywhere(fs: &MemFs, builder: &dyn Fn() -> Builder) -> usize {
+    let copy = || fs.image(1, CrashMode::KeepAll);
+    let whole = {
+        let db = on(&copy(), builder());
+        all(&db)
+    };
+    let (path, ends) = boundaries(fs);
+    let mut refused = 0;
+    for end in &ends[..ends.len() - 1] {
+        let fs = copy();
+        let bytes = fs.read_file(&path).unwrap();
+        fs.write_file(&path, &bytes[..usize::try_from(*end).unwrap()])
+            .unwrap();
+        match try_on(Arc::new(fs.clone()), builder()) {
+            Ok(db) => assert_eq!(all(&db), whole, "silently another state, cut at {end}"),
+            Err(error) => {
+                // A table that was merged away is not found: as good a refusal.
+                let kinds = [ErrorKind::Corruption, ErrorKind::NotFound];
+                assert!(kinds.contains(&error.kind()), "{error}");
+                assert!(error.file().is_some(), "{error}");
+                refused += 1;
+                let again = try_on(Arc::new(fs.clone()), builder()).map(drop);
+                assert_eq!(again.unwrap_err().to_string(), error.to_string());
+                let lossy = builder().recovery(RecoveryMode::AcceptLoss);
+                // It may find tables missing, but nothing worse than an error.
+                drop(try_on(Arc::new(fs), lossy));
+            }
+        }
+    }
+    refused
+}
+
+#[test]
+fn a_manifest_cut_between_its_edits_is_refused_or_makes_no_difference() {
+    let _watchdog = Watchdog::new("manifest_cut", 100);
+    let fs = MemFs::new();
+    let db = on(&fs, tiny());
+    for turn in 0..4 {
+        work(&db, turn);
+    }
+    let running = fs.image(1, CrashMode::KeepAll);
+    let power_lost = fs.image(1, CrashMode::Strict);
+    db.close().unwrap();
+    for fs in [running, power_lost, fs] {
+        let refused = cut_everywhere(&fs, &tiny);
+        assert!(refused > 4, "{refused}");
+    }
+}
+
+#[test]
+fn a_reopened_database_refuses_it_as_well() {
+    let _watchdog = Watchdog::new("manifest_cut", 100);
+    let fs = MemFs::new();
+    for turn in 0..3 {
+        let db = on(&fs, tiny());
+        work(&db, turn);
+        db.close().unwrap();
+    }
+    assert!(cut_everywhere(&fs, &tiny) > 2);
+}
+
+/// A crash in the middle of an opening leaves files of an incarnation the manifest does not name.
+#[test]
+fn an_interrupted_opening_is_no_evidence() {
+    let _watchdog = Watchdog::new("manifest_cut", 100);
+    let fs = MemFs::new();
+    let db = on(&fs, tiny());
+    for key in 0..50 {
+        db.put(format!("{key}"), "x").unwrap();
+    }
+    db.put("large", vec![1; 100_000]).unwrap();
+    db.persist().unwrap();
+    let before = all(&db);
+    let fs = fs.image(1, CrashMode::KeepAll);
+    let mut interrupted = 0;
+    for operation in [
+        Operation::Create,
+        Operation::SyncDir,
+        Operation::Remove,
+        Operation::SyncData,
+    ] {
+        for nth in 1.. {
+            let copy = fs.image(1, CrashMode::KeepAll);
+            let faulty = FaultFs::over_mem(&copy);
+            faulty.inject(Rule::every(Fault::Io).of(operation).from_nth(nth));
+            let opened = try_on(Arc::new(faulty), tiny());
+            for mode in [CrashMode::KeepAll, CrashMode::Strict] {
+                let after = all(&on(&copy.image(nth, mode), tiny()));
+                assert_eq!(after, before, "{operation:?} {nth}");
+            }
+            if opened.is_ok() {
+                break;
+            }
+            interrupted += 1;
+        }
+    }
+    assert!(interrupted > 10, "{interrupted}");
+}
+
+fn journal(fs: &MemFs) -> Vec<PathBuf> {
+    let dir = Path::new(DIR).join("journal");
+    let names = fs.read_dir(&dir).unwrap();
+    names.into_iter().map(|name| dir.join(name)).collect()
+}
+
+#[test]
+fn an_opening_without_a_journal_removes_the_old_one_once_it_is_in_tables() {
+    let _watchdog = Watchdog::new("manifest_cut", 100);
+    let fs = MemFs::new();
+    let db = on(&fs, tiny());
+    db.put("a", "old").unwrap();
+    db.put("b", vec![1; 100_000]).unwrap();
+    drop(db);
+    let fs = fs.crash(1, CrashMode::KeepAll);
+    assert!(!journal(&fs).is_empty());
+    let db = on(&fs, tiny().journal(JournalMode::Off));
+    assert_eq!(journal(&fs), Vec::<PathBuf>::new());
+    assert_eq!(db.get("a").unwrap().unwrap(), "old");
+    db.put("a", "new").unwrap();
+    db.close().unwrap();
+    for mode in [JournalMode::Auto, JournalMode::Off, JournalMode::Auto] {
+        let db = on(&fs, tiny().journal(mode));
+        assert_eq!(db.get("a").unwrap().unwrap(), "new");
+        assert_eq!(db.get("b").unwrap().unwrap(), vec![1; 100_000]);
+        until(|| db.stats().journal.access == "off" || !journal(&fs).is_empty());
+    }
+}

@@ -1,0 +1,236 @@
+//! Which versions a collector may drop, against writers, journal rounds and readers at D: every
+//! interleaving of a small protocol.
+//!
+//! Source: cLSM (EuroSys '15) 3.2.2, widened by the durable stamp. The code is `Slots::frontier`,
+//! `Snapshots::retention` and `Engine::round`; each condition left out is a control that fails.
+
+use velella_testkit::{Explored, Step, explore};
+
+/// The rule, and what to leave out of it.
+#[derive(Debug, Clone, Copy)]
+struct Rule {
+    /// A round in flight keeps all above the D it started from, and not only what is newest there.
+    round_is_bound: bool,
+    /// D is read after the rounds in flight, and not before.
+    durable_after_rounds: bool,
+    /// The readers are looked at after D, and not before.
+    readers_last: bool,
+    /// A frontier is not below one found before.
+    frontier_rises: bool,
+    /// What is newest at D stays.
+    keeps_durable: bool,
+    /// Readers register.
+    readers_register: bool,
+}
+
+const SOUND: Rule = Rule {
+    round_is_bound: true,
+    durable_after_rounds: true,
+    readers_last: true,
+    frontier_rises: true,
+    keeps_durable: true,
+    readers_register: true,
+};
+
+/// Two writers of a key each, a round, a collector, a reader at D.
+const THREADS: usize = 5;
+const ROUND: usize = 2;
+const COLLECTOR: usize = 3;
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+struct State {
+    clock: u8,
+    durable: u8,
+    settled: u8,
+    slots: [Option<u8>; 2],
+    /// Versions of each key, ascending: there, and ever written.
+    kept: [Vec<u8>; 2],
+    written: [Vec<u8>; 2],
+    round: Option<u8>,
+    reader: Option<u8>,
+    /// Step and two registers of each thread.
+    at: [u8; THREADS],
+    held: [[u8; 2]; THREADS],
+    /// What the collector saw of the round and of the reader.
+    seen: [Option<u8>; 2],
+    wrong: Option<String>,
+}
+
+fn newest(versions: &[u8], at: u8) -> Option<u8> {
+    versions.iter().copied().filter(|stamp| *stamp <= at).max()
+}
+
+impl State {
+    fn start() -> State {
+        State {
+            clock: 0,
+            durable: 0,
+            settled: 0,
+            slots: [None; 2],
+            kept: [vec![0], vec![0]],
+            written: [vec![0], vec![0]],
+            round: None,
+            reader: None,
+            at: [0; THREADS],
+            held: [[0; 2]; THREADS],
+            seen: [None; 2],
+            wrong: None,
+        }
+    }
+
+    /// The steps of a frontier, from step 0 of three on; it ends in register 0.
+    fn find_frontier(&mut self, rule: Rule, thread: usize, step: u8) {
+        let found = match step {
+            0 => self.clock,
+            slot => {
+                let bound = self.slots[usize::from(slot) - 1].unwrap_or(u8::MAX);
+                self.held[thread][0].min(bound)
+            }
+        };
+        self.held[thread][0] = found;
+        if step == 2 && rule.frontier_rises {
+            self.settled = self.settled.max(found);
+            self.held[thread][0] = self.settled;
+        }
+    }
+
+    /// A write of the key of `thread`; the first thread writes once, the second twice.
+    fn write(&mut self, thread: usize) -> bool {
+        let step = self.at[thread];
+        match step % 5 {
+            0 if step / 5 > thread as u8 => return false,
+            0 => self.held[thread][0] = self.clock,
+            1 => self.slots[thread] = Some(self.held[thread][0]),
+            2 => {
+                self.clock += 1;
+                self.held[thread][1] = self.clock;
+            }
+            3 => {
+                let stamp = self.held[thread][1];
+                self.kept[thread].push(stamp);
+                self.written[thread].push(stamp);
+            }
+            _ => self.slots[thread] = None,
+        }
+        true
+    }
+
+    fn run_round(&mut self, rule: Rule) -> bool {
+        match self.at[ROUND] {
+            0 => self.round = Some(self.durable),
+            step @ 1..=3 => self.find_frontier(rule, ROUND, step - 1),
+            4 => self.durable = self.durable.max(self.held[ROUND][0]),
+            5 => self.round = None,
+            _ => return false,
+        }
+        true
+    }
+
+    fn collect(&mut self, rule: Rule) -> bool {
+        match self.at[COLLECTOR] {
+            step @ 0..=2 => self.find_frontier(rule, COLLECTOR, step),
+            3..=5 => {
+                let order = match (rule.durable_after_rounds, rule.readers_last) {
+                    (true, true) => [0, 1, 2],
+                    (false, _) => [1, 0, 2],
+                    (true, false) => [2, 0, 1],
+                };
+                match order[usize::from(self.at[COLLECTOR]) - 3] {
+                    0 => self.seen[0] = self.round,
+                    1 => self.held[COLLECTOR][1] = self.durable,
+                    _ => self.seen[1] = self.reader,
+                }
+            }
+            6 => self.drop_versions(rule),
+            _ => return false,
+        }
+        true
+    }
+
+    fn drop_versions(&mut self, rule: Rule) {
+        let [mut frontier, durable] = self.held[COLLECTOR];
+        let [round, reader] = self.seen;
+        let mut points: Vec<u8> = round.into_iter().chain(reader).collect();
+        if rule.round_is_bound {
+            frontier = round.map_or(frontier, |bound| frontier.min(bound));
+        }
+        if rule.keeps_durable {
+            points.push(durable);
+        }
+        points.push(frontier);
+        for key in 0..2 {
+            let all = self.kept[key].clone();
+            let seen: Vec<_> = points.iter().map(|point| newest(&all, *point)).collect();
+            let last = all.last().copied();
+            let keeps = |stamp: &u8| {
+                *stamp > frontier || Some(*stamp) == last || seen.contains(&Some(*stamp))
+            };
+            self.kept[key].retain(keeps);
+        }
+    }
+
+    fn read(&mut self, rule: Rule) -> bool {
+        let reader = THREADS - 1;
+        match self.at[reader] {
+            0 => {
+                self.held[reader][0] = self.durable;
+                self.reader = rule.readers_register.then_some(self.durable);
+            }
+            step @ 1..=2 => {
+                let (key, at) = (usize::from(step) - 1, self.held[reader][0]);
+                let (found, wanted) = (newest(&self.kept[key], at), newest(&self.written[key], at));
+                if found != wanted {
+                    self.wrong = Some(format!("at D {at}: {found:?} instead of {wanted:?}"));
+                }
+            }
+            3 => self.reader = None,
+            _ => return false,
+        }
+        true
+    }
+}
+
+fn run(rule: Rule) -> Explored {
+    let step = move |state: &State, thread: usize| {
+        let mut next = state.clone();
+        let stepped = match thread {
+            ROUND => next.run_round(rule),
+            COLLECTOR => next.collect(rule),
+            0 | 1 => next.write(thread),
+            _ => next.read(rule),
+        };
+        next.at[thread] += 1;
+        if stepped {
+            Step::To(vec![next])
+        } else {
+            Step::Done
+        }
+    };
+    let check = |state: &State| state.wrong.clone().map_or(Ok(()), Err);
+    explore(State::start(), THREADS, 5_000_000, step, check)
+}
+
+#[test]
+fn a_reader_at_d_finds_what_was_newest_there() {
+    let explored = run(SOUND);
+    assert_eq!(explored.failure, None);
+    println!(
+        "model: pruning | all interleavings | {} states",
+        explored.states
+    );
+}
+
+#[test]
+fn each_condition_is_necessary() {
+    let mut spoilt = [SOUND; 6];
+    spoilt[0].round_is_bound = false;
+    spoilt[1].durable_after_rounds = false;
+    spoilt[2].readers_last = false;
+    spoilt[3].frontier_rises = false;
+    spoilt[4].keeps_durable = false;
+    spoilt[5].readers_register = false;
+    for rule in spoilt {
+        let explored = run(rule);
+        assert!(explored.failure.is_some(), "not noticed: {rule:?}");
+    }
+}

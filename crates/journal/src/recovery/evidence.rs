@@ -1,0 +1,132 @@
+//! What the journal knows of the log that names it.
+//!
+//! The caller's log (the manifest) says which incarnation ran last. Were it cut at the end of one
+//! of its records, it would read as an older state, and nothing in itself would tell. The journal
+//! can: rounds and extents come only after the log named their incarnation durably, and each seal
+//! carries a note of how far the log was written.
+//!
+//! K1. Nothing is written, and damage is none of its business: recovery reports it.
+//!
+//! Tests: `tests/damage.rs`; `a_manifest_cut_between_its_edits` in the engine.
+
+use super::report::Last;
+use super::seals::{Seals, read_header};
+use crate::extent::{self, ExtentHeader, Found};
+use crate::header::{FileHeader, PAGE};
+use crate::journal::Start;
+use std::path::{Path, PathBuf};
+use velella_base::file_name::{FileName, JOURNAL_DIR};
+use velella_base::{DatabaseId, ErrorKind, Result};
+use velella_vfs::{ReadFile, Vfs};
+
+/// What the journal knows of the log that names it.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Evidence {
+    /// The note of the newest seal of the incarnation the log names; 0: none.
+    pub note: u64,
+    /// A file of a later incarnation that took writes: the log must have named that one.
+    pub later: Option<PathBuf>,
+}
+
+/// Looks for what contradicts a log that says `incarnation`, with its seals in file `seal_file` (0:
+/// it had no journal), ran last.
+///
+/// # Errors
+/// What the file system refused.
+pub fn evidence(
+    vfs: &dyn Vfs,
+    dir: &Path,
+    database: DatabaseId,
+    incarnation: u64,
+    seal_file: u64,
+) -> Result<Evidence> {
+    let mut evidence = Evidence::default();
+    let seals = read_seals(vfs, dir, database, incarnation, seal_file)?;
+    if let Some(newest) = seals.as_ref().and_then(Seals::newest) {
+        evidence.note = newest.note;
+    }
+    let journal = dir.join(JOURNAL_DIR);
+    if !vfs.exists(&journal)? {
+        return Ok(evidence);
+    }
+    for name in vfs.read_dir(&journal)? {
+        let Some(file) = name.to_str().and_then(FileName::parse) else {
+            continue;
+        };
+        let path = journal.join(&name);
+        let opened = vfs.open_read(&path)?;
+        let Some(header) = sound(read_header(&*opened))? else {
+            continue;
+        };
+        if header.database != database || header.incarnation <= incarnation {
+            continue;
+        }
+        let ran = match file {
+            FileName::Seal(number) => {
+                let seals = read_seals(vfs, dir, database, header.incarnation, number)?;
+                seals.is_some_and(|seals| seals.newest().is_some_and(|seal| seal.round > 0))
+            }
+            FileName::Segment(number) => holds_extents(&*opened, &header, number)?,
+            _ => false,
+        };
+        if ran {
+            evidence.later = Some(path);
+            break;
+        }
+    }
+    Ok(evidence)
+}
+
+fn read_seals(
+    vfs: &dyn Vfs,
+    dir: &Path,
+    database: DatabaseId,
+    incarnation: u64,
+    seal_file: u64,
+) -> Result<Option<Seals>> {
+    if seal_file == 0 {
+        return Ok(None);
+    }
+    let last = Last {
+        incarnation,
+        start: Start {
+            seal_file,
+            token: velella_vfs::Identity::default(),
+        },
+        assume_power_loss: false,
+        accept_loss: false,
+    };
+    sound(Seals::read(vfs, dir, database, &last))
+}
+
+/// Whether a lane began an extent in this segment.
+fn holds_extents(file: &dyn ReadFile, header: &FileHeader, number: u64) -> Result<bool> {
+    let [bytes, extent_bytes, ..] = header.parameters;
+    let extent_bytes = extent_bytes.max(PAGE + extent::HEADER);
+    for index in 0..bytes.min(file.len()).div_ceil(extent_bytes) {
+        let (position, _) = extent::place(index, extent_bytes);
+        if position + extent::HEADER > file.len() {
+            break;
+        }
+        let mut bytes = [0; extent::HEADER_LEN];
+        file.read_exact_at(&mut bytes, position)?;
+        if let Found::Header(extent) = ExtentHeader::decode(&bytes, position)
+            && extent.segment == number
+            && extent.incarnation == header.incarnation
+        {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+/// What could be read, or nothing where it is damaged or of a newer version (K1).
+fn sound<T>(read: Result<T>) -> Result<Option<T>> {
+    match read {
+        Ok(read) => Ok(Some(read)),
+        Err(error) if matches!(error.kind(), ErrorKind::Corruption | ErrorKind::Unsupported) => {
+            Ok(None)
+        }
+        Err(error) => Err(error),
+    }
+}

@@ -1,0 +1,116 @@
+//! Large payloads count as journal, and go with their flush.
+
+#![expect(clippy::unwrap_used, reason = "helpers of tests")]
+
+mod common;
+
+use common::*;
+use std::sync::Arc;
+use velella_base::Stamp;
+use velella_vfs::mem::CrashMode;
+use velella_vfs::{MemFs, Vfs};
+
+const SEGMENT: u64 = 256 << 10;
+
+/// Bytes of the segments and large files in the journal's directory.
+fn space(fs: &MemFs) -> u64 {
+    let all = files(fs, "seg").into_iter().chain(files(fs, "large"));
+    all.map(|path| fs.len(&path).unwrap()).sum()
+}
+
+/// What the engine does after a flush of everything, and then between writes.
+fn flush_all(bench: &mut Bench) {
+    bench.journal.release(Stamp(bench.clock + 1)).unwrap();
+    for lane in &mut bench.lanes {
+        bench.journal.close_idle(lane).unwrap();
+    }
+    bench.round().unwrap();
+    bench.journal.prepare(|| false).unwrap();
+}
+
+fn leaves_little_behind(lanes: usize, len: usize, mixed: bool) {
+    let fs = MemFs::new();
+    let mut bench = Bench::start(config(Arc::new(fs.clone()), 1, lanes)).unwrap();
+    for turn in 0..12_000_000 / len {
+        bench.write(turn % lanes, &vec![1; len]).unwrap();
+        if mixed {
+            bench.write(turn % lanes, &[2; 100]).unwrap();
+        }
+        if turn % 16 == 0 {
+            bench.round().unwrap();
+        }
+    }
+    let before = space(&fs);
+    assert!(before > 11_000_000, "{before}");
+    flush_all(&mut bench);
+    // Two segments ready, two to reuse, and those with the lanes' open extents.
+    let bound = (4 + lanes as u64) * SEGMENT;
+    let after = space(&fs);
+    let found = format!("{lanes} lanes, {len} bytes, mixed: {mixed}");
+    assert!(
+        after <= bound,
+        "{found}: {after} of {before} bytes are left"
+    );
+    assert_eq!(files(&fs, "large").len(), 0, "{found}");
+    assert_eq!(bench.journal.stats().unflushed_bytes, 0, "{found}");
+    assert_eq!(bench.journal.stats().oldest_pinned, None, "{found}");
+
+    bench.write(0, &vec![3; len]).unwrap();
+    bench.round().unwrap();
+    let recovered = recover(&fs.image(1, CrashMode::Strict), &bench.last()).unwrap();
+    assert_eq!(recovered.records.last().unwrap().1, vec![3; len], "{found}");
+}
+
+#[test]
+fn after_a_flush_and_a_round_no_large_payload_is_left() {
+    for lanes in [1, 3] {
+        for len in [64 << 10, 300 << 10, 1 << 20] {
+            leaves_little_behind(lanes, len, false);
+            leaves_little_behind(lanes, len, true);
+        }
+    }
+}
+
+#[test]
+fn unflushed_large_payloads_count_as_journal_and_pin_it() {
+    let fs = MemFs::new();
+    let mut bench = Bench::start(config(Arc::new(fs.clone()), 1, 2)).unwrap();
+    for turn in 0..10 {
+        bench.write(turn % 2, &vec![1; 300 << 10]).unwrap();
+    }
+    let stats = bench.journal.stats();
+    let least = 10 * (300 << 10);
+    assert!(stats.unflushed_bytes >= least, "{}", stats.unflushed_bytes);
+    assert!(stats.oldest_pinned.is_some());
+}
+
+#[test]
+fn a_stream_of_large_payloads_keeps_little_more_than_what_is_not_flushed() {
+    const LAG: u64 = 10;
+    const LEN: usize = 300 << 10;
+    for lanes in [1, 3] {
+        let fs = MemFs::new();
+        let mut bench = Bench::start(config(Arc::new(fs.clone()), 1, lanes)).unwrap();
+        for turn in 0..200 {
+            bench.write(turn % lanes, &vec![1; LEN]).unwrap();
+            if bench.clock.is_multiple_of(LAG) {
+                // What was written up to one lag ago is in tables now.
+                bench.journal.release(Stamp(bench.clock - LAG)).unwrap();
+                bench.round().unwrap();
+                bench.journal.prepare(|| false).unwrap();
+            }
+            // A file that straddles a flush stays until the next.
+            let unflushed = bench.journal.stats().unflushed_bytes;
+            let most = 4 * LAG * LEN as u64 + (2 + lanes as u64) * SEGMENT;
+            assert!(
+                unflushed <= most,
+                "{lanes} lanes, {turn}: {unflushed} of {most}"
+            );
+            let space = space(&fs);
+            assert!(
+                space <= most + 8 * SEGMENT,
+                "{lanes} lanes, {turn}: {space}"
+            );
+        }
+    }
+}

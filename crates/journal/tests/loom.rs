@@ -1,0 +1,84 @@
+//! Lanes against rounds and retention, in every interleaving and reordering up to a bound, on the
+//! code as it is.
+//!
+//! Run: `RUSTFLAGS="--cfg loom" cargo test -p velella-journal --test loom --release`.
+//!
+//! Each model runs with its roles placed in every way (see `velella_sync::model`) and has controls
+//! that must fail.
+#![cfg(loom)]
+#![expect(clippy::unwrap_used, reason = "helpers of tests")]
+
+mod models;
+
+use models::Model;
+use velella_journal::Site;
+use velella_sync::model;
+
+fn holds(this: Model, bound: usize) {
+    for main in 0..=this.roles.len() {
+        model::holds(this.name, bound, move || this.run(main, None));
+    }
+}
+
+fn fails(this: Model, bound: usize, site: Site) {
+    let place = |main| Box::new(move || this.run(main, Some(site))) as _;
+    let placements = (0..=this.roles.len()).map(place).collect();
+    model::fails(&format!("{}, {site:?}", this.name), bound, placements);
+}
+
+#[test]
+fn a_round_covers_what_its_frontier_says_wherever_the_power_goes() {
+    holds(models::LANE_ROUND, 2);
+    fails(models::LANE_ROUND, 2, Site::SyncFirst);
+    fails(models::LANE_ROUND, 2, Site::EndsLast);
+    fails(models::LANE_ROUND, 2, Site::Tail);
+}
+
+#[test]
+fn a_second_round_goes_on_where_the_first_ended() {
+    holds(models::LANE_ROUNDS, 2);
+    fails(models::LANE_ROUNDS, 2, Site::EndsLast);
+}
+
+#[test]
+fn no_stamp_survives_without_a_lower_one_in_another_lane() {
+    // Three roles at two preemptions hold as well, in some minutes.
+    holds(models::LANES_ROUND, 1);
+    fails(models::LANES_ROUND, 1, Site::EndsLast);
+}
+
+#[test]
+fn an_old_bound_does_not_lower_the_cut() {
+    holds(models::STALE_BOUND, 2);
+    fails(models::STALE_BOUND, 2, Site::SealFrontier);
+}
+
+#[test]
+fn a_seal_excludes_only_what_it_could_have_covered() {
+    holds(models::CLOSE_ROUND, 2);
+    fails(models::CLOSE_ROUND, 2, Site::ExcludedEnd);
+}
+
+#[test]
+fn a_lane_appends_while_its_past_is_given_back() {
+    holds(models::RETENTION_APPEND, 2);
+    fails(models::RETENTION_APPEND, 2, Site::EndsLast);
+}
+
+#[test]
+fn nothing_is_let_go_of_before_its_round_completed() {
+    holds(models::RETENTION_CUT, 2);
+    fails(models::RETENTION_CUT, 2, Site::ExcludeLast);
+}
+
+#[test]
+fn a_large_payload_is_synced_with_the_record_that_refers_to_it() {
+    holds(models::LARGE_ROUND, 2);
+    fails(models::LARGE_ROUND, 2, Site::LargeSynced);
+}
+
+#[test]
+fn whoever_waits_for_d_wakes() {
+    holds(models::WAITER, 3);
+    fails(models::WAITER, 3, Site::Wake);
+}

@@ -1,0 +1,410 @@
+//! The journal's own code in small worlds: lanes, rounds, retention and waiters side by side.
+//!
+//! M1. A role is what one thread of the engine does. Clock and slots stand in for the engine's,
+//!     step by step (docs/concurrency.md, steps 7 to 12).
+//! M2. `power_cut` judges what a power loss at that moment would leave, in four ways of surviving:
+//!     recovery opens it, the cut covers the D announced before, and every stamp from the floor to
+//!     the cut is taken, and none above. The end of each execution is judged as well.
+
+#![allow(dead_code, reason = "each test program uses a part of it")]
+
+mod region;
+
+use region::{Region, Survives};
+use std::collections::HashSet;
+use std::path::PathBuf;
+use std::sync::{Arc, LazyLock, Mutex};
+use velella_base::Stamp;
+use velella_journal::{Access, Config, Journal, Lane, Last, Recovery, Site, Start, spoil};
+use velella_sync::atomic::machine;
+use velella_sync::atomic::{AtomicU64, Ordering};
+use velella_sync::thread;
+use velella_vfs::Vfs;
+
+const DATABASE: u128 = 7;
+const EXTENT: u64 = 64 << 10;
+/// Three of these fill the first extent of a segment, four any other.
+const QUARTER: usize = 15 << 10;
+/// Goes to a large file.
+const LARGE: usize = 20 << 10;
+
+fn dir() -> PathBuf {
+    PathBuf::from("/db")
+}
+
+/// A journal with what is around it.
+pub(crate) struct World {
+    region: Region,
+    pub(crate) journal: Arc<Journal>,
+    lanes: Vec<Mutex<Option<Lane>>>,
+    start: Start,
+    clock: AtomicU64,
+    slots: Vec<AtomicU64>,
+    /// The highest floor released.
+    floor: machine::AtomicU64,
+}
+
+/// What one thread does.
+pub(crate) type Role = fn(&World);
+
+/// What was before, and two or three roles.
+#[derive(Clone, Copy)]
+pub(crate) struct Model {
+    pub(crate) name: &'static str,
+    pub(crate) lanes: usize,
+    pub(crate) before: Role,
+    pub(crate) roles: &'static [Role],
+}
+
+impl Model {
+    /// Runs it once, role `main` in this thread (none if there is no such role), with `spoilt`.
+    pub(crate) fn run(self, main: usize, spoilt: Option<Site>) {
+        spoil(spoilt);
+        let world = Arc::new(World::new(self.lanes));
+        (self.before)(&world);
+        world.region.run();
+        let others: Vec<_> = (0..self.roles.len())
+            .filter(|role| *role != main)
+            .map(|role| {
+                let (world, role) = (Arc::clone(&world), self.roles[role]);
+                thread::spawn("role", move || role(&world)).expect("a model has threads")
+            })
+            .collect();
+        if let Some(role) = self.roles.get(main) {
+            role(&world);
+        }
+        for other in others {
+            other.join().expect("a role failed");
+        }
+        world.power_cut();
+    }
+}
+
+impl World {
+    fn new(lanes: usize) -> World {
+        let region = Region::default();
+        let next = machine::AtomicU64::new(1);
+        let config = Config {
+            vfs: Arc::new(region.clone()),
+            dir: dir(),
+            database: DATABASE,
+            incarnation: 1,
+            lanes,
+            segment_bytes: 2 * EXTENT,
+            extent_bytes: EXTENT,
+            access: Access::Write,
+            ack_after_done: false,
+            // Relaxed: a counter.
+            next_file: Arc::new(move || Ok(next.fetch_add(1, Ordering::Relaxed))),
+            note: None,
+        };
+        let (journal, lanes, start) = Journal::create(config, Stamp::ZERO).unwrap();
+        World {
+            region,
+            journal,
+            slots: lanes.iter().map(|_| AtomicU64::new(0)).collect(),
+            lanes: lanes
+                .into_iter()
+                .map(|lane| Mutex::new(Some(lane)))
+                .collect(),
+            start,
+            clock: AtomicU64::new(0),
+            floor: machine::AtomicU64::new(1),
+        }
+    }
+
+    /// Works with lane `index`, which nobody else does meanwhile.
+    fn with(&self, index: usize, work: impl FnOnce(&mut Lane)) {
+        let mut lane = self.lanes[index]
+            .lock()
+            .unwrap()
+            .take()
+            .expect("one holder");
+        work(&mut lane);
+        *self.lanes[index].lock().unwrap() = Some(lane);
+    }
+
+    /// A write of `len` bytes, in lane `lane`.
+    fn put(&self, lane: usize, len: usize) {
+        let bound = self.clock.load(Ordering::Relaxed);
+        self.put_above(lane, len, bound);
+    }
+
+    /// A write whose lower bound was read before.
+    fn put_above(&self, index: usize, len: usize, bound: u64) {
+        self.with(index, |lane| {
+            lane.reserve(&[&vec![1; len]]).unwrap();
+            // Release, partner: `frontier`.
+            self.slots[index].store(bound << 1 | 1, Ordering::Release);
+            // AcqRel, partners: the other draws and `frontier`.
+            let stamp = self.clock.fetch_add(1, Ordering::AcqRel) + 1;
+            lane.commit(Stamp(stamp)).unwrap();
+            // Release, partner: `frontier`.
+            self.slots[index].store(0, Ordering::Release);
+        });
+    }
+
+    fn frontier(&self) -> Stamp {
+        // Acquire, partners: the clock's draws; the slots' stores.
+        let now = self.clock.load(Ordering::Acquire);
+        let bounds = self.slots.iter().map(|slot| slot.load(Ordering::Acquire));
+        let bounds = bounds.filter(|word| *word != 0).map(|word| word >> 1);
+        Stamp(bounds.fold(now, u64::min))
+    }
+
+    fn round(&self) {
+        self.journal.round(|| self.frontier()).unwrap();
+    }
+
+    /// Everything below `floor` is in tables.
+    fn release(&self, floor: u64) {
+        // Relaxed: only looked at beside an image, under its locks.
+        self.floor.fetch_max(floor, Ordering::Relaxed);
+        self.journal.release(Stamp(floor)).unwrap();
+    }
+
+    /// Judges what a power loss now would leave (M2).
+    fn power_cut(&self) {
+        let durable = self.journal.durable();
+        for survives in Survives::ALL {
+            let image = self.region.image(survives);
+            let floor = self.floor.load(Ordering::Relaxed);
+            if is_new((image.fingerprint(), durable.0, floor)) {
+                self.judge(image, durable, floor, survives);
+            }
+        }
+    }
+
+    fn judge(&self, image: Region, durable: Stamp, floor: u64, survives: Survives) {
+        let last = Last {
+            incarnation: 1,
+            start: self.start.clone(),
+            assume_power_loss: true,
+            accept_loss: false,
+        };
+        let vfs: Arc<dyn Vfs> = Arc::new(image);
+        let mut recovery = Recovery::open(vfs, &dir(), DATABASE, &last)
+            .unwrap_or_else(|error| panic!("{survives:?}, D {durable}: {error}"));
+        let mut stamps = Vec::new();
+        while let Some(record) = recovery.next_record().unwrap() {
+            stamps.push(record.stamp.0);
+        }
+        let cut = recovery.report().cut;
+        let found = format!("{survives:?}: D {durable}, cut {cut}, floor {floor}: {stamps:?}");
+        assert!(cut >= durable, "durable writes are lost: {found}");
+        // What is below the floor is in tables, and is there or not, lane by lane.
+        let unflushed: Vec<u64> = stamps.into_iter().filter(|stamp| *stamp >= floor).collect();
+        let expected: Vec<u64> = (floor..=cut.0).collect();
+        assert_eq!(unflushed, expected, "writes are missing: {found}");
+    }
+}
+
+/// Whether this picture was not judged yet: most executions leave one that was.
+fn is_new(picture: (u64, u64, u64)) -> bool {
+    static JUDGED: LazyLock<Mutex<HashSet<(u64, u64, u64)>>> = LazyLock::new(Mutex::default);
+    JUDGED
+        .lock()
+        .unwrap_or_else(std::sync::PoisonError::into_inner)
+        .insert(picture)
+}
+
+fn nothing(_: &World) {}
+
+/// Fills the first extent and begins another, all of it durable.
+fn old_extent(world: &World) {
+    for _ in 0..5 {
+        world.put(0, QUARTER);
+    }
+    world.round();
+}
+
+/// Claim, copy, publish the length, against clock, slots, ends, seal, sync, D; and the power goes.
+pub(crate) const LANE_ROUND: Model = Model {
+    name: "journal/lane_round",
+    lanes: 1,
+    before: nothing,
+    roles: &[
+        |world| {
+            world.put(0, 8);
+            world.put(0, 8);
+        },
+        |world| world.round(),
+        |world| world.power_cut(),
+    ],
+};
+
+/// Two rounds after one another, so that the second continues what the first handed over.
+pub(crate) const LANE_ROUNDS: Model = Model {
+    name: "journal/lane_rounds",
+    lanes: 1,
+    before: nothing,
+    roles: &[
+        |world| {
+            world.put(0, 8);
+            world.put(0, 8);
+        },
+        |world| {
+            world.round();
+            world.power_cut();
+            world.round();
+            world.power_cut();
+        },
+    ],
+};
+
+/// Two lanes: a stamp may be in its lane before a lower one is in another.
+pub(crate) const LANES_ROUND: Model = Model {
+    name: "journal/lanes_round",
+    lanes: 2,
+    before: nothing,
+    roles: &[
+        |world| world.put(0, 8),
+        |world| world.put(1, 8),
+        |world| {
+            world.round();
+            world.power_cut();
+        },
+    ],
+};
+
+/// A slot announces a bound read long before, in a round that has something to exclude.
+pub(crate) const STALE_BOUND: Model = Model {
+    name: "journal/stale_bound",
+    lanes: 2,
+    before: |world| {
+        old_extent(world);
+        world.release(5);
+    },
+    roles: &[
+        |world| world.put_above(1, 8, 0),
+        |world| {
+            world.round();
+            world.power_cut();
+        },
+    ],
+};
+
+/// A lane closes its extent and opens another while a round reads both.
+pub(crate) const CLOSE_ROUND: Model = Model {
+    name: "journal/close_round",
+    lanes: 1,
+    before: |world| {
+        for _ in 0..3 {
+            world.put(0, QUARTER);
+        }
+        world.release(4);
+    },
+    roles: &[
+        |world| world.put(0, QUARTER),
+        |world| {
+            world.round();
+            world.power_cut();
+        },
+    ],
+};
+
+/// A lane appends, and moves on, while its old extents are given back and their segment reused.
+pub(crate) const RETENTION_APPEND: Model = Model {
+    name: "journal/retention_append",
+    lanes: 2,
+    before: |world| {
+        // Lane 0 fills a whole segment, which lane 1 then leaves.
+        world.put(1, 8);
+        for _ in 0..5 {
+            world.put(0, QUARTER);
+        }
+        world.round();
+    },
+    roles: &[
+        |world| world.put(1, 8),
+        |world| {
+            world.release(7);
+            world.round();
+            world.journal.prepare(|| false).unwrap();
+            world.power_cut();
+        },
+    ],
+};
+
+/// The same, in the middle of the round: nothing is let go of before it completed.
+pub(crate) const RETENTION_CUT: Model = Model {
+    name: "journal/retention_cut",
+    lanes: 1,
+    before: |world| {
+        for _ in 0..10 {
+            world.put(0, QUARTER);
+        }
+        world.round();
+        world.release(9);
+    },
+    roles: &[
+        |world| world.round(),
+        |world| {
+            world.journal.prepare(|| false).unwrap();
+            world.power_cut();
+        },
+    ],
+};
+
+/// A large payload is in its file before the record that refers to it, and synced with it.
+pub(crate) const LARGE_ROUND: Model = Model {
+    name: "journal/large_round",
+    lanes: 1,
+    before: |world| world.put(0, LARGE),
+    roles: &[
+        |world| world.put(0, LARGE),
+        |world| {
+            world.round();
+            world.round();
+            world.power_cut();
+        },
+    ],
+};
+
+/// Whoever waits for D wakes when it has risen.
+pub(crate) const WAITER: Model = Model {
+    name: "journal/waiter",
+    lanes: 1,
+    before: |world| world.put(0, 8),
+    roles: &[
+        |world| assert!(world.journal.wait_durable(Stamp(1), None).unwrap()),
+        |world| world.round(),
+    ],
+};
+
+/// Lanes, rounds, waiters and retention at once, larger than loom can.
+pub(crate) const ALL_TOGETHER: Model = Model {
+    name: "journal/all_together",
+    lanes: 3,
+    before: old_extent,
+    roles: &[
+        |world| {
+            for turn in 0..6 {
+                world.put(0, if turn % 3 == 0 { LARGE } else { QUARTER });
+            }
+        },
+        |world| (0..6).for_each(|_| world.put(1, QUARTER)),
+        |world| {
+            world.put(2, 8);
+            // Acquire, partner: the draws. A window that is open holds the frontier back.
+            let stamp = Stamp(world.clock.load(Ordering::Acquire));
+            while world.journal.round_for(stamp, || world.frontier()).unwrap() < stamp {
+                thread::yield_now();
+            }
+            world.put(2, LARGE);
+        },
+        |world| {
+            for _ in 0..4 {
+                world.round();
+                world.power_cut();
+                world.release(world.journal.durable().0 + 1);
+                world.journal.prepare(|| false).unwrap();
+            }
+        },
+        |world| {
+            // The lane above makes a stamp durable that is at least this.
+            assert!(world.journal.wait_durable(Stamp(6), None).unwrap());
+            world.power_cut();
+        },
+    ],
+};

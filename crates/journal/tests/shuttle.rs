@@ -1,0 +1,48 @@
+//! The same models, and larger ones, under random schedules and PCT; orderings are loom's business.
+//!
+//! Run: `RUSTFLAGS="--cfg shuttle" cargo test -p velella-journal --test shuttle --release`.
+#![cfg(shuttle)]
+#![expect(clippy::unwrap_used, reason = "helpers of tests")]
+
+mod models;
+
+use models::Model;
+use velella_journal::Site;
+use velella_sync::model;
+
+const SCHEDULES: usize = 1_000;
+
+fn holds(this: Model, schedules: usize) {
+    model::holds(this.name, schedules, move || this.run(usize::MAX, None));
+}
+
+fn fails(this: Model, site: Site) {
+    let name = format!("{}, {site:?}", this.name);
+    model::fails(&name, SCHEDULES, move || this.run(usize::MAX, Some(site)));
+}
+
+#[test]
+fn lanes_rounds_retention_and_waiters_together() {
+    holds(models::ALL_TOGETHER, 500);
+    fails(models::ALL_TOGETHER, Site::SyncFirst);
+    fails(models::ALL_TOGETHER, Site::EndsLast);
+    fails(models::ALL_TOGETHER, Site::ExcludeLast);
+    fails(models::ALL_TOGETHER, Site::Wake);
+}
+
+#[test]
+fn the_small_models_as_well() {
+    for (model, site) in [
+        (models::LANE_ROUND, Site::SyncFirst),
+        (models::LANE_ROUNDS, Site::EndsLast),
+        (models::LANES_ROUND, Site::EndsLast),
+        (models::STALE_BOUND, Site::SealFrontier),
+        (models::CLOSE_ROUND, Site::ExcludedEnd),
+        (models::RETENTION_CUT, Site::ExcludeLast),
+        (models::LARGE_ROUND, Site::LargeSynced),
+        (models::WAITER, Site::Wake),
+    ] {
+        holds(model, SCHEDULES);
+        fails(model, site);
+    }
+}

@@ -1,0 +1,292 @@
+//! What a workload was told, and which states a crash may leave of it.
+//!
+//! H1. The state at stamp t holds, per place, the newest version at or below t.
+//! H2. A state is right if one stamp t explains all of it: the places' intervals of stamps at
+//!     which each would be as found have a stamp in common, at or above what was promised.
+//! H3. A write whose outcome is not known may be part of the history or not, but whole.
+//!
+//! Tests: below.
+
+use std::collections::BTreeMap;
+
+/// A key of a keyspace; without a key: whether the keyspace exists.
+pub type Place = (u8, Option<Vec<u8>>);
+/// What is found.
+pub type State = BTreeMap<Place, Vec<u8>>;
+
+/// One place as a write leaves it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Change {
+    /// Which place.
+    pub place: Place,
+    /// Its value; `None`: nothing is there.
+    pub value: Option<Vec<u8>>,
+    /// Milliseconds since 1970 from which on nothing is there.
+    pub expires_ms: Option<u64>,
+}
+
+#[derive(Debug, Clone)]
+struct Version {
+    stamp: u64,
+    value: Option<Vec<u8>>,
+    expires_ms: Option<u64>,
+}
+
+impl Version {
+    fn at(&self, wall_ms: u64) -> Option<&Vec<u8>> {
+        let lives = self.expires_ms.is_none_or(|expiry| expiry > wall_ms);
+        self.value.as_ref().filter(|_| lives)
+    }
+}
+
+/// Every version of every place, by ascending stamps.
+#[derive(Debug, Clone, Default)]
+pub struct History {
+    places: BTreeMap<Place, Vec<Version>>,
+    /// The last write, if nobody knows whether it happened.
+    doubtful: Option<(u64, Vec<Change>)>,
+}
+
+type Intervals = Vec<(u64, u64)>;
+
+impl History {
+    /// A history in which `state` was written at `stamp`.
+    #[must_use]
+    pub fn from(state: &State, stamp: u64) -> History {
+        let mut history = History::default();
+        let changes = state.iter().map(|(place, value)| Change {
+            place: place.clone(),
+            value: Some(value.clone()),
+            expires_ms: None,
+        });
+        history.write(stamp, changes.collect());
+        history
+    }
+
+    /// Records what was written at `stamp`; stamps ascend.
+    pub fn write(&mut self, stamp: u64, changes: Vec<Change>) {
+        for change in changes {
+            let versions = self.places.entry(change.place).or_default();
+            versions.retain(|version| version.stamp != stamp);
+            versions.push(Version {
+                stamp,
+                value: change.value,
+                expires_ms: change.expires_ms,
+            });
+        }
+    }
+
+    /// Records a write that failed, so that it may have happened (H3).
+    pub fn doubt(&mut self, stamp: u64, changes: Vec<Change>) {
+        self.doubtful = Some((stamp, changes));
+    }
+
+    /// What is at `place` after all writes.
+    #[must_use]
+    pub fn newest(&self, place: &Place, wall_ms: u64) -> Option<&Vec<u8>> {
+        self.places.get(place)?.last()?.at(wall_ms)
+    }
+
+    /// Every place of keyspace `number` that is not empty after all writes.
+    #[must_use]
+    pub fn places_of(&self, number: u8) -> Vec<Place> {
+        let range = self.places.range((number, None)..);
+        let of = range.take_while(|((of, _), _)| *of == number);
+        let held = of.filter(|(_, versions)| versions.last().is_some_and(|v| v.value.is_some()));
+        held.map(|(place, _)| place.clone()).collect()
+    }
+
+    /// The stamp of the last write that is known to have happened.
+    #[must_use]
+    pub fn last_written(&self) -> u64 {
+        let last = |versions: &Vec<Version>| versions.last().map(|version| version.stamp);
+        self.places.values().filter_map(last).max().unwrap_or(0)
+    }
+
+    /// Every place that was ever written.
+    pub fn places(&self) -> impl Iterator<Item = &Place> {
+        self.places.keys()
+    }
+
+    /// Whether everything in `state` was once written there, whenever.
+    ///
+    /// # Errors
+    /// What was not.
+    pub fn knows(&self, state: &State) -> Result<(), String> {
+        for (place, value) in state {
+            let versions = self.places.get(place).into_iter().flatten();
+            let doubtful = self.doubtful.iter().flat_map(|(_, changes)| changes);
+            let doubtful = doubtful.filter(|change| change.place == *place);
+            let mut known = versions
+                .map(|version| &version.value)
+                .chain(doubtful.map(|change| &change.value));
+            if !known.any(|known| known.as_ref() == Some(value)) {
+                return Err(format!(
+                    "{} holds what was never written there",
+                    show(place)
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    /// The lowest stamp at or above `least` that explains `state` (H2).
+    ///
+    /// # Errors
+    /// The place that cannot be explained together with the others.
+    pub fn explain(&self, state: &State, wall_ms: u64, least: u64) -> Result<u64, String> {
+        let plain = self.explain_known(state, wall_ms, least);
+        let Some((stamp, changes)) = self.doubtful.as_ref().filter(|_| plain.is_err()) else {
+            return plain;
+        };
+        let mut with = History {
+            places: self.places.clone(),
+            doubtful: None,
+        };
+        with.write(*stamp, changes.clone());
+        with.explain_known(state, wall_ms, least)
+    }
+
+    fn explain_known(&self, state: &State, wall_ms: u64, least: u64) -> Result<u64, String> {
+        if let Some(place) = state.keys().find(|place| !self.places.contains_key(*place)) {
+            return Err(format!("{} was never written", show(place)));
+        }
+        let mut common: Intervals = vec![(least, u64::MAX)];
+        for (place, versions) in &self.places {
+            let found = state.get(place);
+            let allowed = allowed(versions, found, wall_ms);
+            let left = intersect(&common, &allowed);
+            if left.is_empty() {
+                return Err(format!(
+                    "{} is {}, which is right at {:?}; the places before it (and what was \
+                     promised) are at {:?}; it was written at {:?}",
+                    show(place),
+                    found.map_or("absent".to_owned(), |value| format!(
+                        "{} bytes",
+                        value.len()
+                    )),
+                    shown(&allowed),
+                    shown(&common),
+                    versions
+                        .iter()
+                        .rev()
+                        .take(4)
+                        .map(|v| v.stamp)
+                        .collect::<Vec<_>>(),
+                ));
+            }
+            common = left;
+        }
+        Ok(common[0].0)
+    }
+}
+
+/// The stamps `[from, to)` at which the place is as found.
+fn allowed(versions: &[Version], found: Option<&Vec<u8>>, wall_ms: u64) -> Intervals {
+    let mut intervals: Intervals = Vec::new();
+    if found.is_none() {
+        intervals.push((0, versions.first().map_or(u64::MAX, |first| first.stamp)));
+    }
+    for (index, version) in versions.iter().enumerate() {
+        if version.at(wall_ms) == found {
+            let end = versions.get(index + 1).map_or(u64::MAX, |next| next.stamp);
+            match intervals.last_mut() {
+                Some(last) if last.1 == version.stamp => last.1 = end,
+                _ => intervals.push((version.stamp, end)),
+            }
+        }
+    }
+    intervals
+}
+
+fn intersect(a: &Intervals, b: &Intervals) -> Intervals {
+    let (mut i, mut j, mut both) = (0, 0, Vec::new());
+    while let (Some(x), Some(y)) = (a.get(i), b.get(j)) {
+        let (from, to) = (x.0.max(y.0), x.1.min(y.1));
+        if from < to {
+            both.push((from, to));
+        }
+        if x.1 < y.1 { i += 1 } else { j += 1 }
+    }
+    both
+}
+
+fn shown(intervals: &Intervals) -> Vec<String> {
+    let show = |(from, to): &(u64, u64)| match *to {
+        u64::MAX => format!("{from}.."),
+        to => format!("{from}..{to}"),
+    };
+    intervals.iter().rev().take(3).map(show).collect()
+}
+
+/// A place for an error.
+#[must_use]
+pub fn show(place: &Place) -> String {
+    match &place.1 {
+        Some(key) => format!("key \"{}\" of keyspace {}", key.escape_ascii(), place.0),
+        None => format!("keyspace {}", place.0),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn place(key: &str) -> Place {
+        (0, Some(key.as_bytes().to_vec()))
+    }
+
+    fn change(key: &str, value: Option<u8>) -> Change {
+        Change {
+            place: place(key),
+            value: value.map(|byte| vec![byte]),
+            expires_ms: None,
+        }
+    }
+
+    fn history() -> History {
+        let mut history = History::default();
+        history.write(1, vec![change("a", Some(1))]);
+        history.write(2, vec![change("b", Some(2))]);
+        history.write(4, vec![change("a", None)]);
+        history
+    }
+
+    #[test]
+    fn a_prefix_is_explained_and_a_hole_is_not() {
+        let history = history();
+        let one = State::from([(place("a"), vec![1])]);
+        assert_eq!(history.explain(&one, 0, 0), Ok(1));
+        assert!(history.explain(&one, 0, 2).is_err(), "2 was promised");
+        let hole = State::from([(place("b"), vec![2])]);
+        assert_eq!(history.explain(&hole, 0, 0), Ok(4));
+        let both = State::from([(place("a"), vec![1]), (place("b"), vec![2])]);
+        assert_eq!(history.explain(&both, 0, 2), Ok(2));
+        assert!(history.explain(&State::new(), 0, 1).is_err());
+        let foreign = State::from([(place("c"), vec![1])]);
+        assert!(history.explain(&foreign, 0, 0).is_err());
+    }
+
+    #[test]
+    fn a_doubtful_write_may_have_happened_but_only_whole() {
+        let mut history = history();
+        history.doubt(5, vec![change("a", Some(9)), change("b", Some(9))]);
+        let whole = State::from([(place("a"), vec![9]), (place("b"), vec![9])]);
+        assert_eq!(history.explain(&whole, 0, 4), Ok(5));
+        let none = State::from([(place("b"), vec![2])]);
+        assert_eq!(history.explain(&none, 0, 4), Ok(4));
+        let half = State::from([(place("a"), vec![9]), (place("b"), vec![2])]);
+        assert!(history.explain(&half, 0, 4).is_err());
+    }
+
+    #[test]
+    fn an_expired_value_is_absent_and_hides_what_is_below() {
+        let mut history = history();
+        let mut short = change("b", Some(3));
+        short.expires_ms = Some(100);
+        history.write(6, vec![short]);
+        let gone = State::new();
+        assert_eq!(history.explain(&gone, 100, 6), Ok(6));
+        assert!(history.explain(&gone, 99, 6).is_err());
+    }
+}

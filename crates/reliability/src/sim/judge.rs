@@ -1,0 +1,218 @@
+//! What a crash left, judged: opened, read every way, verified, written to, crashed again.
+//!
+//! G1. The state is a prefix of the stamp order that holds all that was promised; get, forward and
+//!     reverse scan say the same.
+//! G2. `verify` finds nothing, and another crash right after opening changes nothing.
+//! G3. Writing goes on, with stamps that were never given out, and survives one more crash.
+//! G4. After syncs that lied nothing of that holds, but damage is an error that names a file, and
+//!     what is read was once written.
+//!
+//! Tests: the campaigns.
+
+use crate::campaign::Tally;
+use crate::sim::history::{History, State};
+use crate::sim::operation::{Operation, Taste};
+use crate::sim::points::{Image, Points, Sync, When};
+use crate::sim::setting::Setting;
+use crate::sim::store::{Store, Trouble};
+use std::sync::Arc;
+use velella::vfs::MemFs;
+use velella::vfs::mem::CrashMode;
+use velella::{Error, ErrorKind};
+use velella_sync::pool::prefer;
+use velella_sync::thread;
+use velella_testkit::Seed;
+
+/// Writes that go on after a crash.
+const WRITES_AFTER: usize = 5;
+
+/// Who judges: with which choices, and what is counted.
+#[derive(Debug)]
+pub struct Judge {
+    /// Its choices.
+    pub seed: Seed,
+    /// What it counts.
+    pub tally: Tally,
+    /// How often opening is crashed before it may succeed.
+    pub depth: u64,
+    /// Writes on, and crashes again, after one image in so many.
+    pub go_on_one_in: u64,
+}
+
+impl Judge {
+    /// Judges one image of a workload that did what `history` says.
+    ///
+    /// # Errors
+    /// What was lost, wrong or refused, and where.
+    pub fn judge(&mut self, image: Image, history: &History) -> Result<(), String> {
+        let place = image.place();
+        self.tally.add("crash images", 1);
+        self.image(image, history)
+            .map_err(|what| format!("{place}: {what}"))
+    }
+
+    fn image(&mut self, image: Image, history: &History) -> Result<(), String> {
+        let image = self.crash_in_recovery(image)?;
+        let setting = Setting::random(&mut self.seed);
+        let opened = Store::open(Arc::new(image.fs.clone()), &setting);
+        let read = opened
+            .map_err(Trouble::from)
+            .and_then(|store| Ok((store.state()?, store)));
+        if image.lied {
+            return self.after_lies(read.map(|(state, _)| state), history);
+        }
+        let (state, store) = match read {
+            Ok(read) => read,
+            Err(Trouble::Refused(error)) if image.failed && is_lost_external(&error) => {
+                self.tally.add("unsynced values lost to a failed sync", 1);
+                return Ok(());
+            }
+            Err(trouble) => return Err(format!("opened with {setting:?}: {trouble}")),
+        };
+        history
+            .explain(&state, thread::wall_ms(), image.promised())
+            .map_err(|what| format!("promised {}: {what}", image.promised()))?;
+        let same = store.absent(history.places(), &state);
+        same.map_err(|trouble| trouble.to_string())?;
+        let verified = store.db().verify();
+        verified.map_err(|error| format!("verify: {error}"))?;
+        if !self.seed.one_in(self.go_on_one_in) {
+            drop(image.fs.crash(0, CrashMode::Strict));
+            return Ok(());
+        }
+        let fs = self.crash(&image.fs, &mut None);
+        drop(store);
+        self.goes_on(&fs, &state, image.last)
+    }
+
+    /// Crashes while the crash is being recovered from, to the depth asked.
+    fn crash_in_recovery(&mut self, mut image: Image) -> Result<Image, String> {
+        // What lying syncs left need not open.
+        for _ in 0..if image.lied { 0 } else { self.depth } {
+            let setting = Setting::random(&mut self.seed);
+            let often = 1 + self.seed.below(12);
+            let chance = Seed::silent(self.seed.below(1 << 40));
+            let (fs, points) = Points::over(&image.fs, chance, When::OneIn(often), Sync::Honest);
+            let opened = Store::open(fs, &setting);
+            points.now();
+            let mut images = points.take();
+            // What it holds is promised no more and no less than before.
+            let opened = opened.map_err(|error| format!("opened with {setting:?}: {error}"))?;
+            drop(image.fs.crash(0, CrashMode::Strict));
+            drop(opened);
+            let next = images.swap_remove(self.seed.index(images.len()));
+            let killed = next.mode == CrashMode::KeepAll;
+            let kept = if killed {
+                image.promised()
+            } else {
+                image.durable
+            };
+            image = Image {
+                mode: if killed { image.mode } else { next.mode },
+                kept,
+                call: next.call,
+                fs: next.fs,
+                ..image
+            };
+            self.tally.add("crashes in recovery", 1);
+        }
+        Ok(image)
+    }
+
+    /// Ends the machine somehow; says in which way.
+    fn crash(&mut self, fs: &MemFs, mode: &mut Option<CrashMode>) -> MemFs {
+        use CrashMode::{KeepAll, Prefix, Random, Strict};
+        let chosen = *self.seed.pick(&[Random, Strict, Prefix, KeepAll]);
+        *mode = Some(chosen);
+        fs.crash(self.seed.below(1 << 40), chosen)
+    }
+
+    /// G2 and G3.
+    fn goes_on(&mut self, fs: &MemFs, state: &State, last: u64) -> Result<(), String> {
+        let setting = Setting::random(&mut self.seed);
+        let again = Store::open(Arc::new(fs.clone()), &setting).map_err(Trouble::from);
+        let again = again.and_then(|store| Ok((store.state()?, store)));
+        let (found, mut store) = again.map_err(|t| format!("the second opening: {t}"))?;
+        if found != *state {
+            return Err("the second opening found something else".to_owned());
+        }
+        let base = store.last();
+        let mut history = History::from(state, base);
+        let taste = Taste::random(&mut self.seed);
+        let mut done = Vec::new();
+        while done.len() < WRITES_AFTER {
+            let operation = Operation::random(&mut self.seed, &taste);
+            if matches!(operation, Operation::Pass(_) | Operation::Reopen(_)) {
+                continue;
+            }
+            prefer(self.seed.index(setting.lanes));
+            let went = store.perform(&operation, &mut history);
+            done.push(operation);
+            went.map_err(|trouble| format!("going on with {done:?}: {trouble}"))?;
+        }
+        if store.last() > base && base < last {
+            return Err(format!(
+                "stamps go on from {base}, but {last} was given out before"
+            ));
+        }
+        let (acknowledged, durable) = (store.last(), store.db().durable().0.max(base));
+        let mut mode = None;
+        let after = self.crash(fs, &mut mode);
+        drop(store);
+        let killed = mode == Some(CrashMode::KeepAll) && setting.has_journal();
+        let promised = if killed { acknowledged } else { durable };
+        let what =
+            |trouble: String| format!("after {done:?} and {mode:?} ({setting:?}): {trouble}");
+        let next = Setting::random(&mut self.seed);
+        let opened = Store::open(Arc::new(after), &next).map_err(Trouble::from);
+        let found = opened.and_then(|store| store.state());
+        let found = found.map_err(|trouble| what(trouble.to_string()))?;
+        let explained = history.explain(&found, thread::wall_ms(), promised);
+        explained.map(drop).map_err(what)
+    }
+
+    /// G4.
+    fn after_lies(
+        &mut self,
+        read: Result<State, Trouble>,
+        history: &History,
+    ) -> Result<(), String> {
+        match read {
+            Err(Trouble::Wrong(what)) => Err(format!("after lies: {what}")),
+            Err(Trouble::Refused(error)) if is_named(&error) => {
+                self.tally.add("lies noticed", 1);
+                Ok(())
+            }
+            Err(Trouble::Refused(error)) => Err(format!("after lies: {error}")),
+            Ok(state) => {
+                let kept = history.explain(&state, thread::wall_ms(), 0).is_ok();
+                let what = if kept {
+                    "lies that left a prefix"
+                } else {
+                    "lies that left a hole"
+                };
+                self.tally.add(what, 1);
+                history
+                    .knows(&state)
+                    .map_err(|what| format!("after lies: {what}"))
+            }
+        }
+    }
+}
+
+/// Damage that says where it is.
+#[must_use]
+pub fn is_named(error: &Error) -> bool {
+    use ErrorKind::{Corruption, Io, NotFound, Unsupported};
+    match error.kind() {
+        Corruption | Io | NotFound | Unsupported => error.file().is_some(),
+        // Files without a database: it names the one it found.
+        kind => kind == ErrorKind::AlreadyExists,
+    }
+}
+
+/// A value in a file of its own that a failed sync took from the page cache.
+fn is_lost_external(error: &Error) -> bool {
+    let file = error.file().and_then(std::path::Path::extension);
+    error.kind() == ErrorKind::Corruption && file.is_some_and(|extension| extension == "ext")
+}

@@ -1,0 +1,120 @@
+//! Settings of a database, drawn from bytes: everything that must not change an answer.
+//!
+//! Threads: none.
+
+use crate::draws::Draws;
+use std::time::Duration;
+use velella::{Builder, Compression, Db, Durability, JournalMode, MemtableKind, Order};
+
+/// Everything that must not change an answer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Settings {
+    /// Bytes of a block.
+    pub block_bytes: usize,
+    /// Compression of tables.
+    pub compression: Compression,
+    /// Of the default keyspace, and of the second.
+    pub memtables: [MemtableKind; 2],
+    /// How records reach the journal.
+    pub journal: JournalMode,
+    /// Whether the file system maps well, which decides what `Auto` is.
+    pub maps_well: bool,
+    /// Bytes of all memory.
+    pub memory: u64,
+    /// Bytes of a memtable.
+    pub write_buffer: u64,
+    /// Background threads.
+    pub threads: usize,
+    /// Bits per key of the filters.
+    pub bloom_bits: u32,
+    /// Whether scans fill the cache.
+    pub fill_cache: bool,
+    /// Durability of writes.
+    pub durability: Durability,
+    /// The order of the second keyspace.
+    pub order: KeyOrder,
+    /// Flush after so many operations; 0: never unasked.
+    pub flush_every: u32,
+    /// Compact after so many operations; 0: never unasked.
+    pub compact_every: u32,
+    /// Close and open after so many operations; 0: never unasked. What is held is let go of only
+    /// where the operations say so, so this is done where nothing is held.
+    pub reopen_every: u32,
+}
+
+/// Orders in which the same answers can be given.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum KeyOrder {
+    /// The built-in one.
+    Bytewise,
+    /// The same as a user's, so without filters, tags and prefixes.
+    Named,
+    /// The reverse: what is asked is turned around, too.
+    Reversed,
+}
+
+impl KeyOrder {
+    /// The order as the engine takes it.
+    #[must_use]
+    pub fn order(self) -> Order {
+        match self {
+            KeyOrder::Bytewise => Order::Bytewise,
+            KeyOrder::Named => Order::custom("test.bytes", |a, b| a.cmp(b)),
+            KeyOrder::Reversed => Order::custom("test.reversed", |a, b| b.cmp(a)),
+        }
+    }
+}
+
+impl Settings {
+    /// The settings that `draws` decides on.
+    pub fn draw(draws: &mut Draws<'_>) -> Settings {
+        let kinds = [MemtableKind::Jellyfish, MemtableKind::AppendOnly];
+        let every = |byte: u8, few: u32| match byte % 4 {
+            0 => few,
+            1 => few * 4,
+            _ => 0,
+        };
+        Settings {
+            block_bytes: [256, 300, 512, 1024, 4096, 65_536, 1 << 20][draws.below(7)],
+            compression: [Compression::None, Compression::Lz4, Compression::Zstd][draws.below(3)],
+            memtables: [kinds[draws.below(2)], kinds[draws.below(2)]],
+            journal: [
+                JournalMode::Auto,
+                JournalMode::Mapped,
+                JournalMode::Write,
+                JournalMode::Off,
+            ][draws.below(4)],
+            maps_well: draws.flag(),
+            memory: [16 << 20, 24 << 20, 64 << 20][draws.below(3)],
+            write_buffer: [64 << 10, 96 << 10, 320 << 10, 1 << 20][draws.below(4)],
+            threads: [1, 2, 4][draws.below(3)],
+            bloom_bits: [0, 1, 10, 32][draws.below(4)],
+            fill_cache: draws.flag(),
+            durability: [
+                Durability::Buffered,
+                Durability::Sync,
+                Durability::Group(Duration::ZERO),
+            ][draws.below(3)],
+            order: [KeyOrder::Bytewise, KeyOrder::Named, KeyOrder::Reversed][draws.below(3)],
+            flush_every: every(draws.u8(), 7),
+            compact_every: every(draws.u8(), 23),
+            reopen_every: every(draws.u8(), 41),
+        }
+    }
+
+    /// A builder with these settings.
+    #[must_use]
+    pub fn builder(&self) -> Builder {
+        Db::builder()
+            .block_bytes(self.block_bytes)
+            .compression(self.compression)
+            .memtable(self.memtables[0])
+            .journal(self.journal)
+            .memory(self.memory)
+            .write_buffer(self.write_buffer)
+            .background_threads(self.threads)
+            .bloom_bits(self.bloom_bits)
+            .durability(self.durability)
+            .order(self.order.order())
+    }
+}

@@ -1,0 +1,15 @@
+//! The campaign `faults`, small.
+
+mod common;
+
+use velella_reliability::campaigns::faults::Faults;
+
+#[test]
+fn any_call_may_fail_in_any_way() {
+    common::holds(&Faults::default(), 1, 250);
+}
+
+#[test]
+fn a_device_that_lies_is_noticed() {
+    common::is_reported(&Faults::on_a_device_that_lies(), 250);
+}

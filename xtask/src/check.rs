@@ -1,0 +1,312 @@
+//! `cargo xtask check`: Miri, ThreadSanitizer and AddressSanitizer, on what each can find.
+//!
+//! C1. What cannot run here (no nightly, no Miri, no sources of the standard library) is skipped
+//!     with a line that begins with `SKIPPED`, and named again in the summary: it never passes.
+//! C2. No suppressions: a report fails the check.
+//! C3. Each check builds into a directory of its own below `target/check`, so that none throws
+//!     away what another built.
+//!
+//! Tests: below; the checks themselves are run by hand and before a release (docs/testing.md).
+
+use std::path::Path;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+const TOOLCHAIN: &str = "+nightly";
+
+/// One kind of check.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Miri,
+    Thread,
+    Address,
+}
+
+/// One run of tests under a check.
+struct Check {
+    kind: Kind,
+    package: &'static str,
+    /// What follows `cargo test`'s package: which targets, then what the tests are told.
+    arguments: &'static [&'static str],
+}
+
+const fn check(kind: Kind, package: &'static str, arguments: &'static [&'static str]) -> Check {
+    Check {
+        kind,
+        package,
+        arguments,
+    }
+}
+
+/// Under Miri the crates that hold `unsafe`. Of `vfs` what does not map real files (Miri cannot)
+/// and does not sweep thousands of crashes (an interpreter would take hours).
+const CHECKS: &[Check] = &[
+    check(Kind::Miri, "velella-sync", &["--lib"]),
+    check(Kind::Miri, "velella-mvcc", &["--lib"]),
+    check(Kind::Miri, "velella-memtable", &["--lib"]),
+    check(Kind::Miri, "velella-vfs", &["--lib", "--", "window"]),
+    check(Kind::Thread, "velella-sync", &["--lib"]),
+    check(
+        Kind::Thread,
+        "velella-memtable",
+        &["--lib", "--test", "pruning"],
+    ),
+    check(Kind::Thread, "velella-journal", &["--lib", "--tests"]),
+    check(
+        Kind::Thread,
+        "velella",
+        &[
+            "--test",
+            "histories",
+            "--test",
+            "switch",
+            "--test",
+            "snapshots",
+        ],
+    ),
+    check(Kind::Address, "velella-sync", &["--lib"]),
+    check(Kind::Address, "velella-vfs", &["--lib"]),
+    check(Kind::Address, "velella-memtable", &["--lib"]),
+    check(Kind::Address, "velella-journal", &["--lib"]),
+    check(Kind::Address, "velella-sst", &["--lib", "--tests"]),
+    check(Kind::Address, "velella-reliability", &["--test", "corpus"]),
+];
+
+impl Kind {
+    const ALL: [Kind; 3] = [Kind::Miri, Kind::Thread, Kind::Address];
+
+    fn name(self) -> &'static str {
+        match self {
+            Kind::Miri => "miri",
+            Kind::Thread => "tsan",
+            Kind::Address => "asan",
+        }
+    }
+
+    /// What the toolchain must have, as `rustup component list` names it.
+    fn needs(self) -> &'static [&'static str] {
+        match self {
+            Kind::Miri => &["miri", "rust-src"],
+            Kind::Thread => &["rust-src"],
+            Kind::Address => &[],
+        }
+    }
+
+    /// Miri: Tree Borrows, since crossbeam-epoch's list of threads is refused by Stacked Borrows;
+    /// leaks are allowed, since that list is never taken down.
+    fn variables(self) -> &'static [(&'static str, &'static str)] {
+        match self {
+            Kind::Miri => &[(
+                "MIRIFLAGS",
+                "-Zmiri-tree-borrows -Zmiri-disable-isolation -Zmiri-ignore-leaks",
+            )],
+            Kind::Thread => &[
+                ("RUSTFLAGS", "-Zsanitizer=thread"),
+                ("TSAN_OPTIONS", "halt_on_error=0 exitcode=66"),
+            ],
+            Kind::Address => &[
+                ("RUSTFLAGS", "-Zsanitizer=address"),
+                ("ASAN_OPTIONS", "detect_stack_use_after_return=1"),
+            ],
+        }
+    }
+
+    fn command(self) -> &'static [&'static str] {
+        match self {
+            Kind::Miri => &["miri", "test"],
+            Kind::Thread => &["test", "-Zbuild-std"],
+            Kind::Address => &["test"],
+        }
+    }
+}
+
+/// How one check ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Outcome {
+    Clean,
+    Failed,
+    Skipped(String),
+}
+
+/// Runs the checks whose kinds or packages are in `arguments`, or all.
+///
+/// # Errors
+/// A check that found something, or a word that names nothing.
+pub(crate) fn run(root: &Path, arguments: &[String]) -> Result<(), String> {
+    let chosen = select(arguments)?;
+    let installed = installed();
+    let mut done = Vec::new();
+    for check in chosen {
+        println!("\n=== {} {}", check.kind.name(), describe_one(check));
+        let start = Instant::now();
+        let outcome = match missing(check.kind, installed.as_deref()) {
+            Some(reason) => {
+                println!("SKIPPED {}: {reason}", describe_one(check));
+                Outcome::Skipped(reason)
+            }
+            None => execute(root, check)?,
+        };
+        done.push((check, outcome, start.elapsed()));
+    }
+    print!("\n{}", table(&done));
+    let failed = done
+        .iter()
+        .filter(|(_, outcome, _)| *outcome == Outcome::Failed);
+    match failed.count() {
+        0 => Ok(()),
+        count => Err(format!("{count} checks found something")),
+    }
+}
+
+/// The checks, for `--help`.
+pub(crate) fn describe() -> String {
+    let line = |check: &Check| format!("  {:<5} {}\n", check.kind.name(), describe_one(check));
+    CHECKS.iter().map(line).collect()
+}
+
+fn describe_one(check: &Check) -> String {
+    format!("{} {}", check.package, check.arguments.join(" "))
+}
+
+fn select(arguments: &[String]) -> Result<Vec<&'static Check>, String> {
+    let mut kinds = Vec::new();
+    let mut packages = Vec::new();
+    for word in arguments.iter().filter(|word| *word != "--") {
+        let kind = Kind::ALL.into_iter().find(|kind| kind.name() == word);
+        let package = CHECKS
+            .iter()
+            .map(|check| check.package)
+            .find(|package| *package == word || package.strip_prefix("velella-") == Some(word));
+        match (kind, package) {
+            (Some(kind), _) => kinds.push(kind),
+            (None, Some(package)) => packages.push(package),
+            (None, None) => {
+                let list = describe();
+                return Err(format!(
+                    "`{word}` is no check and no package; there are\n{list}"
+                ));
+            }
+        }
+    }
+    let fits = |check: &&Check| {
+        (kinds.is_empty() || kinds.contains(&check.kind))
+            && (packages.is_empty() || packages.contains(&check.package))
+    };
+    Ok(CHECKS.iter().filter(fits).collect())
+}
+
+/// The components of the nightly toolchain; `None`: there is none.
+fn installed() -> Option<String> {
+    let arguments = ["component", "list", "--installed", "--toolchain", "nightly"];
+    let output = Command::new("rustup").args(arguments).output().ok()?;
+    let listed = output.status.success().then_some(output.stdout)?;
+    String::from_utf8(listed).ok()
+}
+
+/// Why a check of this kind cannot run.
+fn missing(kind: Kind, installed: Option<&str>) -> Option<String> {
+    let Some(installed) = installed else {
+        return Some("no nightly toolchain; `rustup toolchain install nightly`".into());
+    };
+    let has = |component: &str| installed.lines().any(|line| line.starts_with(component));
+    let lacking = kind.needs().iter().find(|component| !has(component))?;
+    Some(format!(
+        "the nightly toolchain has no {lacking}; `rustup component add --toolchain nightly {lacking}`"
+    ))
+}
+
+fn execute(root: &Path, check: &Check) -> Result<Outcome, String> {
+    let mut command = Command::new("cargo");
+    command
+        .current_dir(root)
+        .arg(TOOLCHAIN)
+        .args(check.kind.command());
+    if check.kind != Kind::Miri {
+        command.args(["--target", &host()?]);
+    }
+    command
+        .args(["--package", check.package])
+        .args(check.arguments);
+    command.envs(check.kind.variables().iter().copied());
+    command.env(
+        "CARGO_TARGET_DIR",
+        root.join("target/check").join(check.kind.name()),
+    );
+    // A cargo that runs this one tells its own toolchain, which would win over `+nightly`.
+    for variable in ["RUSTUP_TOOLCHAIN", "CARGO", "RUSTC"] {
+        command.env_remove(variable);
+    }
+    let status = command.status();
+    let status = status.map_err(|error| format!("cannot run cargo: {error}"))?;
+    Ok(if status.success() {
+        Outcome::Clean
+    } else {
+        Outcome::Failed
+    })
+}
+
+/// The machine's own target: sanitizers need it named, lest build scripts be instrumented.
+fn host() -> Result<String, String> {
+    let output = Command::new("rustc").args(["-vV"]).output();
+    let output = output.map_err(|error| format!("cannot run rustc: {error}"))?;
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    let host = text.lines().find_map(|line| line.strip_prefix("host: "));
+    host.map(str::to_owned)
+        .ok_or_else(|| "rustc names no host".to_owned())
+}
+
+fn table(done: &[(&Check, Outcome, Duration)]) -> String {
+    let line = |(check, outcome, time): &(&Check, Outcome, Duration)| {
+        let verdict = match outcome {
+            Outcome::Clean => "clean".to_owned(),
+            Outcome::Failed => "FAILED".to_owned(),
+            Outcome::Skipped(reason) => format!("SKIPPED: {reason}"),
+        };
+        let name = check.kind.name();
+        format!(
+            "{name:<5} {:<64} {:>4} s  {verdict}\n",
+            describe_one(check),
+            time.as_secs()
+        )
+    };
+    done.iter().map(line).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn words(text: &str) -> Vec<String> {
+        text.split(' ').map(str::to_owned).collect()
+    }
+
+    #[test]
+    fn checks_are_chosen_by_kind_and_package() {
+        assert_eq!(select(&[]).unwrap().len(), CHECKS.len());
+        let chosen = select(&words("miri -- memtable")).unwrap();
+        assert_eq!(chosen.len(), 1);
+        assert_eq!(chosen[0].package, "velella-memtable");
+        assert!(select(&words("valgrind")).is_err());
+    }
+
+    #[test]
+    fn what_is_missing_is_named() {
+        assert!(missing(Kind::Address, None).unwrap().contains("nightly"));
+        let reason = missing(Kind::Miri, Some("rust-src\nrustc-x86_64")).unwrap();
+        assert!(
+            reason.contains("component add --toolchain nightly miri"),
+            "{reason}"
+        );
+        assert_eq!(missing(Kind::Miri, Some("miri-x86_64\nrust-src")), None);
+    }
+
+    #[test]
+    fn a_skipped_check_is_in_the_summary_and_is_not_clean() {
+        let skipped = Outcome::Skipped("no nightly toolchain".into());
+        let text = table(&[(&CHECKS[0], skipped, Duration::ZERO)]);
+        assert!(
+            text.contains("SKIPPED: no nightly") && !text.contains("clean"),
+            "{text}"
+        );
+    }
+}
