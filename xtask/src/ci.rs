@@ -40,7 +40,7 @@ const ATTACKS: &[(&str, u64)] = &[
     ("power-loss-in-recovery", 45),
     ("every-crash-point", 1_905),
     ("flipped-below-the-cut", 100),
-    ("faults", 2_000),
+    ("faults", 6_000),
     ("corruption", 1_200),
 ];
 

@@ -245,8 +245,11 @@ impl Engine {
         pair: &mut PoolGuard<'_, Pair>,
         guard: &'g Guard,
     ) -> Result<Try> {
+        velella_sync::spot(4);
         let window = Window::open(self, pair.index());
+        velella_sync::spot(7);
         let stamp = self.clock.draw();
+        velella_sync::spot(8);
         let stranger = views
             .iter()
             .find(|(core, view)| !self.owns(core, view, stamp, guard));
@@ -268,7 +271,9 @@ impl Engine {
             self.halt(error.clone());
             return Err(error.with_kind(ErrorKind::OutcomeUnknown));
         }
+        velella_sync::spot(10);
         cell.decide(Some(stamp));
+        velella_sync::spot(11);
         window.close();
         let versions = plan.changes.iter().zip(&pendings);
         let long = versions.filter(|(_, pending)| pending.is_list_long());

@@ -34,11 +34,11 @@ use crate::stalls::Cause;
 use crate::view::View;
 use std::sync::Arc;
 use std::time::Duration;
-use velella_base::{Error, ErrorKind, Result, Stamp};
+use velella_base::{Error, ErrorKind, Result, Stamp, seeded};
 use velella_journal::batch;
 use velella_memtable::{Install, Owner, Pending, Undecided};
 use velella_sync::epoch::{self, Guard};
-use velella_sync::{PoolGuard, thread};
+use velella_sync::{PoolGuard, spot, thread};
 
 /// How an attempt between pin and unpin ended.
 pub(crate) enum Attempt {
@@ -146,8 +146,11 @@ impl Engine {
         until: Option<u64>,
         guard: &Guard,
     ) -> Result<Attempt> {
+        spot(4);
         let window = Window::open(self, pair.index());
+        spot(7);
         let stamp = self.clock.draw();
+        spot(8);
         let expired = until.is_some_and(|at| self.wall.now_ms() >= at);
         if expired || !self.owns(core, view, stamp, guard) || stamp > self.clock.lease() {
             pending.abort();
@@ -161,7 +164,9 @@ impl Engine {
             self.halt(error.clone());
             return Err(error.with_kind(ErrorKind::OutcomeUnknown));
         }
+        spot(10);
         let long_chain = pending.publish(stamp);
+        spot(11);
         window.close();
         let full = self.fills(&view.cur);
         Ok(Attempt::Done(stamp, Aftermath { long_chain, full }))
@@ -171,7 +176,7 @@ impl Engine {
     #[inline]
     pub(crate) fn owns(&self, core: &Core, view: &View, stamp: Stamp, guard: &Guard) -> bool {
         let now = core.view.load(guard);
-        if Arc::ptr_eq(&now.cur, &view.cur) {
+        if Arc::ptr_eq(&now.cur, &view.cur) || seeded("a-write-does-not-look-at-the-view-again") {
             return !core.is_dropped();
         }
         let before = now
@@ -265,6 +270,7 @@ impl Engine {
     #[inline]
     pub(crate) fn acknowledge(&self, stamp: Stamp, options: WriteOptions) -> Result<()> {
         match options.durability.unwrap_or(self.options.durability) {
+            _ if seeded("a-sync-write-does-not-wait") => Ok(()),
             Durability::Buffered => Ok(()),
             Durability::Sync => self.make_durable(stamp, Duration::ZERO),
             Durability::Group(wait) => self.make_durable(stamp, wait),
@@ -283,7 +289,9 @@ impl<'a> Window<'a> {
     /// Step 7.
     #[inline]
     pub(crate) fn open(engine: &'a Engine, slot: usize) -> Self {
-        engine.slots.announce(slot, engine.clock.lower_bound());
+        if !seeded("a-window-is-not-announced") {
+            engine.slots.announce(slot, engine.clock.lower_bound());
+        }
         Window { engine, slot }
     }
 
@@ -331,6 +339,9 @@ pub(crate) fn reserve(pair: &mut Pair, core: &Core, change: &Change<'_>) -> Resu
 #[inline]
 pub(crate) fn complete(pair: &mut Pair, stamp: Stamp) -> Result<()> {
     match pair {
+        Some(_) if seeded("every-16th-record-stays-incomplete") && stamp.0.is_multiple_of(16) => {
+            Ok(())
+        }
         Some(lane) => lane.commit(stamp),
         None => Ok(()),
     }

@@ -16,7 +16,7 @@ use crate::keyspace_core::Core;
 use crate::value::Value;
 use crate::view::View;
 use velella_base::external::ExternalRef;
-use velella_base::{Error, ErrorKind, Result, Stamp, ValueKind};
+use velella_base::{Error, ErrorKind, Result, Stamp, ValueKind, seeded};
 use velella_memtable::{OnPending, ReadAt, Version};
 use velella_sst::{BlockSlice, Found};
 use velella_sync::epoch::{self, Guard};
@@ -163,7 +163,8 @@ impl Engine {
             ValueKind::Merge => return Err(no_merge_operator(core)),
         };
         // G2: 0 stands for "never".
-        if expires != 0 && expires <= now_ms.unwrap_or_else(|| self.wall.now_ms()) {
+        let forgotten = seeded("a-get-ignores-expiry");
+        if !forgotten && expires != 0 && expires <= now_ms.unwrap_or_else(|| self.wall.now_ms()) {
             return Ok(None);
         }
         Ok(Some(Seen {

@@ -95,7 +95,9 @@ impl Engine {
         let split = Arc::new(Split::default());
         let guard = epoch::pin();
         let mut steps = self.prepare(full, &split, &guard);
+        velella_sync::spot(40);
         publish(&mut steps, &split);
+        velella_sync::spot(41);
         let members = steps.into_iter().map(|step| step.finish(&guard)).collect();
         drop(guard);
         let boundary = split.quiesce(&self.clock, &self.slots);

@@ -2,8 +2,9 @@
 //! yet: every interleaving of a small protocol.
 //!
 //! Source: cLSM (EuroSys '15) 3.1 has one immutable memtable; with several, a switch waits until
-//! the one before is quiesced, and readers and bases go on to `older`. The code is `Engine::switch`,
-//! `Split`, `View` and `Engine::attempt`; the numbers are steps of docs/concurrency.md.
+//! the one before is quiesced, and readers and bases go on to `older`. The code is
+//! `Engine::switch`, `Split`, `View` and `Engine::attempt`; the numbers are steps of
+//! docs/concurrency.md.
 
 use velella_testkit::{Explored, Step, explore};
 

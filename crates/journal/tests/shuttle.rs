@@ -26,7 +26,6 @@ fn lanes_rounds_retention_and_waiters_together() {
     holds(models::ALL_TOGETHER, 500);
     fails(models::ALL_TOGETHER, Site::SyncFirst);
     fails(models::ALL_TOGETHER, Site::EndsLast);
-    fails(models::ALL_TOGETHER, Site::ExcludeLast);
     fails(models::ALL_TOGETHER, Site::Wake);
 }
 

@@ -79,4 +79,22 @@ pub(super) const FAULTS: &[Fault] = &[
     fault("level-0-answers-once", "lsm", "contract", ""),
     fault("a-compaction-misses-a-touching-table", "lsm", "contract", ""),
     fault("an-output-is-split-within-a-key", "lsm", "contract", ""),
+    // journal
+    fault("a-round-does-not-sync-segments", "journal", "crashes", ""),
+    fault("a-round-does-not-sync-its-seal", "journal", "crashes", ""),
+    fault("a-seal-is-written-before-its-external-values", "reliability", "power_loss", ""),
+    fault("a-failed-sync-is-forgotten", "journal", "rounds", "a_failed_sync"),
+    fault("recovery-reads-beyond-the-cut", "journal", "crashes", ""),
+    fault("any-page-cache-is-taken-for-ours", "journal", "damage", ""),
+    fault("a-record-header's-checksum-is-ignored", "journal", "damage", ""),
+    // engine
+    fault("a-write-does-not-look-at-the-view-again", "reliability", "histories", "histories_are"),
+    fault("a-window-is-not-announced", "reliability", "histories", "histories_are"),
+    fault("every-16th-record-stays-incomplete", "engine", "crash", ""),
+    fault("a-sync-write-does-not-wait", "engine", "crash", ""),
+    fault("external-values-are-not-synced", "reliability", "power_loss", ""),
+    fault("a-get-ignores-expiry", "engine", "expiry", ""),
+    fault("stamps-go-on-from-the-highest-seen", "engine", "regressions", "cl14"),
+    fault("a-flush-does-not-wait-for-the-journal", "engine", "regressions", "x2"),
+    fault("an-update-forgets-what-it-was-based-on", "reliability", "histories", "histories_are"),
 ];

@@ -19,7 +19,7 @@ use crate::record::LaneSeed;
 use crate::seal::Seal;
 use std::path::Path;
 use velella_base::file_name::FileName;
-use velella_base::{DatabaseId, Error, ErrorKind, Result, Stamp};
+use velella_base::{DatabaseId, Error, ErrorKind, Result, Stamp, seeded};
 use velella_vfs::{Identity, Vfs};
 
 /// What to take of each lane.
@@ -265,6 +265,9 @@ fn may_be_same_page_cache(then: &Identity, now: &Identity) -> bool {
         now.born_ns,
     );
     let same_namespace = then.mount_namespace == now.mount_namespace && then.mount_namespace != 0;
+    if seeded("any-page-cache-is-taken-for-ours") {
+        return true;
+    }
     known && same_file && (!same_namespace || then.mount == now.mount)
 }
 

@@ -14,7 +14,7 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::path::Path;
 use std::sync::Arc;
-use velella_base::{DatabaseId, Result, Stamp};
+use velella_base::{DatabaseId, Result, Stamp, seeded};
 use velella_vfs::Vfs;
 
 /// One recovered record.
@@ -111,7 +111,7 @@ impl Recovery {
             let Some(Reverse((stamp, lane))) = self.heap.pop() else {
                 return Ok(None);
             };
-            if stamp <= self.report.cut {
+            if stamp <= self.report.cut || seeded("recovery-reads-beyond-the-cut") {
                 break (stamp, lane);
             }
             self.discard(lane)?;

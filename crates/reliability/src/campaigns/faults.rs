@@ -29,11 +29,13 @@ use velella_sync::simulation::Simulation;
 use velella_testkit::Seed;
 
 /// Most calls of one workload.
-pub const SPAN: u64 = 2_000;
+pub const SPAN: u64 = 1_000;
 /// Seeds from here on fail two calls.
 pub const PAIRS_FROM: u64 = 1_000_000_000;
+/// Workloads of one session.
+const WORKLOADS: u64 = 6;
 /// Operations of a workload.
-const OPERATIONS: usize = 90;
+const OPERATIONS: usize = 100;
 
 const FAULTS: [Fault; 6] = [
     Fault::Io,
@@ -71,7 +73,7 @@ impl Campaign for Faults {
     }
 
     fn usual_runs(&self) -> u64 {
-        SPAN
+        WORKLOADS * SPAN
     }
 
     fn run(&self, seed: u64) -> Result<Tally, String> {

@@ -13,6 +13,9 @@ use velella_testkit::Seed;
 /// Names of the keyspaces of a workload, by their number; the first is always there.
 pub const KEYSPACES: [&str; 3] = [velella::DEFAULT_KEYSPACE, "other", "third"];
 
+/// A put, or a deletion, of a batch.
+pub type Part = (u8, Vec<u8>, Option<Vec<u8>>);
+
 /// One operation. Those on a keyspace that does not exist do nothing.
 #[derive(Clone)]
 pub enum Operation {
@@ -21,7 +24,7 @@ pub enum Operation {
     /// A deletion.
     Delete(u8, Vec<u8>, Durability),
     /// Puts and deletions at once.
-    Batch(Vec<(u8, Vec<u8>, Option<Vec<u8>>)>, Durability),
+    Batch(Vec<Part>, Durability),
     /// Appends to a value by a read-modify-write.
     Extend(u8, Vec<u8>, Vec<u8>, Durability),
     /// Makes everything durable.

@@ -5,11 +5,11 @@
 //! S2. A read that contradicts the history is an error of its own kind, [`Trouble::Wrong`].
 
 use crate::sim::history::{Change, History, Place, State, show};
-use crate::sim::operation::{KEYSPACES, Operation};
+use crate::sim::operation::{KEYSPACES, Operation, Part};
 use crate::sim::setting::Setting;
 use std::sync::Arc;
 use velella::vfs::Vfs;
-use velella::{Db, Decision, Durability, Error, IterOptions, JournalMode, Keyspace, Snapshot};
+use velella::{Db, Decision, Durability, Error, JournalMode, Keyspace, Snapshot};
 use velella::{WriteBatch, WriteOptions, simulation};
 use velella_sync::thread;
 
@@ -209,11 +209,7 @@ impl Store {
         Ok(None)
     }
 
-    fn batch(
-        &self,
-        changes: &[(u8, Vec<u8>, Option<Vec<u8>>)],
-        durability: Durability,
-    ) -> Result<Option<u64>, Trouble> {
+    fn batch(&self, changes: &[Part], durability: Durability) -> Result<Option<u64>, Trouble> {
         let mut batch = WriteBatch::new();
         for (number, key, value) in changes {
             let Some(keyspace) = &self.keyspaces[usize::from(*number)] else {
@@ -300,8 +296,7 @@ impl Store {
                 state.insert((number, None), Vec::new());
             }
             let mut forward = Vec::new();
-            let mut scan = keyspace.iter_with(IterOptions::default())?;
-            while let Some(pair) = scan.next() {
+            for pair in keyspace.iter()? {
                 forward.push(pair?);
             }
             let mut count = forward.len();
