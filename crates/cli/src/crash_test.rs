@@ -218,7 +218,7 @@ impl CrashTest {
             campaign,
             seed_from: report.seed_from,
             runs: report.kills.max(report.power_cuts),
-            unit: if self.power_cut { "power cut" } else { "kill" },
+            unit: "acknowledged writes",
             checked: report.checked(),
             lost: report.lost + report.wrong,
             seconds: report.seconds,

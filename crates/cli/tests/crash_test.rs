@@ -39,7 +39,7 @@ fn a_short_campaign_finds_nothing_lost() {
     let line: Vec<&str> = ledger.lines().nth(1).unwrap().split('\t').collect();
     assert_eq!(
         (line[2], line[4], line[8], line[9]),
-        ("G1", "1", "0", "pass")
+        ("G1", "1", "0", "held")
     );
 }
 
@@ -92,7 +92,7 @@ fn a_value_that_nobody_announced_is_found() {
 
 #[test]
 fn a_write_that_was_made_twice_is_found() {
-    finds("repeat", "wrong", "which was acknowledged with stamp");
+    finds("repeat", "wrong", "holds");
 }
 
 #[test]

@@ -4,7 +4,7 @@
 
 mod common;
 
-use common::{counter, fresh, on, tiny};
+use common::{counter, fresh, on, tiny, try_on};
 use std::path::PathBuf;
 use std::sync::Arc;
 use velella::limits::INLINE_VALUE_BYTES_MAX;
@@ -163,6 +163,39 @@ fn they_survive_a_kill_at_once_and_a_power_loss_once_durable() {
             db.verify().unwrap();
         }
     }
+}
+
+#[test]
+fn a_round_in_flight_promises_no_value_whose_file_is_not_durable() {
+    let fs = MemFs::new();
+    let faulty = FaultFs::new(Arc::new(fs.clone()));
+    let db = try_on(Arc::new(faulty.clone()), tiny()).unwrap();
+    db.put_with("before", "x", WriteOptions::sync()).unwrap();
+    // Everything of the round becomes durable but the file of the value: as when the power goes
+    // before the last of several syncs.
+    faulty.inject(Rule::every(Fault::Io).of(Operation::SyncData).on(".ext"));
+    db.put("large", patterned(2 << 20)).unwrap();
+    assert!(db.persist().is_err());
+    let fs = fs.crash(1, CrashMode::Strict);
+    let db = on(&fs, tiny());
+    assert_eq!(db.get("before").unwrap().unwrap(), "x");
+    assert_eq!(db.get("large").unwrap(), None);
+    db.verify().unwrap();
+}
+
+#[test]
+fn what_a_kill_left_is_durable_once_the_database_is_open_again() {
+    let fs = MemFs::new();
+    let db = on(&fs, tiny());
+    db.put_with("before", "x", WriteOptions::sync()).unwrap();
+    db.put("large", patterned(2 << 20)).unwrap();
+    let fs = fs.crash(1, CrashMode::KeepAll);
+    let db = on(&fs, tiny());
+    assert!(db.durable().0 > 0);
+    let fs = fs.crash(2, CrashMode::Strict);
+    let db = on(&fs, tiny());
+    assert_eq!(db.get("large").unwrap().unwrap(), patterned(2 << 20));
+    db.verify().unwrap();
 }
 
 #[test]

@@ -142,14 +142,16 @@ impl CrashTestChild {
         };
         let padding = settings.key_padding;
         let state = State::read(db, padding, false)?;
-        let mut values = state.versions.iter().filter_map(|(place, version)| {
+        let values = state.versions.iter().filter_map(|(place, version)| {
             let Content::Value { id, bytes, .. } = version.content else {
                 return None;
             };
             let lasts = place.owner().is_none() && version.expires_ms.is_none();
-            lasts.then_some((*place, id, bytes))
+            lasts.then_some((version.stamp, *place, id, bytes))
         });
-        let Some((place, id, bytes)) = values.next() else {
+        // The oldest: the newest may be a write that was under way, and is judged as such.
+        let oldest = values.min_by_key(|(stamp, ..)| *stamp);
+        let Some((_, place, id, bytes)) = oldest else {
             return Ok(());
         };
         let keyspace = db

@@ -1,7 +1,7 @@
 //! One line for each campaign in a file of all campaigns: the evidence that is published.
 //!
-//! Tab-separated, with a header: date, commit, goal, campaign, first seed, runs, their unit,
-//! acknowledged writes checked, promises broken, verdict, seconds, command.
+//! Tab-separated, with a header: date, commit, goal, campaign, first seed, runs (kills, or power
+//! cuts), what was checked in them and how much of it, promises broken, verdict, seconds, command.
 //!
 //! Tests: below.
 
@@ -36,7 +36,7 @@ impl Entry {
         }
         let is_new = !path.exists();
         let mut file = File::options().create(true).append(true).open(path)?;
-        let verdict = if self.lost == 0 { "pass" } else { "FAIL" };
+        let verdict = if self.lost == 0 { "held" } else { "FAILED" };
         let line = format!(
             "{}\t{}\t{}\t{}\t{}\t{}\t{}\t{}\t{}\t{verdict}\t{:.0}\t{}\n",
             date(now_ms),
@@ -121,7 +121,7 @@ mod tests {
                 campaign: "kill -9".to_owned(),
                 seed_from: 5,
                 runs: 10,
-                unit: "kill",
+                unit: "acknowledged writes",
                 checked: 1000,
                 lost,
                 seconds: 1.6,
@@ -136,6 +136,6 @@ mod tests {
             .collect();
         assert_eq!(lines.len(), 3);
         assert!(lines.iter().all(|line| line.len() == 12), "{text}");
-        assert_eq!((lines[1][9], lines[2][9]), ("pass", "FAIL"));
+        assert_eq!((lines[1][9], lines[2][9]), ("held", "FAILED"));
     }
 }

@@ -134,7 +134,7 @@ impl<'a> Victim<'a> {
             image = next;
             mount = self.rig.mount(&image).map_err(rig_failed)?;
         }
-        let mut hold = self.open_image(&mount)?;
+        let (mut hold, verified) = self.open_image(&mount)?;
         let ready = hold
             .ready(OPENING_LIMIT)?
             .ok_or_else(|| Violation::new(Fault::Child, "somebody else killed the child"))?;
@@ -145,7 +145,7 @@ impl<'a> Victim<'a> {
         drop(mount);
         let _ = std::fs::remove_file(&image);
         let mut tally = self.campaign.tally();
-        tally.opened(ready.opening, self.start.verify);
+        tally.opened(ready.opening, verified);
         tally.closed();
         tally.cut(in_recovery);
         tally.judged(&verdict);
@@ -158,27 +158,30 @@ impl<'a> Victim<'a> {
         mount: &Mount,
         image: &std::path::Path,
     ) -> Result<PathBuf, Violation> {
-        let mut hold = self.open_image(mount)?;
+        let (mut hold, _) = self.open_image(mount)?;
         wait(Duration::from_micros(self.random.spread(500, 60_000)));
         let next = self.rig.cut_again(image).map_err(rig_failed)?;
         hold.kill()?;
         Ok(next)
     }
 
-    fn open_image(&mut self, mount: &Mount) -> Result<Hold, Violation> {
+    /// A child on an image, and whether it verifies the database.
+    fn open_image(&mut self, mount: &Mount) -> Result<(Hold, bool), Violation> {
         let (path, oracle) = &self.second;
         oracle
             .clear()
             .map_err(|error| cannot("clear the oracle", &error))?;
         let seed = self.start.seed;
-        Hold::start(&Start {
+        let verify = self.random.one_in(3);
+        let hold = Hold::start(&Start {
             dir: mount.path().join(format!("seed-{seed}")).join("db"),
             oracle: path.clone(),
             stderr: self.campaign.scratch.path().join("cut.err"),
             incarnation: 2,
-            verify: self.random.one_in(3),
+            verify,
             ..self.start.clone()
-        })
+        })?;
+        Ok((hold, verify))
     }
 
     fn judge(&self, before: &Log, after: &Log, ready: &Ready) -> Result<Verdict, Violation> {
