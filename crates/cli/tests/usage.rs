@@ -76,7 +76,7 @@ enum Trial {
 
 fn trial(command: &str) -> Trial {
     match command {
-        "" | "serve" | "bench" => Trial::Parse,
+        "" | "serve" | "bench" | "crash-test" => Trial::Parse,
         _ => Trial::Run,
     }
 }
@@ -97,9 +97,9 @@ fn fixture() -> Place {
     for dir in ["bin", ".zfunc", ".local/share/bash-completion/completions"] {
         std::fs::create_dir_all(place.path(dir)).unwrap();
     }
-    // Filters for people, which need not be installed here.
-    for stub in ["less", "jq"] {
-        place.write(&format!("bin/{stub}"), "#!/bin/sh\ncat\n");
+    // Filters for people, and what makes one a superuser, which need not be installed here.
+    for (stub, does) in [("less", "cat"), ("jq", "cat"), ("sudo", "exec \"$@\"")] {
+        place.write(&format!("bin/{stub}"), format!("#!/bin/sh\n{does}\n"));
         let mode = std::fs::Permissions::from_mode(0o755);
         std::fs::set_permissions(place.path(&format!("bin/{stub}")), mode).unwrap();
     }
