@@ -76,7 +76,7 @@ enum Trial {
 
 fn trial(command: &str) -> Trial {
     match command {
-        "" | "serve" | "bench" => Trial::Parse,
+        "" | "serve" | "bench" | "crash-test" => Trial::Parse,
         _ => Trial::Run,
     }
 }
