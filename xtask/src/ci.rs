@@ -42,6 +42,9 @@ const ATTACKS: &[(&str, u64)] = &[
     ("flipped-below-the-cut", 100),
     ("faults", 6_000),
     ("corruption", 1_200),
+    ("histories", 1_000),
+    ("same-answers", 50),
+    ("fuzz", 400),
 ];
 
 const STEPS: &[Step] = &[

@@ -38,18 +38,7 @@ pub(crate) fn open(builder: Builder, dir: &Path) -> Result<Arc<Handle>> {
         .simulated
         .unwrap_or_else(|| crate::budget::sizes(&options));
     let vfs = builder.vfs;
-    if !Manifest::exists(&*vfs, dir)? {
-        if !options.create {
-            // Before the lock file is made: what is no database is left as it is.
-            return Err(if vfs.exists(dir)? {
-                nothing_there(dir)
-            } else {
-                missing(dir)
-            });
-        }
-        // Its own name must be as durable as what will be written below it.
-        velella_tree::create_directory(&*vfs, dir)?;
-    }
+    make_directory(&*vfs, dir, &options)?;
     let lock = vfs.lock(&FileName::Lock.path(dir))?;
     let (manifest, state, doubt) = open_manifest(&vfs, dir, &options)?;
     if let Some(bytes) = sizes.manifest_bytes {
@@ -117,6 +106,23 @@ pub(crate) fn open(builder: Builder, dir: &Path) -> Result<Arc<Handle>> {
         engine,
         workers: Mutex::new(workers),
     }))
+}
+
+/// Makes sure that there is a directory to lock: the database's, or one for a new database.
+fn make_directory(vfs: &dyn Vfs, dir: &Path, options: &Options) -> Result<()> {
+    if Manifest::exists(vfs, dir)? {
+        return Ok(());
+    }
+    if !options.create {
+        // Before the lock file is made: what is no database is left as it is.
+        return Err(if vfs.exists(dir)? {
+            nothing_there(dir)
+        } else {
+            missing(dir)
+        });
+    }
+    // Its own name must be as durable as what will be written below it.
+    velella_tree::create_directory(vfs, dir)
 }
 
 fn missing(dir: &Path) -> Error {

@@ -77,7 +77,7 @@ pub struct Sum {
     pub unit: String,
     /// How many of it, in all.
     pub checked: u64,
-    /// Lines whose verdict is not `held`.
+    /// Lines whose verdict is neither `held` nor `pass`.
     pub failed: u64,
 }
 
@@ -93,7 +93,10 @@ pub fn sums(text: &str) -> Vec<Sum> {
         let same = |sum: &&mut Sum| {
             (sum.goal.as_str(), sum.campaign.as_str(), sum.unit.as_str()) == (goal, campaign, unit)
         };
-        let (more, failed) = (checked.parse().unwrap_or(0), u64::from(verdict != "held"));
+        let (more, failed) = (
+            checked.parse().unwrap_or(0),
+            u64::from(!matches!(verdict, "held" | "pass")),
+        );
         match sums.iter_mut().find(same) {
             Some(sum) => {
                 sum.checked += more;
