@@ -50,7 +50,7 @@ Examples:
   velella crash-test                           1,000 kills, in the directory for temporary files
   velella crash-test --memory-backed --minutes 10
   velella crash-test --seed 42 --kills 30 --jobs 1 --keep
-  sudo velella crash-test --power-cut --kills 60
+  velella crash-test --power-cut --kills 60         (as root)
 
 A child opens a database, and threads of it write: puts, deletions, batches, read-modify-writes,
 counters, expiring and large values, flushes, compactions, keyspaces that come and go; each write
