@@ -86,9 +86,7 @@ impl Engine {
     pub(crate) fn make_room(&self, core: &Arc<Core>) -> Result<()> {
         let limit = self.immutable_limit();
         let crowded = || core.view.load(&epoch::pin()).immutables() >= limit;
-        if self.alone {
-            while self.is_full(core) && crowded() && self.flush_next()? {}
-        } else if self.is_full(core) && crowded() {
+        if self.is_full(core) && crowded() {
             self.work.wake_all();
             self.wait(Cause::Flush, || !crowded() || !self.is_full(core));
         }
@@ -116,9 +114,32 @@ impl Engine {
     fn wait(&self, cause: Cause, mut over: impl FnMut() -> bool) {
         let started = thread::now();
         self.stalls.begin(cause);
-        self.relief
-            .wait_until(None, || over() || self.check().is_err());
+        let mut over = || over() || self.check().is_err();
+        if self.alone {
+            while !over() {
+                self.work_alone();
+            }
+        } else {
+            self.relief.wait_until(None, over);
+        }
         self.stalls.end(cause, started.elapsed());
+    }
+
+    /// Who waits in a database without background threads does their work (`simulation.rs` I1).
+    #[cold]
+    fn work_alone(&self) {
+        let worked = self.flush_next().and_then(|flushed| {
+            let compacted = !flushed && self.compact_once()?;
+            Ok(flushed || compacted)
+        });
+        match worked {
+            Ok(true) => {}
+            // Memory comes back once other threads have let go of it.
+            Ok(false) => thread::yield_now(),
+            Err(error) => self.halt(error),
+        }
+        self.judge_pace();
+        self.reclaim();
     }
 
     /// Adds to what writers owe, and sleeps it off once it is worth a sleep (A2).
