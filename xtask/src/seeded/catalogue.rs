@@ -56,12 +56,11 @@ pub(super) const FAULTS: &[Fault] = &[
     fault("a-stamp-is-drawn-twice", "reliability", "histories", "histories_are"),
     fault("a-snapshot-looks-back", "reliability", "histories", "histories_are"),
     fault("the-frontier-passes-open-windows", "mvcc", "lib", "the_frontier"),
-    fault("a-switch-does-not-wait-for-slot-0", "engine", "switch", ""),
     fault("collectors-forget-snapshots", "engine", "snapshots", ""),
-    fault("a-reader-at-a-stamp-does-not-see-it", "mvcc", "lib", "each_reading_point"),
+    fault("a-reader-at-a-stamp-does-not-see-it", "lsm", "contract", ""),
     // memtable
     fault("a-snapshot-passes-open-windows", "reliability", "histories", "histories_are"),
-    fault("pruning-drops-what-is-read", "memtable", "pruning", ""),
+    fault("pruning-drops-what-is-read", "memtable", "lib", ""),
     // tables
     fault("a-block's-checksum-is-ignored", "sst", "damage", ""),
     fault("a-filter-misses-its-last-key", "sst", "model", "a_get_finds"),
@@ -82,9 +81,9 @@ pub(super) const FAULTS: &[Fault] = &[
     // journal
     fault("a-round-does-not-sync-segments", "journal", "crashes", ""),
     fault("a-round-does-not-sync-its-seal", "journal", "crashes", ""),
-    fault("a-seal-is-written-before-its-external-values", "reliability", "power_loss", ""),
+    fault("a-seal-is-written-before-its-external-values", "engine", "externals", ""),
     fault("a-failed-sync-is-forgotten", "journal", "rounds", "a_failed_sync"),
-    fault("recovery-reads-beyond-the-cut", "journal", "crashes", ""),
+    fault("recovery-reads-beyond-the-cut", "journal", "rounds", ""),
     fault("any-page-cache-is-taken-for-ours", "journal", "damage", ""),
     fault("a-record-header's-checksum-is-ignored", "journal", "damage", ""),
     // engine
