@@ -15,6 +15,7 @@ mod manifest;
 mod layers;
 mod workspace;
 mod embed;
+mod supervise;
 mod tidy;
 mod models;
 mod ci;

@@ -13,22 +13,14 @@
 mod catalogue;
 mod binaries;
 
+use crate::supervise::{Ended, supervise};
 use catalogue::{FAULTS, Fault, Test};
 use std::collections::BTreeSet;
 use std::path::Path;
-use std::process::Command;
 use std::time::{Duration, Instant};
 
 /// A test that takes longer hangs.
 const LIMIT: Duration = Duration::from_secs(180);
-
-/// How a test run ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Ended {
-    Passed,
-    Failed,
-    Hung,
-}
 
 /// Runs the faults called in `arguments`; `--some N` takes N at random, none takes all.
 ///
@@ -120,33 +112,6 @@ fn random() -> u64 {
     now.map_or(0, |time| u64::from(time.subsec_nanos()) ^ time.as_secs())
 }
 
-/// Waits for `command` up to `limit`, then ends it with all it started.
-fn supervise(command: &mut Command, limit: Duration) -> Result<Ended, String> {
-    use std::os::unix::process::CommandExt as _;
-    let failed = |error: std::io::Error| format!("cannot run the test: {error}");
-    let mut child = command.process_group(0).spawn().map_err(failed)?;
-    let start = Instant::now();
-    loop {
-        if let Some(status) = child.try_wait().map_err(failed)? {
-            return Ok(if status.success() {
-                Ended::Passed
-            } else {
-                Ended::Failed
-            });
-        }
-        if start.elapsed() > limit {
-            let group = format!("-{}", child.id());
-            Command::new("kill")
-                .args(["-KILL", "--", &group])
-                .status()
-                .map_err(failed)?;
-            child.wait().map_err(failed)?;
-            return Ok(Ended::Hung);
-        }
-        std::thread::sleep(Duration::from_millis(20));
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -174,23 +139,5 @@ mod tests {
         let drawn = draw(FAULTS.len() + 5, 3);
         let names: BTreeSet<_> = drawn.iter().map(|fault| fault.name).collect();
         assert_eq!((drawn.len(), names.len()), (FAULTS.len(), FAULTS.len()));
-    }
-
-    #[test]
-    fn a_command_passes_fails_or_hangs() {
-        let second = Duration::from_secs(1);
-        assert_eq!(
-            supervise(&mut Command::new("true"), second),
-            Ok(Ended::Passed)
-        );
-        assert_eq!(
-            supervise(&mut Command::new("false"), second),
-            Ok(Ended::Failed)
-        );
-        let mut sleep = Command::new("sleep");
-        assert_eq!(
-            supervise(sleep.arg("60"), Duration::from_millis(50)),
-            Ok(Ended::Hung)
-        );
     }
 }
