@@ -83,9 +83,10 @@ fn describe(command: &str) -> String {
             ci::describe()
         ),
         "seeded" => format!(
-            "cargo xtask seeded [--some N | fault ...]\n\n\
+            "cargo xtask seeded [--some N | --record | fault ...]\n\n\
              Puts one fault in at a time and runs the tests that must see it; exits with 1 if one\n\
-             does not. The faults:\n\n{}",
+             does not. --some takes N that the commit decides; --record keeps the table of all in\n\
+             reliability/SEEDED.tsv. The faults:\n\n{}",
             seeded::describe()
         ),
         "check" => format!(

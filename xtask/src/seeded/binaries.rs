@@ -1,14 +1,20 @@
-//! The test binaries of the workspace, built once with the faults in them.
+//! The test binaries that hold the tests of some faults, built once with the faults in them.
 //!
-//! B1. All are built by one command, so that one fault after the other costs no build.
+//! B1. All of a kind are built by one command, so that one fault after the other costs no build;
+//!     no others are.
 //! B2. A test runs where `cargo test` would run it: in its crate's directory.
+//! B3. Only our own crates are compiled anew: what they depend on is that of `cargo test`, and for
+//!     models that of `cargo xtask models`.
 //!
 //! Tests: below.
 
 use super::catalogue::Test;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+
+/// Compiles with the faults (see there).
+const WRAPPER: &str = "xtask/src/seeded/rustc.sh";
 
 /// Executables by crate and target; a crate's own tests are its target `lib`.
 #[derive(Debug, Default)]
@@ -21,29 +27,61 @@ pub(super) struct Binary {
     directory: PathBuf,
 }
 
-/// Builds all of them, in a target directory of their own, so that the usual one stays warm.
+/// Builds those that hold `tests`.
 ///
 /// # Errors
 /// What cargo said.
-pub(super) fn build(root: &Path) -> Result<Binaries, String> {
-    let cargo = std::env::var("CARGO").unwrap_or_else(|_| "cargo".to_owned());
-    let output = Command::new(cargo)
-        .args(["test", "--workspace", "--no-run", "--quiet"])
-        .arg("--message-format=json-render-diagnostics")
-        .env("RUSTFLAGS", "--cfg velella_seeded")
-        .env("CARGO_TARGET_DIR", root.join("target/seeded"))
-        .current_dir(root)
-        .stderr(Stdio::inherit())
-        .output()
-        .map_err(|error| format!("cannot run cargo: {error}"))?;
-    if !output.status.success() {
-        return Err(format!("the build with faults failed: {}", output.status));
-    }
+pub(super) fn build(root: &Path, tests: &BTreeSet<Test>) -> Result<Binaries, String> {
     let mut binaries = Binaries::default();
-    for line in String::from_utf8_lossy(&output.stdout).lines() {
-        binaries.0.extend(parse(line));
+    let (models, plain): (Vec<_>, Vec<_>) = tests.iter().partition(|test| is_model(test));
+    if !plain.is_empty() {
+        let mut command = cargo_test(root, &plain);
+        command.env("RUSTC_WORKSPACE_WRAPPER", root.join(WRAPPER));
+        binaries.add(&mut command)?;
+    }
+    if !models.is_empty() {
+        let mut command = cargo_test(root, &models);
+        command
+            .arg("--release")
+            .env("RUSTFLAGS", "--cfg shuttle")
+            .env("CARGO_TARGET_DIR", root.join("target/shuttle"));
+        binaries.add(&mut command)?;
     }
     Ok(binaries)
+}
+
+fn is_model(test: &Test) -> bool {
+    test.target == "shuttle"
+}
+
+/// `cargo test` of the packages and targets of `tests`, without running them.
+fn cargo_test(root: &Path, tests: &[&Test]) -> Command {
+    let mut command = Command::new(crate::models::cargo());
+    command
+        .args(["test", "--no-run", "--quiet"])
+        .arg("--message-format=json-render-diagnostics")
+        .current_dir(root)
+        .stderr(Stdio::inherit());
+    let packages: BTreeSet<_> = tests.iter().map(|test| package(test.in_crate)).collect();
+    let targets: BTreeSet<_> = tests.iter().map(|test| test.target).collect();
+    for package in packages {
+        command.args(["--package", &package]);
+    }
+    for target in targets {
+        match target {
+            "lib" => command.arg("--lib"),
+            _ => command.args(["--test", target]),
+        };
+    }
+    command
+}
+
+/// The package in this directory.
+fn package(directory: &str) -> String {
+    match directory {
+        "engine" => "velella".to_owned(),
+        _ => format!("velella-{directory}"),
+    }
 }
 
 /// The binary that a line of cargo's messages tells of.
@@ -69,6 +107,19 @@ fn text(line: &str, start: &str) -> Option<String> {
 }
 
 impl Binaries {
+    /// Runs a build and notes what it made.
+    fn add(&mut self, command: &mut Command) -> Result<(), String> {
+        let output = command.output();
+        let output = output.map_err(|error| format!("cannot run cargo: {error}"))?;
+        if !output.status.success() {
+            return Err(format!("the build with faults failed: {}", output.status));
+        }
+        for line in String::from_utf8_lossy(&output.stdout).lines() {
+            self.0.extend(parse(line));
+        }
+        Ok(())
+    }
+
     /// The executable that holds `test`.
     ///
     /// # Errors
@@ -102,6 +153,28 @@ impl Binary {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_build_is_of_the_packages_and_targets_of_the_tests() {
+        let test = |in_crate, target| Test {
+            in_crate,
+            target,
+            filter: "",
+        };
+        let tests = [test("engine", "shuttle"), test("mvcc", "lib")];
+        let command = cargo_test(Path::new("/"), &tests.iter().collect::<Vec<_>>());
+        let words: Vec<_> = command
+            .get_args()
+            .map(|word| word.to_string_lossy())
+            .collect();
+        let words = words.join(" ");
+        assert!(
+            words.contains("--package velella --package velella-mvcc"),
+            "{words}"
+        );
+        assert!(words.ends_with("--lib --test shuttle"), "{words}");
+        assert!(is_model(&tests[0]) && !is_model(&tests[1]));
+    }
 
     #[test]
     fn a_message_of_cargo_names_crate_target_and_executable() {

@@ -282,6 +282,19 @@ pub(crate) const ITERATOR: Model = model(
     memory_is_back,
 );
 
+/// An iterator is positioned again and again while one flush moves what it looks for down.
+pub(crate) const ITERATOR_FLUSH: Model = model(
+    "iterator, flush",
+    |scene| scene.put("a", 1),
+    &[flush, |scene| {
+        let mut iter = scene.db.iter().unwrap();
+        for _ in 0..4 {
+            assert!(iter.seek_first().unwrap(), "a is on its way down");
+        }
+    }],
+    memory_is_back,
+);
+
 /// Batches of two keys against a put of one of them, while memtables are switched.
 pub(crate) const BATCHES: Model = model(
     "batches",
