@@ -11,7 +11,7 @@
 //! Tests: below; S3 is a test of its own.
 
 mod catalogue;
-mod binaries;
+mod needed;
 
 use crate::supervise::{Ended, supervise};
 use catalogue::{FAULTS, Fault, Test};
@@ -42,10 +42,9 @@ pub(crate) fn run(root: &Path, arguments: &[String]) -> Result<(), String> {
         false => select(root, arguments)?,
     };
     let tests: BTreeSet<_> = faults.iter().map(|fault| fault.caught_by).collect();
-    let binaries = binaries::build(root, &tests)?;
+    let binaries = needed::build(root, &tests)?;
     let run = |test: &Test, fault: Option<&str>| {
-        let binary = binaries.of(test)?;
-        supervise(&mut binary.command(test, fault), LIMIT)
+        supervise(&mut needed::command(&binaries, test, fault)?, LIMIT)
     };
     for test in tests {
         let ended = run(&test, None)?;
