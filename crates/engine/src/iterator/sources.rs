@@ -35,6 +35,7 @@ pub(super) fn sources(
     let tree_first = seeded("an-iterator-takes-the-tree-first");
     if tree_first {
         core.tree.sources(options.fill_cache, &mut cursors);
+        velella_sync::thread::yield_now();
     }
     let view = core.view.load(&guard);
     let memtables = view.memtables().filter(|mem| !mem.table.is_empty());
