@@ -271,7 +271,7 @@ mod tests {
             first,
             runs,
             limit: None,
-            run_limit: Duration::from_millis(500),
+            run_limit: Duration::from_secs(60),
             threads,
         }
     }
@@ -305,7 +305,11 @@ mod tests {
 
     #[test]
     fn a_run_that_hangs_is_reported_with_its_seed_and_not_waited_for() {
-        let failure = run(&odd(), &plan(1_000, 5, 2), &|_| {}).failure.unwrap();
+        let plan = Plan {
+            run_limit: Duration::from_millis(200),
+            ..plan(1_000, 5, 2)
+        };
+        let failure = run(&odd(), &plan, &|_| {}).failure.unwrap();
         assert!((1_000..1_002).contains(&failure.seed));
         assert!(failure.what.starts_with("it hangs"), "{}", failure.what);
     }
