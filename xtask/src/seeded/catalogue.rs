@@ -82,7 +82,7 @@ pub(super) const FAULTS: &[Fault] = &[
     // journal
     fault("a-round-does-not-sync-segments", "journal", "crashes", ""),
     fault("a-round-does-not-sync-its-seal", "journal", "crashes", ""),
-    fault("a-seal-is-written-before-its-external-values", "engine", "externals", ""),
+    fault("a-seal-is-written-before-its-external-values", "engine", "externals", "a_round_torn"),
     fault("a-failed-sync-is-forgotten", "journal", "rounds", "a_failed_sync"),
     fault("recovery-reads-beyond-the-cut", "journal", "rounds", ""),
     fault("any-page-cache-is-taken-for-ours", "journal", "damage", ""),
