@@ -7,6 +7,7 @@
 //!
 //! Tests: `tests/damage.rs`, `tests/rounds.rs` (the ring).
 
+use super::report::Last;
 use crate::header::{FileHeader, HEADER, Magic, NoHeader};
 use crate::seal::{DONE_LEN, Layout, Seal, Slot};
 use std::collections::BTreeMap;
@@ -14,8 +15,6 @@ use std::path::Path;
 use velella_base::file_name::FileName;
 use velella_base::{DatabaseId, Error, ErrorKind, Result};
 use velella_vfs::{ReadFile, Vfs};
-
-use super::report::Last;
 
 pub(super) const ATTEMPT: &str = "recover the journal from";
 
