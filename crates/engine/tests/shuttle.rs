@@ -73,3 +73,10 @@ fn a_batch_is_whole_over_a_switch() {
     holds(models::BATCHES);
     fails(models::BATCHES, "a-write-does-not-look-at-the-view-again");
 }
+
+#[test]
+fn keyspaces_come_and_go_beside_writers() {
+    holds(models::KEYSPACES);
+    holds(models::CREATION);
+    fails(models::CREATION, "a-change-of-keyspaces-has-no-window");
+}

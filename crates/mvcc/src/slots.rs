@@ -90,6 +90,9 @@ impl Slots {
         let below = stamp.0.saturating_sub(1);
         // Release: as above.
         self.change.store(below << 1 | 1, Ordering::Release);
+        if seeded("a-change-of-keyspaces-has-no-window") {
+            self.end_change();
+        }
         stamp
     }
 

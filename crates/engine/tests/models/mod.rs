@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex};
 use velella::simulation::{self, Sizes, Step};
 use velella::vfs::MemFs;
 use velella::vfs::mem::CrashMode;
-use velella::{Builder, Db, JournalMode, WriteBatch};
+use velella::{Builder, Db, JournalMode, Stamp, WriteBatch, WriteOptions};
 use velella_base::put_in;
 use velella_sync::thread;
 
@@ -292,6 +292,54 @@ pub(crate) const ITERATOR_FLUSH: Model = model(
             assert!(iter.seek_first().unwrap(), "a is on its way down");
         }
     }],
+    memory_is_back,
+);
+
+/// Keyspaces are created and dropped beside a write that waits for the device, and a flush: nobody
+/// waits for ever.
+pub(crate) const KEYSPACES: Model = model(
+    "keyspaces",
+    |scene| {
+        let old = scene.db.create_keyspace("old", Default::default()).unwrap();
+        old.put("k", "1").unwrap();
+        scene.put("a", 0);
+    },
+    &[
+        |scene| {
+            scene.db.create_keyspace("new", Default::default()).unwrap();
+        },
+        |scene| scene.db.drop_keyspace("old").unwrap(),
+        |scene| {
+            let options = WriteOptions::sync();
+            scene.db.put_with("s", "1", options).unwrap();
+        },
+        flush,
+    ],
+    |scene| {
+        let names = scene.db.keyspaces();
+        assert!(names.contains(&"new".to_owned()) && !names.contains(&"old".to_owned()));
+        memory_is_back(scene);
+    },
+);
+
+/// The machine stops while a keyspace is created beside a round: what D covers is there.
+pub(crate) const CREATION: Model = model(
+    "creation",
+    |scene| scene.put("a", 0),
+    &[
+        |scene| {
+            scene.db.create_keyspace("new", Default::default()).unwrap();
+        },
+        |scene| simulation::step(&scene.db, Step::Round).unwrap(),
+        |scene| {
+            // The put took the first stamp, the creation takes the second.
+            let durable = scene.db.durable();
+            let image = scene.fs.image(1, CrashMode::Strict);
+            let names = open(&image, JournalMode::Write).keyspaces();
+            let is_there = names.contains(&"new".to_owned());
+            assert!(is_there || durable < Stamp(2), "D is {durable}: {names:?}");
+        },
+    ],
     memory_is_back,
 );
 
