@@ -6,8 +6,8 @@
 //! E2. Once `halt` was called with a cause, every later write and sync fails with it; reads go on
 //!     unless the database was closed.
 //!
-//! Threads: all. Locks, outermost first: `changing`, `switching`, `keyspaces`, `Core::publishing`, the flush
-//! queue; none is taken by a get or an uncontended put.
+//! Threads: all. Locks, outermost first: `changing`, `switching`, `keyspaces`, `Core::publishing`,
+//! the flush queue; none is taken by a get or an uncontended put.
 
 use crate::flush_queue::FlushQueue;
 use crate::keyspace_core::{Core, MadeOf};

@@ -16,7 +16,8 @@
 //!     announced): a collector that kept what is newest at f would have dropped what a later, lower
 //!     frontier, and with it D, reads.
 //!
-//! A5. A change of the set of keyspaces has a window of its own, which A2 does not bind: no frontier
+//! A5. A change of the set of keyspaces has a window of its own, which A2 does not bind: no
+//!     frontier
 //!     passes its stamp before it is durable. It holds no version, so no switch waits for it.
 //!
 //! Threads: a slot is written by the holder of its pair only; anyone may read.
@@ -79,7 +80,8 @@ impl Slots {
         self.words[slot].store(IDLE, Ordering::Release);
     }
 
-    /// Opens the window of a change of the set of keyspaces and draws its stamp (A5). One at a time,
+    /// Opens the window of a change of the set of keyspaces and draws its stamp (A5). One at a
+    /// time,
     /// which is the caller's to see to.
     pub fn begin_change(&self, clock: &Clock) -> Stamp {
         // Release, here and below, partner: the Acquire load in `frontier`. A bound before the

@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex};
 use velella::simulation::{self, Sizes, Step};
 use velella::vfs::MemFs;
 use velella::vfs::mem::CrashMode;
-use velella::{Builder, Db, JournalMode, Stamp, WriteBatch, WriteOptions};
+use velella::{Builder, Db, JournalMode, WriteBatch, WriteOptions};
 use velella_base::put_in;
 use velella_sync::thread;
 
@@ -320,27 +320,6 @@ pub(crate) const KEYSPACES: Model = model(
         assert!(names.contains(&"new".to_owned()) && !names.contains(&"old".to_owned()));
         memory_is_back(scene);
     },
-);
-
-/// The machine stops while a keyspace is created beside a round: what D covers is there.
-pub(crate) const CREATION: Model = model(
-    "creation",
-    |scene| scene.put("a", 0),
-    &[
-        |scene| {
-            scene.db.create_keyspace("new", Default::default()).unwrap();
-        },
-        |scene| simulation::step(&scene.db, Step::Round).unwrap(),
-        |scene| {
-            // The put took the first stamp, the creation takes the second.
-            let durable = scene.db.durable();
-            let image = scene.fs.image(1, CrashMode::Strict);
-            let names = open(&image, JournalMode::Write).keyspaces();
-            let is_there = names.contains(&"new".to_owned());
-            assert!(is_there || durable < Stamp(2), "D is {durable}: {names:?}");
-        },
-    ],
-    memory_is_back,
 );
 
 /// Batches of two keys against a put of one of them, while memtables are switched.
