@@ -17,8 +17,7 @@
 //!     frontier, and with it D, reads.
 //!
 //! A5. A change of the set of keyspaces has a window of its own, which A2 does not bind: no
-//!     frontier
-//!     passes its stamp before it is durable. It holds no version, so no switch waits for it.
+//!     frontier passes its stamp before it is durable. It holds no version, so no switch waits.
 //!
 //! Threads: a slot is written by the holder of its pair only; anyone may read.
 //! Tests: below; the models of `memtable`, with controls that must fail.
@@ -81,8 +80,7 @@ impl Slots {
     }
 
     /// Opens the window of a change of the set of keyspaces and draws its stamp (A5). One at a
-    /// time,
-    /// which is the caller's to see to.
+    /// time, which is the caller's to see to.
     pub fn begin_change(&self, clock: &Clock) -> Stamp {
         // Release, here and below, partner: the Acquire load in `frontier`. A bound before the
         // stamp (A1), then the exact one: who changes waits for everything below it.
