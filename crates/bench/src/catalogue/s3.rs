@@ -1,0 +1,5 @@
+//! To come.
+
+use super::Benchmark;
+
+pub(super) const ALL: &[Benchmark] = &[];

@@ -1,0 +1,5 @@
+//! Results for people and programs.
+//!
+//! Tests: beside the modules; `tests/run.rs`.
+
+pub mod text;

@@ -1,0 +1,72 @@
+//! Every store there is, by name, and which of them this program was built with.
+//!
+//! `unsafe` stands in three adapters, whose libraries are asked from C or demand it: `lmdb`,
+//! `leveldb`, `wiredtiger`.
+//!
+//! Tests: `tests/stores.rs`.
+
+pub mod velella;
+#[cfg(feature = "rocksdb")]
+pub mod rocksdb;
+#[cfg(feature = "fjall")]
+pub mod fjall;
+#[cfg(feature = "lmdb")]
+#[expect(unsafe_code, reason = "heed asks for promises about the mapped file")]
+pub mod lmdb;
+#[cfg(feature = "redb")]
+pub mod redb;
+
+use crate::failure::{Failure, Outcome};
+use crate::store::Peer;
+
+/// Peers, each of which is a feature of that name.
+const PEERS: [&str; 6] = ["rocksdb", "fjall", "lmdb", "redb", "leveldb", "wiredtiger"];
+
+/// All that were built in: Velella and its baselines, then peers.
+#[must_use]
+pub fn built() -> Vec<&'static dyn Peer> {
+    let ours = velella::ALL.iter();
+    #[allow(unused_mut, reason = "without features there is nothing to add")]
+    let mut all: Vec<&'static dyn Peer> = ours.map(|peer| peer as &dyn Peer).collect();
+    #[cfg(feature = "rocksdb")]
+    all.push(&rocksdb::RocksDb);
+    #[cfg(feature = "fjall")]
+    all.push(&fjall::Fjall);
+    #[cfg(feature = "lmdb")]
+    all.push(&lmdb::Lmdb);
+    #[cfg(feature = "redb")]
+    all.push(&redb::Redb);
+    all
+}
+
+/// The peers that were built in.
+#[must_use]
+pub fn peers() -> Vec<&'static dyn Peer> {
+    built()
+        .into_iter()
+        .filter(|peer| PEERS.contains(&peer.name()))
+        .collect()
+}
+
+/// The store called `name`.
+///
+/// # Errors
+/// `NotBuilt`, `Unknown`.
+pub fn named(name: &str) -> Outcome<&'static dyn Peer> {
+    let all = built();
+    if let Some(found) = all.iter().find(|peer| peer.name() == name) {
+        return Ok(*found);
+    }
+    if PEERS.contains(&name) {
+        return Err(Failure::NotBuilt {
+            store: name.to_owned(),
+            feature: name.to_owned(),
+        });
+    }
+    let built = all.iter().map(|peer| peer.name());
+    Err(Failure::Unknown {
+        what: "store".to_owned(),
+        name: name.to_owned(),
+        known: built.chain(PEERS).map(str::to_owned).collect(),
+    })
+}
