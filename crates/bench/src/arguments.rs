@@ -136,6 +136,9 @@ pub(crate) struct Run {
     /// Write everything as JSON
     #[arg(long, value_name = "FILE")]
     pub(crate) json: Option<PathBuf>,
+    /// Write a page with plots
+    #[arg(long, value_name = "FILE")]
+    pub(crate) html: Option<PathBuf>,
 }
 
 fn positive(text: &str) -> Result<f64, String> {

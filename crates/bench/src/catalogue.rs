@@ -28,6 +28,8 @@ pub struct Benchmark {
     pub source: &'static str,
     /// What it does, and what of the source was changed.
     pub about: &'static str,
+    /// The store that the others are compared with.
+    pub ours: &'static str,
     /// Stores that it compares with where none are named, beside the peers.
     pub baselines: &'static [&'static str],
     /// Whether peers are measured too where none are named.
@@ -115,6 +117,7 @@ impl Benchmark {
     pub fn with(&self, changes: &Changes, threads: u64) -> Spec {
         let mut spec = (self.spec)();
         self.name.clone_into(&mut spec.name);
+        self.ours.clone_into(&mut spec.ours);
         if let Some(scale) = changes.scale {
             spec.records = scaled(spec.records, scale);
             spec.operations = scaled(spec.operations, scale);
@@ -187,11 +190,13 @@ fn scaled(n: u64, scale: f64) -> u64 {
 fn usual(mix: &[(Operation, f64)], choice: Choice) -> Spec {
     Spec {
         name: String::new(),
+        ours: String::new(),
         keys: KeyShape::Hex,
         value_bytes: 100,
         records: 1_000_000,
         start: Start::Loaded,
         operations: 1_000_000,
+        before: Vec::new(),
         warm_up: 0,
         body: Body::Mix(mix.to_vec()),
         choice,
@@ -221,6 +226,7 @@ const fn plain(
         groups,
         source,
         about,
+        ours: crate::stores::OURS,
         baselines: &[],
         peers: true,
         per_thread: false,

@@ -18,7 +18,7 @@ use crate::ledger::Sample;
 use crate::meters::{Meters, grown, resident};
 use crate::progress::Progress;
 use crate::result::{Latencies, Measurement, float};
-use crate::spec::{Operation, Pace, Spec};
+use crate::spec::{Body, Operation, Pace, Spec};
 use crate::store::Store;
 use crate::values::Values;
 use hdrhistogram::Histogram;
@@ -68,7 +68,7 @@ impl Bench<'_> {
     /// Puts every record once, unmeasured, with what `spec` says of keys and values.
     pub(crate) fn load(&mut self, spec: &Spec) -> Outcome<()> {
         let mut load = spec.clone();
-        load.body = crate::spec::Body::Mix(vec![(Operation::Insert, 1.0)]);
+        load.body = Body::Mix(vec![(Operation::Insert, 1.0)]);
         load.latency_every = 0;
         let records = spec.records;
         let all = self.threads_run(&load, |threads, thread| {
@@ -80,6 +80,14 @@ impl Bench<'_> {
 
     /// Runs `spec`, whose body is a mix.
     pub(crate) fn mix(&mut self, spec: &Spec, round: u64) -> Outcome<Measurement> {
+        if !spec.before.is_empty() {
+            let mut before = spec.clone();
+            before.body = Body::Mix(spec.before.clone());
+            before.latency_every = 0;
+            self.threads_run(&before, |threads, thread| {
+                Schedule::Count(portion(spec.records, threads, thread))
+            })?;
+        }
         if spec.warm_up > 0 {
             self.threads_run(spec, |threads, thread| {
                 Schedule::Count(portion(spec.warm_up, threads, thread))

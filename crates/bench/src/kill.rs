@@ -80,6 +80,7 @@ fn load_and_kill(task: &Task, spec: &Spec, seconds: f64) -> Outcome<u64> {
             body: Body::Mix(vec![(Operation::Insert, 1.0)]),
             choice: Choice::Uniform,
             pace: Pace::Closed,
+            before: Vec::new(),
             warm_up: 0,
             latency_every: 0,
             ..spec.clone()

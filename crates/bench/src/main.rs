@@ -51,6 +51,10 @@ fn measure(run: &Run) -> Outcome<bool> {
             .map_err(|error| Failure::file("write", file, error))?;
         std::fs::write(file, json).map_err(|error| Failure::file("write", file, error))?;
     }
+    if let Some(file) = &run.html {
+        let page = report::html::page(&results);
+        std::fs::write(file, page).map_err(|error| Failure::file("write", file, error))?;
+    }
     for failure in &failures {
         eprintln!("velella-bench: {failure}");
     }

@@ -50,12 +50,18 @@ impl Meters {
     #[must_use]
     pub fn new() -> Self {
         let mut hardware = Vec::new();
-        let mut remarks = Vec::new();
+        let mut missing = Vec::new();
         for (name, event) in HARDWARE {
             match open(event) {
                 Ok(counter) => hardware.push((name, counter)),
-                Err(error) => remarks.push(format!("{name} are not counted here: {error}")),
+                Err(error) => missing.push((name, error)),
             }
+        }
+        let mut remarks = Vec::new();
+        if let Some((_, error)) = missing.first() {
+            let names: Vec<&str> = missing.iter().map(|(name, _)| *name).collect();
+            let names = names.join(", ");
+            remarks.push(format!("this machine does not count {names}: {error}"));
         }
         if io().is_empty() {
             remarks.push("bytes and calls are not counted here: no /proc/self/io".to_owned());

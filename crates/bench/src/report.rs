@@ -3,3 +3,5 @@
 //! Tests: beside the modules; `tests/run.rs`.
 
 pub mod text;
+mod svg;
+pub mod html;

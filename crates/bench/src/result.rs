@@ -95,7 +95,7 @@ pub struct Results {
     pub remarks: Vec<String>,
     /// The benchmarks.
     pub specs: Vec<Spec>,
-    /// Stores, the first being the one that the others are compared with.
+    /// Stores, in the order of tables.
     pub stores: Vec<String>,
     /// Numbers of threads.
     pub threads: Vec<u64>,
@@ -153,10 +153,17 @@ impl Results {
         Spread::of(self.of(benchmark, store, threads).map(Measurement::rate))
     }
 
-    /// How many times the rate of `store` the first store's is, round by round.
+    /// The store that others are compared with in `benchmark`.
+    #[must_use]
+    pub fn ours(&self, benchmark: &str) -> Option<&str> {
+        let spec = self.specs.iter().find(|spec| spec.name == benchmark)?;
+        Some(&spec.ours)
+    }
+
+    /// How many times the rate of `store` ours is, round by round; nothing of ours itself.
     #[must_use]
     pub fn ratio(&self, benchmark: &str, store: &str, threads: u64) -> Option<Spread> {
-        let ours = self.stores.first()?;
+        let ours = self.ours(benchmark).filter(|ours| *ours != store)?;
         let ratios = self.of(benchmark, ours, threads).filter_map(|mine| {
             let mut theirs = self.of(benchmark, store, threads);
             let theirs = theirs.find(|theirs| theirs.round == mine.round)?;

@@ -50,9 +50,6 @@ pub trait Watch {
     fn failed(&self, failure: &Failure);
 }
 
-/// The store that others are compared with.
-pub const OURS: &str = "velella";
-
 /// One store's part of a round.
 struct Part {
     store: &'static str,
@@ -154,11 +151,11 @@ impl Session {
 
     fn stores_of(&self, benchmark: &Benchmark) -> Outcome<Vec<&'static dyn Peer>> {
         let durability = benchmark.with(&self.changes, 1).settings.durability;
-        let ours = stores::named(OURS)?;
+        let ours = stores::named(benchmark.ours)?;
         ours.check(durability)?;
         let mut all = vec![ours];
         if let Some(names) = &self.peers {
-            for name in names.iter().filter(|name| *name != OURS) {
+            for name in names.iter().filter(|name| *name != benchmark.ours) {
                 let peer = stores::named(name)?;
                 peer.check(durability)?;
                 all.push(peer);

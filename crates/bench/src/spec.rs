@@ -124,6 +124,8 @@ pub enum Body {
 pub struct Spec {
     /// Its name.
     pub name: String,
+    /// The store that the others are compared with.
+    pub ours: String,
     /// How numbers become keys.
     pub keys: KeyShape,
     /// Bytes of a value.
@@ -134,7 +136,9 @@ pub struct Spec {
     pub start: Start,
     /// Operations of all threads together, of the measured part.
     pub operations: u64,
-    /// Operations before that, which warm up and are not measured.
+    /// What is done before, as often as there are records, and is not measured.
+    pub before: Vec<(Operation, f64)>,
+    /// Operations before that, of the same kinds, which warm up and are not measured.
     pub warm_up: u64,
     /// What is done.
     pub body: Body,

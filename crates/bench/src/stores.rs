@@ -6,6 +6,8 @@
 //! Tests: `tests/stores.rs`.
 
 pub mod velella;
+pub mod memtable;
+pub mod inplace;
 #[cfg(feature = "rocksdb")]
 pub mod rocksdb;
 #[cfg(feature = "fjall")]
@@ -19,15 +21,19 @@ pub mod redb;
 use crate::failure::{Failure, Outcome};
 use crate::store::Peer;
 
+/// The store that others are compared with where a benchmark names no other.
+pub const OURS: &str = "velella";
+
 /// Peers, each of which is a feature of that name.
 const PEERS: [&str; 6] = ["rocksdb", "fjall", "lmdb", "redb", "leveldb", "wiredtiger"];
 
 /// All that were built in: Velella and its baselines, then peers.
 #[must_use]
 pub fn built() -> Vec<&'static dyn Peer> {
-    let ours = velella::ALL.iter();
-    #[allow(unused_mut, reason = "without features there is nothing to add")]
-    let mut all: Vec<&'static dyn Peer> = ours.map(|peer| peer as &dyn Peer).collect();
+    let mut all: Vec<&'static dyn Peer> = Vec::new();
+    all.extend(velella::ALL.iter().map(|store| store as &dyn Peer));
+    all.extend(memtable::ALL.iter().map(|store| store as &dyn Peer));
+    all.push(&inplace::InPlace);
     #[cfg(feature = "rocksdb")]
     all.push(&rocksdb::RocksDb);
     #[cfg(feature = "fjall")]

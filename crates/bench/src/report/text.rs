@@ -117,7 +117,7 @@ pub fn rates(results: &Results) -> Table {
     table
 }
 
-fn per_second(rate: f64) -> String {
+pub(crate) fn per_second(rate: f64) -> String {
     match rate {
         rate if rate < 100.0 => format!("{rate:.2}"),
         rate => human::rate_of(rate),
@@ -127,7 +127,7 @@ fn per_second(rate: f64) -> String {
 /// What the table of ratios is called.
 #[must_use]
 pub fn ratio_title(results: &Results) -> String {
-    let ours = results.stores.first().map_or("", String::as_str);
+    let ours = results.specs.first().map_or("", |spec| &spec.ours);
     let measured = results.measurements.iter().map(|one| one.round + 1);
     let rounds = human::counted(measured.max().unwrap_or(0), "round");
     format!("{ours} as many times as fast as each: median (least to greatest) of {rounds}")
@@ -136,7 +136,8 @@ pub fn ratio_title(results: &Results) -> String {
 /// Our rate as a multiple of each other store's, and of the best one's.
 #[must_use]
 pub fn ratios(results: &Results) -> Table {
-    let others = results.stores.get(1..).unwrap_or_default();
+    let compared = |store: &&String| results.specs.iter().any(|spec| spec.ours != **store);
+    let others: Vec<&String> = results.stores.iter().filter(compared).collect();
     let columns: Vec<String> = ["ratio".to_owned(), ">threads".to_owned()]
         .into_iter()
         .chain(others.iter().map(|store| format!(">{store}")))
@@ -154,7 +155,7 @@ pub fn ratios(results: &Results) -> Table {
             .filter_map(|(store, ratio)| ratio.map(|ratio| (store, ratio)))
             .min_by(|a, b| a.1.median.total_cmp(&b.1.median));
         let (ratio, which) = best.map_or((String::new(), String::new()), |(store, ratio)| {
-            (format!("{:.2}", ratio.median), store.clone())
+            (format!("{:.2}", ratio.median), (*store).clone())
         });
         let cells = [name.to_owned(), threads.to_string()];
         let ratios = all
