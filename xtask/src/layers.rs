@@ -72,11 +72,7 @@ pub(crate) const LAYERS: &[Layer] = &[
     row("testkit", "velella-testkit", 5, &["base", "vfs", "engine"]).through(&[Files, Threads]),
     row("reliability", "velella-reliability", 6, RELIABILITY).through(&[Files, Threads]),
     row("bench", "velella-bench", 6, BENCH)
-        .with_unsafe_in(&[
-            "src/stores/leveldb.rs",
-            "src/stores/lmdb.rs",
-            "src/stores/wiredtiger.rs",
-        ])
+        .with_unsafe_in(&["src/stores/leveldb.rs", "src/stores/lmdb.rs"])
         .through(&[Files, Threads]),
     row("xtask", "xtask", 5, NONE).through(&[Files, Threads]),
 ];

@@ -1,4 +1,4 @@
-//! The workspace's own tool: `cargo xtask tidy`, `ci`, `models`, `seeded`, `readme`.
+//! The workspace's own tool: `cargo xtask tidy`, `ci`, `models`, `seeded`, `bench-check`, `readme`.
 //!
 //! Std only, so that it is built in seconds before anything else is; std is used directly here,
 //! because a tool that checks the doors need not go through them.
@@ -41,7 +41,7 @@ fn run(arguments: &[String]) -> Result<(), String> {
     let help = rest.iter().any(|word| word == "--help" || word == "-h");
     let root = root();
     match command {
-        "tidy" | "ci" | "readme" | "seeded" | "models" | "check" if help => {
+        "tidy" | "ci" | "readme" | "seeded" | "models" | "check" | "bench-check" if help => {
             println!("{}", describe(command));
         }
         "tidy" | "readme" if !rest.is_empty() => {
@@ -52,9 +52,18 @@ fn run(arguments: &[String]) -> Result<(), String> {
         "seeded" => return seeded::run(&root, rest),
         "models" => return models::run(&root, rest),
         "check" => return check::run(&root, rest),
+        "bench-check" => return bench_check(&root, rest),
         "readme" => return renew_readme(&root),
         "help" | "--help" | "-h" => {
-            for command in ["tidy", "ci", "models", "seeded", "check", "readme"] {
+            for command in [
+                "tidy",
+                "ci",
+                "models",
+                "seeded",
+                "check",
+                "bench-check",
+                "readme",
+            ] {
                 println!("{}", describe(command));
             }
         }
@@ -93,9 +102,39 @@ fn describe(command: &str) -> String {
              SKIPPED where something is missing. The checks:\n\n{}",
             check::describe()
         ),
+        "bench-check" => "cargo xtask bench-check [--renew]\n\n\
+             Runs small workloads with one thread and compares what is counted for each operation\n\
+             (comparisons, bytes, blocks; instructions, where the machine counts them) with\n\
+             bench/baseline.tsv; exits with 1 if a count grew by more than its tolerance.\n"
+            .to_owned(),
         _ => "cargo xtask readme\n\n\
               Copies the examples that documents show from the files that are compiled.\n"
             .to_owned(),
+    }
+}
+
+/// Builds `velella-bench`, without any peer, and lets it compare.
+fn bench_check(root: &Path, rest: &[String]) -> Result<(), String> {
+    let scratch = root.join("target");
+    let ended = std::process::Command::new(models::cargo())
+        .current_dir(root)
+        .args([
+            "run",
+            "--release",
+            "--quiet",
+            "--package",
+            "velella-bench",
+            "--",
+        ])
+        .arg("check")
+        .arg("--dir")
+        .arg(scratch)
+        .args(rest)
+        .status()
+        .map_err(|error| format!("cannot start cargo: {error}"))?;
+    match ended.success() {
+        true => Ok(()),
+        false => Err("bench-check failed: see above".to_owned()),
     }
 }
 

@@ -35,6 +35,8 @@ pub(crate) enum Command {
     Run(Run),
     /// Explain the benchmarks, each with its paper and figure
     List(List),
+    /// Compare counts of small workloads with committed ones; exit with 1 if they grew
+    Check(Check),
     /// Do the task on standard input (for `run`, which starts one for each store)
     #[command(hide = true)]
     Child,
@@ -47,11 +49,32 @@ pub(crate) struct List {
     pub(crate) names: Vec<String>,
 }
 
+/// Arguments of `check`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Counts comparisons, bytes, blocks and, where the machine counts them, instructions for each
+operation of fixed workloads with one thread. `cargo xtask bench-check` builds and runs it.")]
+pub(crate) struct Check {
+    /// The committed counts
+    #[arg(long, default_value = "bench/baseline.tsv", value_name = "FILE")]
+    pub(crate) baseline: PathBuf,
+    /// Write what is counted now to that file instead, with tolerances from what rounds differ by
+    #[arg(long)]
+    pub(crate) renew: bool,
+    /// How often everything is done
+    #[arg(long, default_value_t = 3, value_name = "N",
+          value_parser = clap::value_parser!(u64).range(1..=99))]
+    pub(crate) rounds: u64,
+    /// Directory to work in; what is made there is removed afterwards
+    #[arg(long, short = 'd', default_value = ".", value_name = "DIR")]
+    pub(crate) dir: PathBuf,
+}
+
 /// Arguments of `run`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Peers are built in by features: cargo build --release -p velella-bench --features peers, or
---features rocksdb,fjall,lmdb,redb,leveldb,wiredtiger for some of them. Beside them there are
+--features rocksdb,fjall,lmdb,redb,leveldb for some of them. Beside them there are
 baselines, which are Velella but for one part; `velella-bench list` names all.
 
 Stores take turns, in processes of their own, round by round; a ratio is that of one round, and

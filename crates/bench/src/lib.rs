@@ -34,3 +34,4 @@ pub mod task;
 pub mod catalogue;
 pub mod session;
 pub mod report;
+pub mod check;

@@ -10,17 +10,18 @@
 mod arguments;
 mod bar;
 
-use arguments::{Arguments, Command, List, Run};
+use arguments::{Arguments, Check, Command, List, Run};
 use clap::Parser;
 use std::io::Write;
 use std::process::ExitCode;
 use velella_bench::failure::{Failure, Outcome};
-use velella_bench::{catalogue, report, stores, task};
+use velella_bench::{catalogue, check, report, stores, task};
 
 fn main() -> ExitCode {
     let done = match Arguments::parse().command {
         Command::Run(run) => measure(&run),
         Command::List(list) => show(&list).map(|()| true),
+        Command::Check(check) => compare(&check),
         Command::Child => task::perform_as_child(stores::named).map(|()| true),
     };
     match done {
@@ -59,6 +60,45 @@ fn measure(run: &Run) -> Outcome<bool> {
         eprintln!("velella-bench: {failure}");
     }
     Ok(failures.is_empty())
+}
+
+/// Counts, and compares with the baseline; whether nothing grew.
+fn compare(asked: &Check) -> Outcome<bool> {
+    let file = &asked.baseline;
+    let bar = bar::Bar::new();
+    let counted = check::count(&asked.dir, asked.rounds, &bar)?;
+    bar.finish();
+    for remark in &counted.remarks {
+        println!("NOT COUNTED: {remark}");
+    }
+    if asked.renew {
+        let text = counted.baseline().text();
+        std::fs::write(file, text).map_err(|error| Failure::file("write", file, error))?;
+        println!("wrote {}", file.display());
+        return Ok(true);
+    }
+    let text = std::fs::read_to_string(file);
+    let text = text.map_err(|error| Failure::file("read", file, error))?;
+    let verdict = check::Baseline::parse(&text)?.compare(&counted);
+    for line in &verdict.missing {
+        println!("not compared: {line}");
+    }
+    for line in &verdict.fallen {
+        println!("fell: {line}");
+    }
+    for line in &verdict.grown {
+        println!("GREW: {line}");
+    }
+    println!(
+        "{} counts compared, {} grew, {} fell",
+        verdict.compared,
+        verdict.grown.len(),
+        verdict.fallen.len()
+    );
+    if !verdict.fallen.is_empty() {
+        println!("to make these the baseline: velella-bench check --renew");
+    }
+    Ok(verdict.grown.is_empty())
 }
 
 /// Lists benchmarks, groups and stores.

@@ -1,7 +1,7 @@
 //! Every store there is, by name, and which of them this program was built with.
 //!
-//! `unsafe` stands in three adapters, whose libraries are asked from C or demand it: `lmdb`,
-//! `leveldb`, `wiredtiger`.
+//! `unsafe` stands in two adapters, whose libraries are asked from C or demand it: `lmdb` and
+//! `leveldb`.
 //!
 //! Tests: `tests/stores.rs`.
 
@@ -17,6 +17,9 @@ pub mod fjall;
 pub mod lmdb;
 #[cfg(feature = "redb")]
 pub mod redb;
+#[cfg(feature = "leveldb")]
+#[expect(unsafe_code, reason = "it is a binding of a C interface")]
+pub mod leveldb;
 
 use crate::failure::{Failure, Outcome};
 use crate::store::Peer;
@@ -25,7 +28,7 @@ use crate::store::Peer;
 pub const OURS: &str = "velella";
 
 /// Peers, each of which is a feature of that name.
-const PEERS: [&str; 6] = ["rocksdb", "fjall", "lmdb", "redb", "leveldb", "wiredtiger"];
+const PEERS: [&str; 5] = ["rocksdb", "fjall", "lmdb", "redb", "leveldb"];
 
 /// All that were built in: Velella and its baselines, then peers.
 #[must_use]
@@ -42,6 +45,8 @@ pub fn built() -> Vec<&'static dyn Peer> {
     all.push(&lmdb::Lmdb);
     #[cfg(feature = "redb")]
     all.push(&redb::Redb);
+    #[cfg(feature = "leveldb")]
+    all.push(&leveldb::LevelDb);
     all
 }
 

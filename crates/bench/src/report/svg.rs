@@ -213,7 +213,7 @@ pub(super) fn ratios(title: &str, bars: &[Bar], bound: f64) -> String {
         let at = ratio.max(1e-9).log2() / bound;
         middle + at.clamp(-1.0, 1.0) * half
     };
-    for tick in [0.125, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 64.0] {
+    for tick in [0.125_f64, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 64.0] {
         if tick.log2().abs() > bound {
             continue;
         }
