@@ -193,10 +193,12 @@ impl Bench<'_> {
         spec: &Spec,
         schedule: impl Fn(u64, u64) -> Schedule + Sync,
     ) -> Outcome<All> {
-        let inserts = spec.mix().iter().any(|(one, _)| *one == Operation::Insert);
+        let has = |wanted| spec.mix().iter().any(|(one, _)| *one == wanted);
+        let (inserts, deletes) = (has(Operation::Insert), has(Operation::Delete));
         let bounded = !matches!(spec.choice, Choice::ZipfUnbounded(_));
         let known = &*self.known;
-        let whole = known.whole && bounded && (inserts || known.inserted >= spec.records);
+        let all = inserts || known.inserted >= spec.records;
+        let whole = known.whole && bounded && !deletes && all;
         let values = Values::new(usize::try_from(spec.value_bytes).unwrap_or(0), spec.seed);
         let chooser = Chooser::new(spec.choice, spec.records.max(known.inserted), spec.seed);
         let inserted: Vec<AtomicU64> = (0..self.threads).map(|_| AtomicU64::new(0)).collect();

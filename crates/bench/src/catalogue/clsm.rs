@@ -12,7 +12,7 @@ use crate::spec::{Operation, Spec, Start};
 
 const GROUPS: &[&str] = &["clsm"];
 const MEMSIZE: &[&str] = &["clsm", "clsm.memsize"];
-const RMW: &[&str] = &["clsm", "clsm.rmw"];
+const RMW: &[&str] = &["clsm", "rmw"];
 /// What cLSM is compared with, as far as it is one part of Velella.
 const LOCKED: &[&str] = &["rwlock-writers"];
 const MIB: u64 = 1 << 20;

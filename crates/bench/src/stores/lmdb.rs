@@ -73,7 +73,12 @@ fn failed(attempt: &'static str) -> impl Fn(heed::Error) -> Failure {
 impl Open {
     fn walk(&self, txn: &RoTxn<'_>, from: &[u8], count: usize, visit: Visit<'_>) -> Outcome<usize> {
         let failed = failed("scan");
-        let bounds = (Bound::Included(from), Bound::Unbounded);
+        // LMDB knows no empty key.
+        let first = match from {
+            [] => Bound::Unbounded,
+            from => Bound::Included(from),
+        };
+        let bounds = (first, Bound::Unbounded);
         let iter = self.database.range(txn, &bounds).map_err(&failed)?;
         let mut seen = 0;
         for pair in iter.take(count) {
