@@ -18,7 +18,7 @@ impl Random {
 
     /// The next number.
     #[inline]
-    pub fn next(&mut self) -> u64 {
+    pub fn draw(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         mix(self.0)
     }
@@ -26,14 +26,14 @@ impl Random {
     /// The next number below `bound`, which is not 0.
     #[inline]
     pub fn below(&mut self, bound: u64) -> u64 {
-        high(self.next(), bound)
+        high(self.draw(), bound)
     }
 
     /// The next number from 0 to 1, 1 excluded.
     #[inline]
     pub fn unit(&mut self) -> f64 {
         #[expect(clippy::cast_precision_loss, reason = "53 bits fit exactly")]
-        let numerator = (self.next() >> 11) as f64;
+        let numerator = (self.draw() >> 11) as f64;
         numerator / 9_007_199_254_740_992.0
     }
 }
@@ -64,7 +64,7 @@ mod tests {
     fn the_same_seed_draws_the_same_numbers_and_another_others() {
         let draw = |seed| {
             let mut random = Random::new(seed);
-            [random.next(), random.below(1000), random.next()]
+            [random.draw(), random.below(1000), random.draw()]
         };
         assert_eq!(draw(7), draw(7));
         assert_ne!(draw(7), draw(8));

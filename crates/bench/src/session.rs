@@ -18,6 +18,7 @@ use crate::stores;
 use crate::task::{Task, Told, remove};
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
+use velella_cli::human;
 
 /// What is to be run.
 #[derive(Debug)]
@@ -256,10 +257,15 @@ fn machine() -> String {
             .map_or_else(|| "?".to_owned(), |(_, rest)| rest.trim().to_owned())
     };
     let cores = std::thread::available_parallelism().map_or(0, usize::from);
+    let memory = of("/proc/meminfo", "MemTotal");
+    let kib = memory
+        .split_whitespace()
+        .next()
+        .and_then(|kib| kib.parse().ok());
     format!(
         "{}, {cores} cores, {} of memory, {}",
         of("/proc/cpuinfo", "model name"),
-        of("/proc/meminfo", "MemTotal"),
+        kib.map_or(memory.clone(), |kib: u64| human::bytes(kib << 10)),
         std::env::consts::ARCH
     )
 }

@@ -30,7 +30,7 @@ impl Values {
         let bytes = bytes.max(VALUE_BYTES_MIN);
         let mut random = Random::new(seed ^ 0x7661_6c75_6573);
         let size = POOL_BYTES.max(2 * bytes);
-        let pool = std::iter::repeat_with(|| random.next().to_le_bytes())
+        let pool = std::iter::repeat_with(|| random.draw().to_le_bytes())
             .take(size / 8)
             .flatten()
             .collect();

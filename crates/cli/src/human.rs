@@ -17,6 +17,9 @@ const UNITS: [(&str, u64); 5] = [
 ];
 
 /// Reads a size: digits, perhaps a fraction, perhaps a unit (`k`, `KB`, `KiB`, … up to `T`).
+///
+/// # Errors
+/// What is wrong with it, for people.
 pub fn parse_bytes(text: &str) -> Result<u64, String> {
     let (number, unit) = split_unit(text);
     let letters = unit.to_ascii_lowercase();
@@ -36,6 +39,9 @@ pub fn parse_bytes(text: &str) -> Result<u64, String> {
 }
 
 /// Reads a length of time: digits and a unit (`us`, `ms`, `s`, `m`, `h`, `d`).
+///
+/// # Errors
+/// What is wrong with it, for people.
 pub fn parse_duration(text: &str) -> Result<Duration, String> {
     let (number, unit) = split_unit(text);
     let micros = match unit {

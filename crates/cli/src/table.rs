@@ -49,6 +49,9 @@ impl Table {
     }
 
     /// Prints it, indented by two.
+    ///
+    /// # Errors
+    /// Those of `out`.
     pub fn print(&self, out: &mut dyn Write) -> io::Result<()> {
         let widths: Vec<usize> = self
             .columns

@@ -94,7 +94,8 @@ fn names(results: &Results) -> impl Iterator<Item = &str> {
 fn ratio_section(results: &Results, html: &mut String) {
     let _ = write!(
         html,
-        "<h2>Ratios</h2><p>{}. The line through a bar is the range of the rounds.</p>",
+        "<h2>Ratios</h2><p>{}. Bars to the right: faster; to the left: slower. The line \
+         through a bar is the range of the rounds.</p>",
         escaped(&text::ratio_title(results))
     );
     let mut charts = Vec::new();
@@ -129,7 +130,7 @@ fn ratio_section(results: &Results, html: &mut String) {
 }
 
 fn throughput_section(results: &Results, html: &mut String) {
-    html.push_str("<h2>Operations per second, by threads</h2><div class=\"grid-of\">");
+    html.push_str("<h2>Operations per second, by number of threads</h2><div class=\"grid-of\">");
     for name in names(results) {
         let threads = threads_of(results, name);
         let places: Vec<String> = threads.iter().map(u64::to_string).collect();

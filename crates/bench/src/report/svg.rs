@@ -195,9 +195,9 @@ pub(super) struct Bar {
     pub(super) greatest: f64,
 }
 
-const BAR_WIDTH: f64 = 620.0;
-const BAR_LEFT: f64 = 190.0;
-const BAR_RIGHT: f64 = 58.0;
+const BAR_WIDTH: f64 = 470.0;
+const BAR_LEFT: f64 = 138.0;
+const BAR_RIGHT: f64 = 62.0;
 const BAR_STEP: f64 = 17.0;
 
 /// Bars of ratios on a logarithmic scale, from 1 to the right where we are faster, to the left
@@ -213,19 +213,22 @@ pub(super) fn ratios(title: &str, bars: &[Bar], bound: f64) -> String {
         let at = ratio.max(1e-9).log2() / bound;
         middle + at.clamp(-1.0, 1.0) * half
     };
-    for tick in [0.125_f64, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 64.0] {
-        if tick.log2().abs() > bound {
+    // Powers of two; of four where more would not fit side by side.
+    let step = if bound > 4.0 { 2 } else { 1 };
+    for power in (-6..=6).filter(|power| power % step == 0) {
+        let tick = 2.0_f64.powi(power);
+        if f64::from(power).abs() > bound {
             continue;
         }
-        let class = if tick.total_cmp(&1.0).is_eq() {
-            "one"
-        } else {
-            "grid"
+        let class = if power == 0 { "one" } else { "grid" };
+        let told = match power {
+            ..0 => format!("1/{}", 2.0_f64.powi(-power)),
+            _ => format!("{tick}x"),
         };
         let at = x(tick);
         let _ = write!(
             svg,
-            r#"<line class="{class}" x1="{at:.1}" x2="{at:.1}" y1="{:.1}" y2="{:.1}"/><text class="tick" x="{at:.1}" y="{:.1}" text-anchor="middle">{tick}x</text>"#,
+            r#"<line class="{class}" x1="{at:.1}" x2="{at:.1}" y1="{:.1}" y2="{:.1}"/><text class="tick" x="{at:.1}" y="{:.1}" text-anchor="middle">{told}</text>"#,
             TOP - 2.0,
             height - 18.0,
             height - 6.0,
