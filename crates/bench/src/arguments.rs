@@ -32,7 +32,7 @@ pub(crate) struct Arguments {
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     /// Run benchmarks and print what came out
-    Run(Run),
+    Run(Box<Run>),
     /// Explain the benchmarks, each with its paper and figure
     List(List),
     /// Compare counts of small workloads with committed ones; exit with 1 if they grew

@@ -4,7 +4,7 @@
 //!
 //! Threads: plain data. Tests: `tests/refusals.rs`.
 
-use crate::store::Durability;
+use crate::durability::Durability;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::path::Path;

@@ -24,7 +24,8 @@ pub enum KeyShape {
     DbBench,
     /// 8 bytes of the scattered number (cLSM).
     Binary8,
-    /// The number in 8 bytes, the greatest first: neighbours are neighbours on disk (cLSM's blocks).
+    /// The number in 8 bytes, the greatest first: neighbours are neighbours on disk, as in cLSM's
+    /// blocks.
     Ordered8,
     /// 4 bytes, the greatest first (S3's integers); numbers must stay below 2^32.
     Word4,

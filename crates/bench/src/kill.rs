@@ -10,15 +10,15 @@
 use crate::choice::Choice;
 use crate::failure::{Failure, Outcome};
 use crate::keys::Keys;
+use crate::message::{Task, Told, remove, spawn};
 use crate::random::Random;
 use crate::result::{Latencies, Measurement, float};
 use crate::spec::{Body, Operation, Pace, Spec, Start};
 use crate::store::{Durability, Peer, Store};
-use crate::task::{Task, Told, remove};
 use crate::values::Values;
 use std::collections::BTreeMap;
-use std::io::{BufRead, BufReader, Write};
-use std::process::{Child, Command, Stdio};
+use std::io::{BufRead, BufReader};
+use std::process::Child;
 use std::time::{Duration, Instant};
 
 /// Keys looked up after opening.
@@ -94,23 +94,6 @@ fn load_and_kill(task: &Task, spec: &Spec, seconds: f64) -> Outcome<u64> {
     let killed = child.kill().and_then(|()| child.wait());
     killed.map_err(|error| Failure::system("kill the process under load", error))?;
     inserted
-}
-
-/// Starts a process that performs `task`.
-pub(crate) fn spawn(task: &Task) -> Outcome<Child> {
-    let failed = |error: std::io::Error| Failure::system("start a process for the store", error);
-    let program = std::env::current_exe().map_err(failed)?;
-    let mut child = Command::new(program)
-        .arg("child")
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .spawn()
-        .map_err(failed)?;
-    if let Some(mut stdin) = child.stdin.take() {
-        let task = serde_json::to_vec(task).map_err(|error| failed(error.into()))?;
-        stdin.write_all(&task).map_err(failed)?;
-    }
-    Ok(child)
 }
 
 fn watch(child: &mut Child, until: Duration) -> Outcome<u64> {

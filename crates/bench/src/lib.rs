@@ -12,6 +12,7 @@
 
 #![deny(unsafe_code)]
 
+pub mod durability;
 pub mod failure;
 pub mod store;
 pub mod random;
@@ -28,6 +29,7 @@ mod progress;
 mod client;
 mod audit;
 mod drive;
+pub mod message;
 mod kill;
 mod versions;
 pub mod task;

@@ -10,12 +10,11 @@
 
 use crate::catalogue::{Benchmark, Changes};
 use crate::failure::{Failure, Outcome};
-use crate::kill::spawn;
+use crate::message::{Task, Told, remove, spawn};
 use crate::result::{Measurement, Results};
 use crate::spec::Spec;
 use crate::store::Peer;
 use crate::stores;
-use crate::task::{Task, Told, remove};
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use velella_cli::human;

@@ -10,36 +10,11 @@
 //!
 //! Threads: a store is used by many. Tests: `contract` in `tests/stores.rs`, on every store built.
 
+pub use crate::durability::Durability;
 use crate::failure::{Failure, Outcome};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::path::Path;
-
-/// What an acknowledged write survives.
-#[derive(
-    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, clap::ValueEnum,
-)]
-#[serde(rename_all = "lowercase")]
-pub enum Durability {
-    /// Nothing: it may be lost with the process.
-    None,
-    /// The death of the process, `kill -9` included, but not a power loss.
-    Process,
-    /// A power loss.
-    Device,
-}
-
-impl Durability {
-    /// Its name, as it is asked for.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Durability::None => "none",
-            Durability::Process => "process",
-            Durability::Device => "device",
-        }
-    }
-}
 
 /// How a store is opened. What it does not say is the store's own default.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

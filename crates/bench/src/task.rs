@@ -13,49 +13,18 @@
 use crate::audit::Known;
 use crate::drive::Bench;
 use crate::failure::{Failure, Outcome};
+use crate::message::remove;
+pub use crate::message::{Task, Told};
 use crate::meters::{Meters, Reading, space};
 use crate::progress::Progress;
 use crate::result::{Measurement, float};
 use crate::spec::{Body, Spec, Start};
 use crate::store::{Peer, Store};
 use crate::{kill, versions};
-use serde::{Deserialize, Serialize};
 use std::io::Write;
-use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
-
-/// What to do.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-pub struct Task {
-    /// The store's name.
-    pub store: String,
-    /// Threads.
-    pub threads: u64,
-    /// Which round.
-    pub round: u64,
-    /// Where the store is to be.
-    pub dir: PathBuf,
-    /// The benchmarks, in order.
-    pub specs: Vec<Spec>,
-}
-
-/// What is told of it.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Told {
-    /// A benchmark, or what it needs before, has begun.
-    Begun(String),
-    /// So many operations of so many are done, and all numbers below the last one were inserted.
-    Progress(u64, u64, u64),
-    /// A benchmark was measured.
-    Measured(Box<Measurement>),
-    /// What cannot be measured here.
-    Remarks(Vec<String>),
-    /// The end: it went wrong.
-    Failed(Failure),
-}
 
 /// How often it is told how far the work is.
 const TELL_EVERY: Duration = Duration::from_millis(200);
@@ -245,15 +214,5 @@ impl<'a> Worker<'a> {
             current.store.close()?;
         }
         remove(&self.task.dir)
-    }
-}
-
-/// Removes `dir` with all that is in it, if it is there.
-pub(crate) fn remove(dir: &Path) -> Outcome<()> {
-    match std::fs::remove_dir_all(dir) {
-        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-            Err(Failure::file("remove", dir, error))
-        }
-        _ => Ok(()),
     }
 }

@@ -10,10 +10,10 @@
 
 use crate::failure::{Failure, Outcome};
 use crate::keys::Keys;
+use crate::message::{Task, remove};
 use crate::result::{Latencies, Measurement, float};
 use crate::spec::Spec;
 use crate::store::{Peer, Store, Visit};
-use crate::task::{Task, remove};
 use crate::values::Values;
 use std::collections::BTreeMap;
 use std::time::Instant;

@@ -1,8 +1,8 @@
 //! Rule `unsafe`: it stands in three crates, and the others forbid it.
 //!
-//! The holders are marked in `crate::layers`; a crate that has adapters to other languages may hold
-//! it in those files alone, and denies it everywhere else. How many lines of `unsafe` each holds, and how many
-//! arguments for them, is printed with every run: the number should fall.
+//! The holders are marked in `crate::layers`; a crate that has adapters to other languages may
+//! hold it in those files alone, and denies it everywhere else. How many lines of `unsafe` each
+//! holder has, and how many arguments for them, is printed with every run: the number should fall.
 //!
 //! Tests: below, each with a planted violation.
 

@@ -99,36 +99,48 @@ pub(super) fn lines(
         );
     }
     for line in all {
-        let points: Vec<(usize, f64)> = line
-            .values
-            .iter()
-            .enumerate()
-            .filter_map(|(at, value)| value.map(|value| (at, value)))
-            .collect();
-        let color = color(line.color);
-        let path: Vec<String> = points
-            .iter()
-            .map(|(at, value)| format!("{:.1},{:.1}", x(*at), axis.y(*value)))
-            .collect();
-        let _ = write!(
-            svg,
-            r#"<polyline class="line" stroke="{color}" points="{}"/>"#,
-            path.join(" ")
-        );
-        for (at, value) in points {
-            let _ = write!(
-                svg,
-                r#"<circle cx="{:.1}" cy="{:.1}" r="3.2" fill="{color}"><title>{}, {}: {}</title></circle>"#,
-                x(at),
-                axis.y(value),
-                escaped(line.name),
-                escaped(&places[at]),
-                escaped(&tell(value)),
-            );
-        }
+        draw(&mut svg, line, places, &axis, &x, &tell);
     }
     svg.push_str("</svg>");
     svg
+}
+
+/// Draws one line and its points.
+fn draw(
+    svg: &mut String,
+    line: &Line<'_>,
+    places: &[String],
+    axis: &Axis,
+    x: &impl Fn(usize) -> f64,
+    tell: &impl Fn(f64) -> String,
+) {
+    let points: Vec<(usize, f64)> = line
+        .values
+        .iter()
+        .enumerate()
+        .filter_map(|(at, value)| value.map(|value| (at, value)))
+        .collect();
+    let color = color(line.color);
+    let path: Vec<String> = points
+        .iter()
+        .map(|(at, value)| format!("{:.1},{:.1}", x(*at), axis.y(*value)))
+        .collect();
+    let _ = write!(
+        svg,
+        r#"<polyline class="line" stroke="{color}" points="{}"/>"#,
+        path.join(" ")
+    );
+    for (at, value) in points {
+        let _ = write!(
+            svg,
+            r#"<circle cx="{:.1}" cy="{:.1}" r="3.2" fill="{color}"><title>{}, {}: {}</title></circle>"#,
+            x(at),
+            axis.y(value),
+            escaped(line.name),
+            escaped(&places[at]),
+            escaped(&tell(value)),
+        );
+    }
 }
 
 /// An axis of values, from the bottom of a chart to its top.

@@ -125,7 +125,7 @@ impl Store for Open {
             }
         }
         self.db
-            .write_opt(&all, &self.write)
+            .write_opt(all, &self.write)
             .map_err(failed("write a batch"))
     }
 
