@@ -141,6 +141,9 @@ pub(crate) struct Run {
     /// Operations before those that are measured
     #[arg(long, value_name = "N")]
     warm_up: Option<u64>,
+    /// Let stores write out and compact what they have before each benchmark
+    #[arg(long)]
+    settled: bool,
     /// Seconds of what is measured in seconds
     #[arg(long, value_name = "X", value_parser = positive)]
     seconds: Option<f64>,
@@ -199,6 +202,7 @@ impl Run {
                 durability: self.durability,
                 bloom_bits: self.bloom_bits,
                 warm_up: self.warm_up,
+                settled: self.settled,
                 seconds: self.seconds,
                 latency_every: self.latency_every,
                 seed: self.seed,

@@ -67,6 +67,8 @@ pub struct Changes {
     pub bloom_bits: Option<u32>,
     /// Operations before those that are measured.
     pub warm_up: Option<u64>,
+    /// Whether stores write out and compact what they have before each benchmark.
+    pub settled: bool,
     /// Seconds of what is measured in seconds.
     pub seconds: Option<f64>,
     /// The latency of every so many operations is measured.
@@ -140,6 +142,7 @@ impl Benchmark {
         set(&mut spec.keys, changes.keys);
         set(&mut spec.value_bytes, changes.value_bytes);
         set(&mut spec.warm_up, changes.warm_up);
+        spec.settled |= changes.settled;
         set(&mut spec.latency_every, changes.latency_every);
         set(&mut spec.seed, changes.seed);
         set(&mut spec.settings.memory, changes.memory);
@@ -197,6 +200,7 @@ fn usual(mix: &[(Operation, f64)], choice: Choice) -> Spec {
         start: Start::Loaded,
         operations: 1_000_000,
         before: Vec::new(),
+        settled: false,
         warm_up: 0,
         body: Body::Mix(mix.to_vec()),
         choice,

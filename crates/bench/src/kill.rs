@@ -81,6 +81,7 @@ fn load_and_kill(task: &Task, spec: &Spec, seconds: f64) -> Outcome<u64> {
             choice: Choice::Uniform,
             pace: Pace::Closed,
             before: Vec::new(),
+            settled: false,
             warm_up: 0,
             latency_every: 0,
             ..spec.clone()

@@ -138,6 +138,8 @@ pub struct Spec {
     pub operations: u64,
     /// What is done before, as often as there are records, and is not measured.
     pub before: Vec<(Operation, f64)>,
+    /// Whether the store writes out and compacts what it has before.
+    pub settled: bool,
     /// Operations before that, of the same kinds, which warm up and are not measured.
     pub warm_up: u64,
     /// What is done.

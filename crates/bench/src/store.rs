@@ -96,6 +96,13 @@ pub trait Store: Send + Sync {
     /// `Unfit` where there is none.
     fn view(&self) -> Outcome<Box<dyn View + '_>>;
 
+    /// Writes out and compacts what it has, where it does so in the background; returns when that
+    /// is done.
+    ///
+    /// # Errors
+    /// As `put`.
+    fn settle(&self) -> Outcome<()>;
+
     /// What the store counts of itself, growing numbers all.
     fn counters(&self) -> BTreeMap<String, u64>;
 

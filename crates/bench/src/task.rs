@@ -117,6 +117,9 @@ impl<'a> Worker<'a> {
 
     fn mix(&mut self, spec: &Spec) -> Outcome<Measurement> {
         self.prepare(spec)?;
+        if let Some(current) = self.current.as_ref().filter(|_| spec.settled) {
+            current.store.settle()?;
+        }
         let round = self.task.round;
         let mut measured = self.at_work(|bench| bench.mix(spec, round))?;
         let Some(current) = &mut self.current else {

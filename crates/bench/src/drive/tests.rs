@@ -70,6 +70,10 @@ impl Store for Liar {
         self.inner.view()
     }
 
+    fn settle(&self) -> Outcome<()> {
+        self.inner.settle()
+    }
+
     fn counters(&self) -> BTreeMap<String, u64> {
         self.inner.counters()
     }

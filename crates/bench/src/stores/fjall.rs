@@ -78,7 +78,7 @@ fn walk(iter: fjall::Iter, count: usize, visit: Visit<'_>) -> Outcome<usize> {
 }
 
 impl Open {
-    fn settle(&self) -> Outcome<()> {
+    fn sync(&self) -> Outcome<()> {
         if self.synced {
             let persisted = self.db.persist(PersistMode::SyncData);
             persisted.map_err(failed("persist"))?;
@@ -90,12 +90,12 @@ impl Open {
 impl Store for Open {
     fn put(&self, key: &[u8], value: &[u8]) -> Outcome<()> {
         self.keyspace.insert(key, value).map_err(failed("put"))?;
-        self.settle()
+        self.sync()
     }
 
     fn delete(&self, key: &[u8]) -> Outcome<()> {
         self.keyspace.remove(key).map_err(failed("delete"))?;
-        self.settle()
+        self.sync()
     }
 
     fn get(&self, key: &[u8], see: &mut dyn FnMut(&[u8])) -> Outcome<bool> {
@@ -141,6 +141,12 @@ impl Store for Open {
             open: self,
             snapshot: self.db.snapshot(),
         }))
+    }
+
+    fn settle(&self) -> Outcome<()> {
+        let flushed = self.keyspace.rotate_memtable_and_wait();
+        flushed.map_err(failed("flush"))?;
+        self.keyspace.major_compact().map_err(failed("compact"))
     }
 
     fn counters(&self) -> BTreeMap<String, u64> {

@@ -138,6 +138,10 @@ impl Store for List {
         })
     }
 
+    fn settle(&self) -> Outcome<()> {
+        Ok(())
+    }
+
     fn counters(&self) -> BTreeMap<String, u64> {
         BTreeMap::new()
     }

@@ -102,6 +102,13 @@ mod c {
         pub(super) fn leveldb_writeoptions_create() -> *mut Opaque;
         pub(super) fn leveldb_writeoptions_destroy(options: *mut Opaque);
         pub(super) fn leveldb_writeoptions_set_sync(options: *mut Opaque, yes: u8);
+        pub(super) fn leveldb_compact_range(
+            db: *mut Opaque,
+            from: *const u8,
+            from_bytes: usize,
+            to: *const u8,
+            to_bytes: usize,
+        );
         pub(super) fn leveldb_free(memory: *mut c_void);
     }
 }
@@ -411,6 +418,12 @@ impl Store for Ldb {
             options,
             snapshot,
         }))
+    }
+
+    fn settle(&self) -> Outcome<()> {
+        // SAFETY: a live database; two null ends stand for all keys (include/leveldb/c.h).
+        unsafe { c::leveldb_compact_range(self.db.pointer, ptr::null(), 0, ptr::null(), 0) };
+        Ok(())
     }
 
     fn counters(&self) -> BTreeMap<String, u64> {

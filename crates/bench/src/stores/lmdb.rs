@@ -154,6 +154,10 @@ impl Store for Open {
         Ok(Box::new(At { open: self, txn }))
     }
 
+    fn settle(&self) -> Outcome<()> {
+        Ok(())
+    }
+
     fn counters(&self) -> BTreeMap<String, u64> {
         BTreeMap::new()
     }

@@ -294,6 +294,10 @@ impl Store for World {
         }))
     }
 
+    fn settle(&self) -> Outcome<()> {
+        Ok(())
+    }
+
     fn counters(&self) -> BTreeMap<String, u64> {
         let counters = &self.counters;
         [

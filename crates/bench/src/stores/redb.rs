@@ -196,6 +196,10 @@ impl Store for Open {
         Ok(Box::new(At(self.table("take a view")?)))
     }
 
+    fn settle(&self) -> Outcome<()> {
+        Ok(())
+    }
+
     fn counters(&self) -> BTreeMap<String, u64> {
         BTreeMap::new()
     }

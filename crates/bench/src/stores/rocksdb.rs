@@ -146,6 +146,12 @@ impl Store for Open {
         }))
     }
 
+    fn settle(&self) -> Outcome<()> {
+        self.db.flush().map_err(failed("flush"))?;
+        self.db.compact_range::<&[u8], &[u8]>(None, None);
+        Ok(())
+    }
+
     fn counters(&self) -> BTreeMap<String, u64> {
         BTreeMap::new()
     }

@@ -241,6 +241,10 @@ impl Store for Open {
         }))
     }
 
+    fn settle(&self) -> Outcome<()> {
+        self.db.compact().map_err(self.failed("compact"))
+    }
+
     fn counters(&self) -> BTreeMap<String, u64> {
         let stats = self.db.stats();
         let mut counters = stats.counters;
