@@ -110,6 +110,7 @@ pub(crate) struct Counters {
     pub(crate) switch_aborts: Counter,
     pub(crate) flushes: Counter,
     pub(crate) flush_bytes: Counter,
+    pub(crate) gatherings: Counter,
     pub(crate) compactions: Counter,
     pub(crate) compaction_bytes_read: Counter,
     pub(crate) compaction_bytes_written: Counter,

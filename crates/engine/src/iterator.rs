@@ -42,6 +42,8 @@ const SKIPS_MAX: usize = 8;
 enum Stand {
     /// At a version of the pair's key, the one shown.
     On,
+    /// At the newest version of the pair's key, the one shown.
+    Newest,
     /// At the last entry before the pair's key (or before all).
     Before,
     /// Nowhere in particular: seek first.
@@ -176,6 +178,7 @@ impl Iter {
     /// `Corruption`, `Io`. The iterator stands on nothing then.
     pub fn seek_first(&mut self) -> Result<bool> {
         self.follow_view();
+        self.core.seeks.count.increment();
         self.guarded(|iter| {
             match iter.options.lower.clone() {
                 Bound::Unbounded => iter.merged.seek_first()?,
@@ -192,6 +195,7 @@ impl Iter {
     /// As [`Iter::seek_first`].
     pub fn seek_last(&mut self) -> Result<bool> {
         self.follow_view();
+        self.core.seeks.count.increment();
         self.guarded(|iter| {
             match iter.options.upper.clone() {
                 Bound::Unbounded => iter.merged.seek_last()?,
@@ -212,6 +216,7 @@ impl Iter {
             return self.seek_first();
         }
         self.follow_view();
+        self.core.seeks.count.increment();
         self.guarded(|iter| {
             iter.merged.seek(key, Stamp::MAX)?;
             iter.settle_forward()
@@ -228,6 +233,7 @@ impl Iter {
             return self.seek_last();
         }
         self.follow_view();
+        self.core.seeks.count.increment();
         self.guarded(|iter| {
             iter.merged.seek_before(key)?;
             iter.settle_backward()
@@ -250,10 +256,9 @@ impl Iter {
         };
         let stand = self.stand;
         self.guarded(|iter| {
-            if stand == Stand::On {
-                iter.leave_key(&key)?;
-            } else {
-                iter.merged.seek(&key, Stamp::ZERO)?;
+            match stand {
+                Stand::On | Stand::Newest => iter.leave_key(&key)?,
+                Stand::Before | Stand::Lost => iter.merged.seek(&key, Stamp::ZERO)?,
             }
             iter.spare = key;
             iter.settle_forward()
@@ -276,8 +281,10 @@ impl Iter {
         };
         let stand = self.stand;
         self.guarded(|iter| {
-            if stand != Stand::Before {
-                iter.merged.seek_before(&key)?;
+            match stand {
+                Stand::Before => {}
+                Stand::Newest => iter.merged.prev()?,
+                Stand::On | Stand::Lost => iter.merged.seek_before(&key)?,
             }
             iter.spare = key;
             iter.settle_backward()

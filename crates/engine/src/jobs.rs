@@ -128,10 +128,11 @@ impl Engine {
         self.is_stopping() || self.check().is_err()
     }
 
-    /// Flushes first, then compacts: memory is scarcer than read amplification.
+    /// Flushes first, then compacts: memory is scarcer than read amplification. What seeks would
+    /// like comes last.
     fn work_loop(&self) -> Result<()> {
         while !self.is_over() {
-            let worked = self.flush_if_free()? || self.compact_once()?;
+            let worked = self.flush_if_free()? || self.compact_once()? || self.gather_once()?;
             self.judge_pace();
             // Also while there is always something to do.
             self.bound_journal()?;
