@@ -32,7 +32,7 @@ use sources::{Merged, sources};
 use std::ops::Bound;
 use std::sync::Arc;
 use velella_base::external::ExternalRef;
-use velella_base::{Cursor, Error, Result, Stamp, ValueKind};
+use velella_base::{Cursor, Error, Result, Stamp, ValueKind, seeded};
 
 /// Old versions of one key passed one by one before a seek leaves them all.
 const SKIPS_MAX: usize = 8;
@@ -250,6 +250,7 @@ impl Iter {
         let Some(key) = self.at.take() else {
             return match &self.nowhere {
                 Nowhere::PastLast => Ok(false),
+                Nowhere::Failed(_) if seeded("an-iterator-goes-on-after-an-error") => Ok(false),
                 Nowhere::Failed(error) => Err(error.clone()),
                 _ => self.seek_first(),
             };

@@ -12,11 +12,10 @@
 use crate::core::Engine;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use velella_base::{Error, ErrorKind, Result};
 use velella_sync::atomic::Ordering;
-use velella_sync::thread;
+use velella_sync::thread::{self, JoinHandle};
 
 /// A power loss takes at most what was written within this time (`Buffered`).
 const SYNC_EVERY: Duration = Duration::from_secs(1);
