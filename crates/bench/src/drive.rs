@@ -281,7 +281,14 @@ impl Bench<'_> {
             }
             notes.push(done.notes);
         }
-        self.known.ledger.enter(notes);
+        let several = self.known.ledger.enter(notes);
+        let only_if_absent = matches!(spec.mix(), [(Operation::PutIfAbsent, _)]);
+        if let Some(n) = several.first().filter(|_| only_if_absent) {
+            return Err(Failure::WrongAnswer {
+                store: self.name.to_owned(),
+                found: format!("two threads were told that key number {n} was absent"),
+            });
+        }
         self.fill_gaps(spec, &inserted, values)?;
         let writes_elsewhere = |operation: &Operation| match operation {
             Operation::Update

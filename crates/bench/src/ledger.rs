@@ -59,15 +59,18 @@ pub(crate) struct Ledger {
 }
 
 impl Ledger {
-    /// Enters what threads did that worked at the same time.
-    pub(crate) fn enter(&mut self, notes: Vec<Notes>) {
+    /// Enters what threads did that worked at the same time; keys that several of them wrote.
+    pub(crate) fn enter(&mut self, notes: Vec<Notes>) -> Vec<u64> {
         let mut fresh: BTreeMap<u64, Vec<Option<u64>>> = BTreeMap::new();
         for notes in notes {
             for (n, version) in notes.last {
                 fresh.entry(n).or_default().push(version);
             }
         }
+        let several = fresh.iter().filter(|(_, all)| all.len() > 1);
+        let several = several.map(|(n, _)| *n).collect();
         self.candidates.extend(fresh);
+        several
     }
 
     /// The followed keys that may have a value or must not.
@@ -97,10 +100,11 @@ mod tests {
     fn candidates_are_the_last_writes_of_each_thread() {
         let mut ledger = Ledger::default();
         ledger.enter(vec![notes(&[(1, Some(10)), (2, Some(20))])]);
-        ledger.enter(vec![
+        let several = ledger.enter(vec![
             notes(&[(1, Some(11)), (1, Some(12))]),
             notes(&[(1, None)]),
         ]);
+        assert_eq!(several, [1]);
         let all: Vec<_> = ledger.followed().map(|(n, c)| (n, c.to_vec())).collect();
         assert_eq!(all, [(1, vec![Some(12), None]), (2, vec![Some(20)])]);
     }

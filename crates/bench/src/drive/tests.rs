@@ -17,6 +17,8 @@ enum Lie {
     MixesUp,
     /// Ends scans one pair early.
     CutsScans,
+    /// Stores what it should only store if absent, and says that it was.
+    AlwaysAbsent,
     /// Finds what was never put.
     Invents,
 }
@@ -63,6 +65,9 @@ impl Store for Liar {
     }
 
     fn put_if_absent(&self, key: &[u8], value: &[u8]) -> Outcome<bool> {
+        if self.lie == Lie::AlwaysAbsent {
+            return self.inner.put(key, value).map(|()| true);
+        }
         self.inner.put_if_absent(key, value)
     }
 
@@ -158,6 +163,11 @@ fn a_store_whose_scans_end_early_is_caught() {
 #[test]
 fn a_store_that_finds_what_was_never_put_is_caught() {
     assert!(caught(Lie::Invents, "get.missing"));
+}
+
+#[test]
+fn a_store_that_stores_twice_what_was_absent_once_is_caught() {
+    assert!(caught(Lie::AlwaysAbsent, "clsm.rmw"));
 }
 
 #[test]

@@ -11,7 +11,7 @@ use crate::store::{Change, Durability, Peer, Settings, Store, View, Visit};
 use crate::stripes::Stripes;
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::sync::{PoisonError, RwLock};
+use std::sync::{LazyLock, PoisonError, RwLock};
 use velella::{Db, JournalMode, Keyspace, MemtableKind, Snapshot, WriteBatch};
 
 /// How it differs from Velella as it comes.
@@ -32,8 +32,21 @@ pub struct Velella {
     variant: Variant,
 }
 
-/// All of them, the product first.
-pub static ALL: [Velella; 5] = [
+/// All of them, the product first; last, Velella with each kind of memtable that is neither its
+/// default nor `aoc`.
+pub static ALL: LazyLock<Vec<Velella>> = LazyLock::new(|| {
+    let known = [MemtableKind::default(), MemtableKind::AppendOnly];
+    let others = MemtableKind::ALL
+        .into_iter()
+        .filter(|kind| !known.contains(kind));
+    let others = others.map(|memtable| Velella {
+        memtable,
+        ..Velella::of(memtable.name(), "Velella with that kind of memtable")
+    });
+    NAMED.into_iter().chain(others).collect()
+});
+
+const NAMED: [Velella; 5] = [
     Velella::of("velella", "Velella with default options"),
     Velella {
         memtable: MemtableKind::AppendOnly,
