@@ -31,6 +31,7 @@ mod probe;
 mod visibility;
 mod cursor;
 mod heights;
+pub mod guards;
 mod jellyfish;
 mod append_only;
 #[cfg(any(test, feature = "contract", loom, shuttle))]
