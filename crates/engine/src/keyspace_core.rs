@@ -51,6 +51,7 @@ impl MadeOf {
             order: order.clone(),
             slots: Arc::clone(&self.slots),
             counters: Arc::clone(&self.counters),
+            guard_bytes: velella_memtable::GUARD_BYTES,
         }
     }
 }

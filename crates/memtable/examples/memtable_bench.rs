@@ -11,8 +11,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 use velella_base::{Order, Stamp, ValueKind};
 use velella_memtable::{
-    Counters, CursorMode, Install, Intent, Memtable, MemtableKind, MemtableOptions, OnPending,
-    Owner, ReadAt,
+    Counters, CursorMode, GUARD_BYTES, Install, Intent, Memtable, MemtableKind, MemtableOptions,
+    OnPending, Owner, ReadAt,
 };
 use velella_mvcc::{Clock, Retention, Slots};
 use velella_sync::epoch;
@@ -57,6 +57,7 @@ impl Bench {
             order: Order::Bytewise,
             slots: Arc::clone(&slots),
             counters: Arc::clone(&counters),
+            guard_bytes: GUARD_BYTES,
         });
         Bench {
             table,

@@ -93,7 +93,14 @@ pub struct MemtableOptions {
     pub slots: Arc<Slots>,
     /// What the memtables of a database count together.
     pub counters: Arc<Counters>,
+    /// Bytes that a guard directory may take; 0: there is none. Kinds and orders that have none
+    /// take nothing.
+    pub guard_bytes: usize,
 }
+
+/// Bytes of a guard directory by default: as in S3. Half of the second-level cache was the paper's
+/// reason; `docs/decisions/0008-guard-directory.md` has what was measured.
+pub const GUARD_BYTES: usize = 2 << 20;
 
 /// Makes an empty memtable.
 #[must_use]
@@ -102,7 +109,9 @@ pub fn new(options: &MemtableOptions) -> Arc<dyn Memtable> {
     let slots = Arc::clone(&options.slots);
     let counters = Arc::clone(&options.counters);
     match options.kind {
-        MemtableKind::Jellyfish => Arc::new(Jellyfish::new(order, slots, counters)),
+        MemtableKind::Jellyfish => {
+            Arc::new(Jellyfish::new(order, slots, counters, options.guard_bytes))
+        }
         MemtableKind::AppendOnly => {
             Arc::new(AppendOnly::new(order, slots, counters, Some(RESEEK_AFTER)))
         }

@@ -38,6 +38,12 @@ impl<'a> Probe<'a> {
         }
     }
 
+    /// The key's prefix word.
+    #[inline]
+    pub(crate) fn prefix(&self) -> u64 {
+        self.prefix
+    }
+
     /// How the other key stands to the one searched for; `key` is asked for on a tie only.
     #[inline]
     pub(crate) fn compare<'k>(&self, prefix: u64, key: impl FnOnce() -> &'k [u8]) -> Ordering {

@@ -5,7 +5,9 @@
 
 use std::sync::Arc;
 use velella_base::{Order, Stamp, ValueKind};
-use velella_memtable::{Counters, Install, Intent, MemtableKind, MemtableOptions, Owner, new};
+use velella_memtable::{
+    Counters, GUARD_BYTES, Install, Intent, MemtableKind, MemtableOptions, Owner, new,
+};
 use velella_mvcc::{Clock, Retention, Slots};
 use velella_sync::epoch;
 
@@ -17,6 +19,7 @@ fn overwrites_stay_bounded() {
         order: Order::Bytewise,
         slots: Arc::new(Slots::new(1)),
         counters: Arc::clone(&counters),
+        guard_bytes: GUARD_BYTES,
     });
     let clock = Clock::new(Stamp::ZERO, Stamp::MAX);
     let (warm, rounds) = if cfg!(miri) {

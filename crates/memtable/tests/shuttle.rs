@@ -144,6 +144,14 @@ fn cursors_against_insertions() {
 }
 
 #[test]
+fn insertions_behind_guards() {
+    holds("guarded", SMALL, models::GUARDED, &KINDS);
+    for site in [Site::Guard, Site::NodeLink] {
+        fails("guarded", SMALL, models::GUARDED, Some(site));
+    }
+}
+
+#[test]
 fn random_histories_are_those_of_one_thread() {
     let model = models::histories::HISTORIES;
     holds("histories", LARGE, model, &KINDS);

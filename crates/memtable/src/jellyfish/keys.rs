@@ -8,7 +8,7 @@ use crate::cursor::{Item, Keys};
 use crate::interface::{ReadAt, Version};
 use crate::jellyfish::list::Place;
 use crate::jellyfish::node::Node;
-use velella_sync::Guard;
+use velella_sync::{Guard, epoch};
 
 /// How many times a run of predecessors may quadruple: runs of 16, 64, then 256 nodes.
 const RUN_LEVELS: std::ops::RangeInclusive<usize> = 1..=3;
@@ -41,7 +41,7 @@ impl Keys for Jellyfish {
         if let Some(node) = self.indexed(key, tally) {
             return Some(Self::kept(node));
         }
-        match self.list.find(&self.probe(key), tally) {
+        match self.list.find(&self.probe(key), &epoch::pin(), tally) {
             Place::Found(node) => Some(Self::kept(node)),
             Place::Between(_, after) => after.map(Self::kept),
         }
@@ -59,7 +59,9 @@ impl Keys for Jellyfish {
         let level = (RUN_LEVELS.start() + turn).min(*RUN_LEVELS.end());
         let probe = self.probe(end.key());
         self.list
-            .gather(end, &probe, level, tally, |node| run.push(Self::kept(node)));
+            .gather(end, &probe, level, &epoch::pin(), tally, |node| {
+                run.push(Self::kept(node))
+            });
         tally.gathered += run.len() as u64;
     }
 
@@ -68,7 +70,7 @@ impl Keys for Jellyfish {
     }
 
     fn lower(&self, key: &[u8], tally: &mut Tally) -> Option<Self::Key> {
-        let below = self.list.lower(&self.probe(key), tally);
+        let below = self.list.lower(&self.probe(key), &epoch::pin(), tally);
         (below != self.list.head()).then(|| Self::kept(below))
     }
 

@@ -12,7 +12,10 @@
 
 pub(crate) mod version;
 pub(crate) mod node;
+mod directory;
+mod guides;
 pub(crate) mod list;
+mod runs;
 mod index;
 mod prune;
 mod keys;
@@ -55,9 +58,16 @@ pub(crate) struct Jellyfish {
 
 impl Jellyfish {
     /// An empty memtable.
-    pub(crate) fn new(order: Order, slots: Arc<Slots>, counters: Arc<Counters>) -> Self {
+    pub(crate) fn new(
+        order: Order,
+        slots: Arc<Slots>,
+        counters: Arc<Counters>,
+        guard_bytes: usize,
+    ) -> Self {
+        // Words are in order only if keys are in the order of their bytes.
+        let guard_bytes = if order.is_bytewise() { guard_bytes } else { 0 };
         Jellyfish {
-            list: List::new(&counters),
+            list: List::new(guard_bytes, &counters),
             index: KeyIndex::new(order.is_bytewise()),
             order,
             slots,
@@ -77,11 +87,11 @@ impl Jellyfish {
 
     /// The key's node, if there is one.
     #[inline]
-    fn lookup<'g>(&'g self, key: &[u8], tally: &mut Tally) -> Option<Node<'g>> {
+    fn lookup<'g>(&'g self, key: &[u8], guard: &Guard, tally: &mut Tally) -> Option<Node<'g>> {
         if self.index.is_complete() {
             return self.indexed(key, tally);
         }
-        match self.list.find(&self.probe(key), tally) {
+        match self.list.find(&self.probe(key), guard, tally) {
             Place::Found(node) => Some(node),
             Place::Between(..) => None,
         }
@@ -100,9 +110,9 @@ impl Jellyfish {
     }
 
     /// As [`Jellyfish::lookup`], an operation of its own.
-    fn counted_lookup<'g>(&'g self, key: &[u8]) -> Option<Node<'g>> {
+    fn counted_lookup<'g>(&'g self, key: &[u8], guard: &Guard) -> Option<Node<'g>> {
         let mut tally = Tally::default();
-        let node = self.lookup(key, &mut tally);
+        let node = self.lookup(key, guard, &mut tally);
         tally.flush(&self.counters);
         node
     }
@@ -239,7 +249,7 @@ impl Jellyfish {
     fn insert<'g>(
         &'g self,
         place: (Node<'g>, Option<Node<'g>>),
-        splice: &Splice<'g>,
+        splice: &mut Splice<'g>,
         write: &Write<'_, 'g>,
         tally: &mut Tally,
     ) -> Install<'g> {
@@ -327,14 +337,20 @@ impl Memtable for Jellyfish {
         let outcome = if let Some(node) = node {
             self.install_on(node, None, &write, &mut tally)
         } else {
+            if self.list.is_renewal_due() && self.list.renew_guides(guard) {
+                self.counters.directories.increment();
+            }
             let mut splice = Splice::new();
-            match self.list.find_splice(&probe, &mut splice, &mut tally) {
+            match self
+                .list
+                .find_splice(&probe, &mut splice, guard, &mut tally)
+            {
                 Place::Found(node) => {
                     self.help(node, intent.key);
                     self.install_on(node, None, &write, &mut tally)
                 }
                 Place::Between(before, after) => {
-                    self.insert((before, after), &splice, &write, &mut tally)
+                    self.insert((before, after), &mut splice, &write, &mut tally)
                 }
             }
         };
@@ -343,7 +359,7 @@ impl Memtable for Jellyfish {
     }
 
     fn newest<'g>(&'g self, key: &[u8], guard: &'g Guard) -> Newest<'g> {
-        let node = self.counted_lookup(key);
+        let node = self.counted_lookup(key, guard);
         let newest = node.and_then(|node| newest_version(node, guard));
         if let Some(newest) = newest
             && newest.record().is_undecided(guard)
@@ -371,7 +387,7 @@ impl Memtable for Jellyfish {
     }
 
     fn undecided<'g>(&'g self, key: &[u8], guard: &'g Guard) -> Option<Undecided<'g>> {
-        let newest = newest_version(self.counted_lookup(key)?, guard)?;
+        let newest = newest_version(self.counted_lookup(key, guard)?, guard)?;
         newest
             .record()
             .is_undecided(guard)
@@ -380,14 +396,14 @@ impl Memtable for Jellyfish {
 
     fn get<'g>(&'g self, key: &[u8], at: ReadAt, guard: &'g Guard) -> Option<Version<'g>> {
         let mut tally = Tally::default();
-        let node = self.lookup(key, &mut tally);
+        let node = self.lookup(key, guard, &mut tally);
         let version = node.and_then(|node| self.visible(node, at, guard, &mut tally));
         tally.flush(&self.counters);
         version
     }
 
     fn prune(&self, key: &[u8], retention: &Retention, guard: &Guard) -> usize {
-        let Some(node) = self.counted_lookup(key) else {
+        let Some(node) = self.counted_lookup(key, guard) else {
             return 0;
         };
         let Some(_pass) = self.gate.enter() else {

@@ -301,6 +301,12 @@ impl<'l> Tower<'l> {
         prefetch(link.load(Ordering::Relaxed));
     }
 
+    /// The prefix word of its key.
+    #[inline]
+    pub(crate) fn prefix(self) -> u64 {
+        self.fields().prefix
+    }
+
     /// The node this tower stands on.
     #[inline]
     pub(crate) fn node(self) -> Node<'l> {
