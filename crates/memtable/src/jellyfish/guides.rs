@@ -7,7 +7,8 @@
 //! guard, their insertion leaves a finger behind.
 //!
 //! H1. One thread at a time makes a directory, before it installs anything; nobody waits for it.
-//! H2. Making directories costs each insertion and each fallback a constant number of steps.
+//! H2. Making directories costs each insertion and each fallback a constant number of steps: of
+//!     walking along one level, which are cheap beside a fallback's.
 //! H3. `tail` and the fingers are null or towers linked on [`TAIL_LEVELS`] levels at least. Whether
 //!     one is before a key is for the search to find out.
 //!
@@ -168,7 +169,7 @@ impl Guides {
         // Relaxed, all: statistics and hints; the directory is published by `Swap`.
         self.towers_due.store(2 * towers + 1, Ordering::Relaxed);
         let fallbacks = self.fallbacks.load(Ordering::Relaxed);
-        let pause = 2 * directory.len() + FIRST;
+        let pause = directory.len() / 4 + FIRST;
         self.fallbacks_due
             .store(fallbacks + pause, Ordering::Relaxed);
         self.bytes.store(directory.bytes(), Ordering::Relaxed);

@@ -28,8 +28,10 @@ use std::sync::Arc;
 use velella_sync::Guard;
 use velella_sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 
-/// Steps from a guard that are worth taking, besides the usual ones on each level.
-const FALLBACK_STEPS: usize = 4;
+/// Steps from a guard that are worth taking for each of its levels, and for the area's growth.
+const GUARD_STEPS: usize = 4;
+/// Those from the tail: far more than it takes, unless a thread was held up in setting it.
+const TAIL_STEPS: usize = 64;
 
 /// Where a key is, or belongs, at the bottom.
 #[derive(Debug, Clone, Copy)]
@@ -70,19 +72,21 @@ pub(super) struct Start<'l> {
     pub(super) above: Option<Tower<'l>>,
     /// Whether that one has the key itself.
     is_found: bool,
-    /// Whether the search leaves levels out, and so may have far to go.
-    is_guarded: bool,
+    /// Steps that are worth taking before beginning anew elsewhere.
+    pub(super) steps: usize,
     /// Once a guard has proved to be too far: which finger belongs to it.
     pub(super) finger: Option<usize>,
 }
 
-impl Start<'_> {
-    /// How many steps are worth taking before beginning anew at the head.
+impl<'l> Start<'l> {
+    /// Makes the search begin at `levels` levels of `tower`; with that, it leaves levels out, and
+    /// so may have far to go.
     #[inline]
-    pub(super) fn steps(&self) -> usize {
-        match self.is_guarded {
-            true => 4 * self.levels + FALLBACK_STEPS,
-            false => usize::MAX,
+    fn begin_at(&mut self, tower: Tower<'l>, levels: usize, steps: usize) {
+        self.tower = tower;
+        if levels < self.levels {
+            self.levels = levels;
+            self.steps = steps;
         }
     }
 }
@@ -173,7 +177,7 @@ impl List {
         self.descend(probe, Some(splice), guard, tally)
     }
 
-    /// Where a search begins: at a guard close before the key, or at the head (S3).
+    /// Where a search begins: at the tail, at a guard close before the key, or at the head (S3).
     #[inline]
     pub(super) fn enter<'l>(
         &'l self,
@@ -186,12 +190,20 @@ impl List {
             levels: self.height(),
             above: None,
             is_found: false,
-            is_guarded: false,
+            steps: usize::MAX,
             finger: None,
         };
         let Some(directory) = self.guides.current(guard) else {
             return start;
         };
+        // SAFETY: this list's tail.
+        if let Some(tail) = unsafe { self.guides.tail() } {
+            tally.comparisons += 1;
+            if tail.compare(probe) == Compared::Less {
+                start.begin_at(tail, TAIL_LEVELS, TAIL_STEPS);
+                return start;
+            }
+        }
         // SAFETY: a directory of this list's guards.
         let entrance = unsafe { directory.enter(probe) };
         tally.probes += 1;
@@ -199,30 +211,9 @@ impl List {
         start.above = entrance.above;
         start.is_found = entrance.is_found;
         if let Some(below) = entrance.below {
-            start.tower = below.tower;
-            start.is_guarded = below.levels < start.levels;
-            start.levels = below.levels.min(start.levels);
-        }
-        if entrance.above.is_none() {
-            self.enter_at_tail(&mut start, probe, tally);
+            start.begin_at(below.tower, below.levels, GUARD_STEPS * (below.levels + 1));
         }
         start
-    }
-
-    /// Begins at the tail, if that is below the key: a key beyond the last guard.
-    #[cold]
-    fn enter_at_tail<'l>(&'l self, start: &mut Start<'l>, probe: &Probe<'_>, tally: &mut Tally) {
-        // SAFETY: this list's tail.
-        let Some(tail) = (unsafe { self.guides.tail() }) else {
-            return;
-        };
-        tally.comparisons += 1;
-        if tail.compare(probe) == Compared::Less {
-            let height = self.height();
-            start.tower = tail;
-            start.levels = TAIL_LEVELS.min(height);
-            start.is_guarded = start.levels < height;
-        }
     }
 
     /// Where to go on when a guard proved to be too far from the key: at the finger left there by
@@ -239,7 +230,7 @@ impl List {
         let mut start = Start {
             tower: self.top(),
             levels: self.height(),
-            is_guarded: false,
+            steps: usize::MAX,
             ..*from
         };
         if from.finger.is_none() {
@@ -248,10 +239,8 @@ impl List {
             // SAFETY: this list's finger.
             if let Some(tower) = unsafe { self.guides.finger(finger) } {
                 tally.comparisons += 1;
-                if tower.compare(probe) == Compared::Less && TAIL_LEVELS < start.levels {
-                    start.tower = tower;
-                    start.levels = TAIL_LEVELS;
-                    start.is_guarded = true;
+                if tower.compare(probe) == Compared::Less {
+                    start.begin_at(tower, TAIL_LEVELS, GUARD_STEPS * (TAIL_LEVELS + 1));
                 }
             }
         }
@@ -273,7 +262,7 @@ impl List {
             return Place::Found(found.node());
         }
         let mut above = begin.above;
-        let (mut tower, mut level, mut steps_left) = (begin.tower, begin.levels, begin.steps());
+        let (mut tower, mut level, mut steps_left) = (begin.tower, begin.levels, begin.steps);
         if let Some(splice) = &mut splice {
             splice.height = level;
         }
@@ -306,7 +295,7 @@ impl List {
             if steps_left == 0 {
                 // The guard is too far from the key, or too low for its area.
                 begin = self.fall_back(&begin, probe, tally);
-                (tower, level, steps_left) = (begin.tower, begin.levels, begin.steps());
+                (tower, level, steps_left) = (begin.tower, begin.levels, begin.steps);
                 if let Some(splice) = &mut splice {
                     (splice.height, splice.finger) = (level, begin.finger);
                 }

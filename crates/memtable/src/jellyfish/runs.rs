@@ -119,7 +119,7 @@ impl List {
         tally: &mut Tally,
     ) -> (Tower<'l>, Option<Tower<'l>>) {
         let mut begin = self.enter(probe, guard, tally);
-        let mut steps_left = begin.steps();
+        let mut steps_left = begin.steps;
         let (mut tower, mut levels) = (begin.tower, begin.levels);
         if levels <= level {
             (tower, levels) = (self.top(), self.height());
@@ -146,7 +146,7 @@ impl List {
             if steps_left == 0 {
                 begin.finger = begin.finger.or(Some(0));
                 let head = self.fall_back(&begin, probe, tally);
-                (tower, levels, steps_left) = (head.tower, head.levels, head.steps());
+                (tower, levels, steps_left) = (head.tower, head.levels, head.steps);
                 start = tower;
                 continue;
             }
