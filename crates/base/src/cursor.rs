@@ -8,6 +8,7 @@
 //!     (debug-asserted).
 //! U4. After an error the cursor is unpositioned.
 //! U5. `aim` and `approach` are hints before a `seek`: they unposition, and change no result.
+//! U6. `is_newest` may always say no.
 
 use crate::{Result, Stamp, ValueKind};
 
@@ -70,6 +71,12 @@ pub trait Cursor: Send {
     /// As [`Cursor::seek_first`].
     fn prev(&mut self) -> Result<()>;
 
+    /// Going backward: whether it is known, without moving, that the entry is the newest of its
+    /// key (U6). Who needs the newest can then stay on it instead of copying it and looking on.
+    fn is_newest(&self) -> bool {
+        false
+    }
+
     /// Where the cursor stands.
     fn entry(&self) -> Option<Entry<'_>>;
 }
@@ -98,6 +105,9 @@ impl<C: Cursor + ?Sized> Cursor for Box<C> {
     }
     fn prev(&mut self) -> Result<()> {
         (**self).prev()
+    }
+    fn is_newest(&self) -> bool {
+        (**self).is_newest()
     }
     fn entry(&self) -> Option<Entry<'_>> {
         (**self).entry()

@@ -42,6 +42,8 @@ const SKIPS_MAX: usize = 8;
 enum Stand {
     /// At a version of the pair's key, the one shown.
     On,
+    /// At the newest version of the pair's key, the one shown.
+    Newest,
     /// At the last entry before the pair's key (or before all).
     Before,
     /// Nowhere in particular: seek first.
@@ -250,10 +252,9 @@ impl Iter {
         };
         let stand = self.stand;
         self.guarded(|iter| {
-            if stand == Stand::On {
-                iter.leave_key(&key)?;
-            } else {
-                iter.merged.seek(&key, Stamp::ZERO)?;
+            match stand {
+                Stand::On | Stand::Newest => iter.leave_key(&key)?,
+                Stand::Before | Stand::Lost => iter.merged.seek(&key, Stamp::ZERO)?,
             }
             iter.spare = key;
             iter.settle_forward()
@@ -276,8 +277,10 @@ impl Iter {
         };
         let stand = self.stand;
         self.guarded(|iter| {
-            if stand != Stand::Before {
-                iter.merged.seek_before(&key)?;
+            match stand {
+                Stand::Before => {}
+                Stand::Newest => iter.merged.prev()?,
+                Stand::On | Stand::Lost => iter.merged.seek_before(&key)?,
             }
             iter.spare = key;
             iter.settle_backward()

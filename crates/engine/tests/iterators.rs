@@ -181,6 +181,46 @@ fn seeks_land_beside_what_is_there() {
 }
 
 #[test]
+fn going_back_a_deleted_key_leaves_nothing_to_the_one_before_it() {
+    let db = fresh();
+    for key in ["a", "b", "c"] {
+        db.put(key, format!("of {key}")).unwrap();
+    }
+    // Keeps both versions of `c`, the put and the delete, in the table.
+    let _before = db.snapshot();
+    db.delete("c").unwrap();
+    db.compact().unwrap();
+    let mut iter = db.iter().unwrap();
+    assert!(iter.seek_last().unwrap());
+    assert_eq!(iter.key(), Some(&b"b"[..]));
+    assert_eq!(iter.value().unwrap(), b"of b");
+    assert!(iter.step_back().unwrap());
+    assert_eq!(iter.value().unwrap(), b"of a");
+    assert!(!iter.step_back().unwrap());
+}
+
+#[test]
+fn going_back_two_spellings_of_a_key_are_one() {
+    let db = fresh();
+    let folded = |key: &[u8]| key.to_ascii_lowercase();
+    let order = Order::custom("folded", move |a, b| folded(a).cmp(&folded(b)));
+    let options = KeyspaceOptions {
+        order,
+        ..KeyspaceOptions::default()
+    };
+    let names = db.create_keyspace("names", options).unwrap();
+    for key in ["Anna", "Bert"] {
+        names.put(key, "old").unwrap();
+    }
+    // Each memtable keeps the spelling it saw first.
+    db.flush().unwrap();
+    let _before = db.snapshot();
+    names.put("BERT", "new").unwrap();
+    db.compact().unwrap();
+    assert_eq!(reversed(names.iter().unwrap()).len(), 2);
+}
+
+#[test]
 fn the_direction_may_change_at_every_step() {
     let db = layered();
     let mut iter = db.iter().unwrap();

@@ -281,6 +281,10 @@ impl<T: Keys> Cursor for TableCursor<T> {
         Ok(())
     }
 
+    fn is_newest(&self) -> bool {
+        matches!(self.mode, CursorMode::Visible { .. })
+    }
+
     fn entry(&self) -> Option<Entry<'_>> {
         let key = self.key?;
         let item = self.items.get(self.at)?;

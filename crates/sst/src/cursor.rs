@@ -234,6 +234,12 @@ impl Cursor for TableCursor {
     }
 
     #[inline]
+    fn is_newest(&self) -> bool {
+        let keys_are_bytes = self.table.order.is_bytewise();
+        keys_are_bytes && self.block.as_ref().is_some_and(BlockCursor::is_newest)
+    }
+
+    #[inline]
     fn entry(&self) -> Option<Entry<'_>> {
         self.block.as_ref()?.entry()
     }

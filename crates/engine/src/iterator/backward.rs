@@ -1,14 +1,15 @@
 //! Going back: from where the merged cursor stands to the last live pair.
 //!
 //! Versions of a key come oldest first, so all of them are passed before the key is decided, and
-//! the payload of the newest one seen is copied.
+//! the payload of the newest one seen is copied. Where the cursor knows that it stands on the
+//! newest one, it stays there.
 //!
 //! Threads: one, as the iterator. Tests: `tests/iterators.rs`.
 
 use super::options::below;
 use super::{Iter, Nowhere, SKIPS_MAX, Stand};
 use crate::read::Judged;
-use velella_base::{Cursor, Result, Stamp, ValueKind};
+use velella_base::{Cursor, Entry, Result, Stamp, ValueKind};
 
 impl Iter {
     /// The merged cursor stands at the last entry at or before the wanted place: shows the last
@@ -24,35 +25,57 @@ impl Iter {
             let mut key = std::mem::take(&mut self.spare);
             key.clear();
             key.extend_from_slice(entry.key);
-            let found = self.newest_backward(&key)?;
+            let (stand, found) = match self.merged.is_newest() && self.sees(&entry) {
+                true => (Stand::Newest, self.judge_in_place()?),
+                false => (Stand::Before, self.newest_backward(&key)?),
+            };
             if let Some(judged) = found {
                 self.judged = judged;
                 self.at = Some(key);
-                self.stand = Stand::Before;
+                self.stand = stand;
                 return Ok(true);
             }
             self.spare = key;
+            if stand == Stand::Newest {
+                self.merged.prev()?;
+            }
         }
     }
 
-    /// Walks the versions of `key` backwards, oldest first, and keeps the newest that the
-    /// snapshot sees. The cursor ends before the key.
+    /// Whether the snapshot sees the version.
+    fn sees(&self, entry: &Entry<'_>) -> bool {
+        entry.stamp <= self.snapshot.stamp() && entry.kind != ValueKind::RangeDelete
+    }
+
+    /// Whether the version under the cursor is a live pair.
+    fn judge_in_place(&mut self) -> Result<Option<Judged>> {
+        let Some(entry) = self.merged.entry() else {
+            return Ok(None);
+        };
+        self.kind = entry.kind;
+        self.payload_copied = false;
+        let now = self.snapshot.now_ms();
+        let engine = &self.handle.engine;
+        engine.judge(&self.core, entry.kind, entry.value, now)
+    }
+
+    /// Walks the versions of `key`, at the oldest of which the cursor stands, backwards, and keeps
+    /// the newest that the snapshot sees. The cursor ends before the key.
     fn newest_backward(&mut self, key: &[u8]) -> Result<Option<Judged>> {
-        let stamp = self.snapshot.stamp();
         let mut seen = false;
         let mut steps = 0;
         while let Some(entry) = self.merged.entry()
-            && self.is_same(entry.key, key)
+            && (steps == 0 || self.is_same(entry.key, key))
         {
             steps += 1;
             if steps > SKIPS_MAX {
                 // I3. The newest that is seen, directly; then leave the key.
-                self.merged.seek(key, stamp)?;
+                self.merged.seek(key, self.snapshot.stamp())?;
                 seen = self.copy_if_at(key);
                 self.merged.seek_before(key)?;
                 break;
             }
-            if entry.stamp <= stamp && entry.kind != ValueKind::RangeDelete {
+            if self.sees(&entry) {
                 self.kind = entry.kind;
                 self.payload.clear();
                 self.payload.extend_from_slice(entry.value);

@@ -124,6 +124,20 @@ impl BlockCursor {
         })
     }
 
+    /// Whether the decoded interval shows that the entry before is another key's.
+    #[must_use]
+    #[inline]
+    pub(crate) fn is_newest(&self) -> bool {
+        let at = self.ordinal % INTERVAL;
+        let here = self.interval.get(at).filter(|_| self.backward);
+        match (here, at.checked_sub(1).and_then(|at| self.interval.get(at))) {
+            (Some((key, _)), Some((before, _))) => {
+                self.is_positioned() && self.keys.get(key.clone()) != self.keys.get(before.clone())
+            }
+            _ => false,
+        }
+    }
+
     /// The current entry as a hit, for whoever keeps the block.
     #[must_use]
     pub(crate) fn hit(&self) -> Option<Hit> {

@@ -188,6 +188,11 @@ impl Cursor for ConcatCursor {
     }
 
     #[inline]
+    fn is_newest(&self) -> bool {
+        matches!(&self.open, Some((_, cursor)) if cursor.is_newest())
+    }
+
+    #[inline]
     fn entry(&self) -> Option<Entry<'_>> {
         self.open.as_ref()?.1.entry()
     }

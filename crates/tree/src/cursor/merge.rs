@@ -279,6 +279,12 @@ impl<C: Cursor> Cursor for MergeCursor<C> {
         self.step(Direction::Backward)
     }
 
+    /// Of several sources each would have to be asked.
+    #[inline]
+    fn is_newest(&self) -> bool {
+        self.positioned && matches!(&self.sources[..], [only] if only.is_newest())
+    }
+
     #[inline]
     fn entry(&self) -> Option<Entry<'_>> {
         if !self.positioned {

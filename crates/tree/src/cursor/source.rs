@@ -63,6 +63,11 @@ impl Cursor for Source {
     }
 
     #[inline]
+    fn is_newest(&self) -> bool {
+        delegate!(self, cursor => cursor.is_newest())
+    }
+
+    #[inline]
     fn entry(&self) -> Option<Entry<'_>> {
         delegate!(self, cursor => cursor.entry())
     }
