@@ -32,6 +32,7 @@ mod visibility;
 mod cursor;
 mod heights;
 pub mod guards;
+mod chains;
 mod jellyfish;
 mod append_only;
 #[cfg(any(test, feature = "contract", loom, shuttle))]

@@ -18,7 +18,7 @@
 //!
 //! Threads: any. Tests: below; `tests.rs` beside.
 
-use crate::jellyfish::node::{Tower, TowerHead};
+use crate::jellyfish::tower::{Tower, TowerHead};
 use crate::ordering::{Site, is_sound};
 use crate::probe::{Probe, prefix_word};
 use std::cmp::Ordering as Compared;

@@ -15,7 +15,7 @@
 //! Threads: any. Tests: `tests.rs` beside.
 
 use crate::jellyfish::directory::{BYTES_PER_GUARD, Directory};
-use crate::jellyfish::node::{LEVELS, Tower, TowerHead};
+use crate::jellyfish::tower::{LEVELS, Tower, TowerHead};
 use std::ptr::null_mut;
 use std::sync::Arc;
 use velella_sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering};

@@ -13,13 +13,12 @@
 //! `every_level_is_a_sorted_subsequence` in `tests.rs` beside; `tests/loom.rs`.
 
 use crate::arena::Arena;
+use crate::chains::node::{Node, NodeHead, node_bytes};
+use crate::chains::store::Store;
 use crate::counters::{Counters, Tally};
-use crate::heights::random_height;
 use crate::jellyfish::directory::{Directory, Guard as Entry};
 use crate::jellyfish::guides::{Guides, TAIL_LEVELS};
-use crate::jellyfish::node::{LEVELS, Node, NodeHead, Tower, TowerHead};
-use crate::jellyfish::node::{node_bytes, tower_bytes};
-use crate::jellyfish::version::{Store, VersionRef, version_bytes};
+use crate::jellyfish::tower::{LEVELS, Tower, TowerHead, tower_bytes};
 use crate::ordering::{Site, swap_in};
 use crate::probe::Probe;
 use std::cmp::Ordering as Compared;
@@ -116,10 +115,7 @@ unsafe impl Sync for List {}
 impl List {
     /// An empty list whose guard directory takes at most `guard_bytes`.
     pub(crate) fn new(guard_bytes: usize, counters: &Arc<Counters>) -> Self {
-        let store = Arc::new(Store {
-            arena: Arena::new(Arc::clone(counters)),
-            recycler: crate::jellyfish::version::Recycler::new(),
-        });
+        let store = Arc::new(Store::new(counters));
         let towers = Arena::new(Arc::clone(counters));
         // SAFETY: fresh memory of the right size.
         let head = unsafe { Node::write(store.arena.alloc(node_bytes(0)), b"") };
@@ -269,7 +265,7 @@ impl List {
         while level > 0 {
             level -= 1;
             // SAFETY: `tower` is the top, a guard entered below its height (G2), or was reached on
-            // this level or a higher one (N3).
+            // this level or a higher one (T3).
             let mut next = unsafe { tower.next(level) };
             // What ended the level above is above the key here too: no second comparison.
             while let Some(candidate) = next
@@ -334,26 +330,15 @@ impl List {
         }
     }
 
-    /// Memory for a node and its first version, side by side; neither is written.
-    pub(crate) fn allocate(&self, key: &[u8], len: u32) -> (NonNull<u8>, NonNull<u8>) {
-        let node = node_bytes(key.len());
-        let block = self.store.arena.alloc(node + version_bytes(len));
-        // SAFETY: the block is larger than a node.
-        (block, unsafe { block.add(node) })
-    }
-
-    /// Links `node`, with its first version as head, between its neighbours at the bottom (S2).
+    /// Links `node`, whose head is set, between its neighbours at the bottom (S2).
     /// Returns the node of an equal key if another thread was first; `node` is then lost.
     pub(crate) fn link<'l>(
         &'l self,
         node: Node<'l>,
-        first: VersionRef<'l>,
         probe: &Probe<'_>,
         mut place: (Node<'l>, Option<Node<'l>>),
         tally: &mut Tally,
     ) -> Result<(), Node<'l>> {
-        // Relaxed: published by the CAS below.
-        node.fields().head.store(first.as_ptr(), Ordering::Relaxed);
         loop {
             let (before, after) = place;
             let after = after.map_or(null_mut(), Node::as_ptr);
@@ -374,15 +359,15 @@ impl List {
         }
     }
 
-    /// Gives the freshly linked `node` a tower, most often of no height at all.
+    /// Gives the freshly linked `node` a tower of `height` levels.
     pub(crate) fn raise<'l>(
         &'l self,
         node: Node<'l>,
         probe: &Probe<'_>,
         splice: &mut Splice<'l>,
+        height: usize,
         tally: &mut Tally,
     ) {
-        let height = random_height(LEVELS);
         if height == 0 {
             return;
         }
@@ -421,7 +406,7 @@ impl List {
         let mut tower = self.top();
         let mut above = None;
         for level in (splice.height..height).rev() {
-            // SAFETY: the top, or reached on this level or a higher one (N3).
+            // SAFETY: the top, or reached on this level or a higher one (T3).
             while let Some(next) = unsafe { tower.next(level) }
                 && Some(next) != above
             {

@@ -5,9 +5,10 @@
 //!
 //! Threads: any; nothing is written. Tests: `tests.rs` beside; the contract suite.
 
+use crate::chains::node::Node;
 use crate::counters::Tally;
 use crate::jellyfish::list::List;
-use crate::jellyfish::node::{Node, Tower};
+use crate::jellyfish::tower::Tower;
 use crate::probe::Probe;
 use std::cmp::Ordering as Compared;
 use velella_sync::Guard;

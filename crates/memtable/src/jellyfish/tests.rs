@@ -3,9 +3,10 @@
 
 use super::Jellyfish;
 use super::directory::{BYTES_PER_GUARD, Directory};
-use super::index::KeyIndex;
 use super::list::List;
-use super::node::{LEVELS, Node};
+use super::tower::LEVELS;
+use crate::chains::index::KeyIndex;
+use crate::chains::node::Node;
 use crate::contract::World;
 use crate::contract::world::{NEWEST, rest_back};
 use crate::counters::Counters;
@@ -190,7 +191,7 @@ fn colliding_hashes_leave_the_index_incomplete_and_correct() {
     // More than a bucket and its neighbours take: the first table is far too empty to grow.
     let keys: Vec<[u8; 2]> = (0..100u16).map(u16::to_be_bytes).collect();
     for key in &keys {
-        let (block, _) = list.allocate(key, 0);
+        let (block, _) = list.store.allocate(key, 0);
         // SAFETY: fresh memory of the right size, which lives as long as the list.
         let node = unsafe { Node::write(block, key) };
         index.insert(7, node);
