@@ -1,8 +1,8 @@
 //! The memory component: sorted, concurrent, multi-version, and freed as a whole.
 //!
 //! Source: JellyFish (Middleware '20) for the default kind, a skip list of distinct keys with a
-//! list of versions per key; the append-only kind is the baseline it is measured against. Both
-//! keep the write protocol of `docs/concurrency.md`: a version is installed *pending*, and becomes
+//! list of versions per key; S3 (VLDB '19) for the kind that keeps them in entries of eight; the
+//! append-only kind is the baseline they are measured against. All keep the write protocol of `docs/concurrency.md`: a version is installed *pending*, and becomes
 //! visible by one store of its word.
 //!
 //! M1. Per key at most one version is undecided, and it is the newest.
@@ -34,6 +34,7 @@ mod heights;
 pub mod guards;
 mod chains;
 mod jellyfish;
+mod s3;
 mod append_only;
 #[cfg(any(test, feature = "contract", loom, shuttle))]
 pub mod contract;
@@ -49,6 +50,7 @@ pub use record::{Pending, Undecided};
 
 use append_only::{AppendOnly, RESEEK_AFTER};
 use jellyfish::Jellyfish;
+use s3::S3;
 use std::sync::Arc;
 use velella_base::Order;
 use velella_mvcc::Slots;
@@ -61,11 +63,17 @@ pub enum MemtableKind {
     Jellyfish,
     /// One tower per version: what most stores do; kept as the baseline.
     AppendOnly,
+    /// Distinct keys in unsorted entries of eight, the entries in order.
+    S3,
 }
 
 impl MemtableKind {
     /// Every kind.
-    pub const ALL: [MemtableKind; 2] = [MemtableKind::Jellyfish, MemtableKind::AppendOnly];
+    pub const ALL: [MemtableKind; 3] = [
+        MemtableKind::Jellyfish,
+        MemtableKind::AppendOnly,
+        MemtableKind::S3,
+    ];
 
     /// Its name, as the manifest stores it: never change one.
     #[must_use]
@@ -73,6 +81,7 @@ impl MemtableKind {
         match self {
             MemtableKind::Jellyfish => "jellyfish",
             MemtableKind::AppendOnly => "append-only",
+            MemtableKind::S3 => "s3",
         }
     }
 
@@ -113,6 +122,7 @@ pub fn new(options: &MemtableOptions) -> Arc<dyn Memtable> {
         MemtableKind::Jellyfish => {
             Arc::new(Jellyfish::new(order, slots, counters, options.guard_bytes))
         }
+        MemtableKind::S3 => Arc::new(S3::new(order, slots, counters, options.guard_bytes)),
         MemtableKind::AppendOnly => {
             Arc::new(AppendOnly::new(order, slots, counters, Some(RESEEK_AFTER)))
         }

@@ -31,6 +31,10 @@ pub enum Site {
     Help,
     /// The guard that a search begins at is below the key.
     Guard,
+    /// The CAS that replaces a full entry by its halves.
+    Split,
+    /// The look whether a key lies beyond the range of an entry.
+    Beyond,
     /// The check that the newest version is decided, before another is installed above it.
     Undecided,
 }

@@ -112,7 +112,7 @@ impl List {
 
     /// The last tower of at least `level` before the key, or the top; and the first tower that is
     /// not before it.
-    fn span<'l>(
+    pub(crate) fn span<'l>(
         &'l self,
         probe: &Probe<'_>,
         level: usize,
