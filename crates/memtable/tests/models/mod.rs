@@ -20,7 +20,10 @@ use velella_memtable::{
 use velella_mvcc::{Retention, Snapshots};
 use velella_sync::{epoch, thread};
 
-pub(crate) const KINDS: [MemtableKind; 2] = [MemtableKind::Jellyfish, MemtableKind::AppendOnly];
+pub(crate) const KINDS: [MemtableKind; 3] = MemtableKind::ALL;
+
+/// Those with a list of versions per key.
+pub(crate) const CHAINED: [MemtableKind; 2] = [MemtableKind::Jellyfish, MemtableKind::S3];
 
 /// A memtable with clock and slots, and what only some models need beside them.
 pub(crate) struct Scene {
@@ -415,6 +418,75 @@ pub(crate) const GUARDED: Model = Model {
             "a key was lost, or is there twice: {rows:?}"
         );
     },
+};
+
+/// Two threads put different keys into one entry, which has room for one of them.
+pub(crate) const ONE_ENTRY: Model = Model {
+    before: |world| {
+        world.put(0, b"b", b"0");
+    },
+    roles: &[
+        |world| {
+            world.put(0, b"a", b"1");
+        },
+        |world| {
+            world.put(1, b"c", b"1");
+        },
+    ],
+    after: |world| {
+        let rows = roles::both_ways(world, world.visible(NEWEST), None);
+        let keys: Vec<&[u8]> = rows.iter().map(|row| &row.0[..]).collect();
+        assert_eq!(keys, [b"a", b"b", b"c"], "a key was lost");
+    },
+};
+
+/// Two threads split one full entry, to put the same key into it.
+pub(crate) const TWO_SPLITS: Model = Model {
+    before: |world| {
+        world.put(0, b"b", b"0");
+        world.put(0, b"d", b"0");
+    },
+    roles: &[
+        |world| {
+            world.put(0, b"c", b"1");
+        },
+        |world| {
+            world.put(1, b"c", b"2");
+        },
+    ],
+    after: |world| {
+        let mut cursor = world.visible(NEWEST);
+        cursor.seek_first().unwrap();
+        let keys: Vec<Vec<u8>> = rest(&mut *cursor).into_iter().map(|row| row.0).collect();
+        assert_eq!(
+            keys,
+            [b"b", b"c", b"d"],
+            "a key was lost, or is there twice"
+        );
+        assert_eq!(all(world).len(), 4, "a version was lost");
+        assert!(world.get(b"d", NEWEST).is_some(), "a key was lost");
+    },
+};
+
+/// A full entry is split under searches for what it held, and a cursor over it.
+pub(crate) const SPLIT_VS_SEARCH: Model = Model {
+    before: TWO_SPLITS.before,
+    roles: &[
+        |world| {
+            world.put(0, b"c", b"1");
+        },
+        |world| {
+            for key in [b"d", b"b"] {
+                let found = world.get(key, NEWEST);
+                assert!(found.is_some(), "a key moved away from under a search");
+            }
+            let mut cursor = world.visible(at(Stamp(2)));
+            cursor.seek_first().unwrap();
+            let keys: Vec<Vec<u8>> = rest(&mut *cursor).into_iter().map(|row| row.0).collect();
+            assert_eq!(keys, [b"b", b"d"], "s3: a scan met a split");
+        },
+    ],
+    after: nothing,
 };
 
 /// The same at no time in particular, which is no snapshot.
