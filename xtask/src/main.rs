@@ -1,4 +1,4 @@
-//! The workspace's own tool: `cargo xtask tidy`, `ci`, `models`, `seeded`, `readme`.
+//! The workspace's own tool: `cargo xtask tidy`, `ci`, `models` and others.
 //!
 //! Std only, so that it is built in seconds before anything else is; std is used directly here,
 //! because a tool that checks the doors need not go through them.
@@ -15,14 +15,23 @@ mod manifest;
 mod layers;
 mod workspace;
 mod embed;
+mod supervise;
 mod tidy;
 mod models;
-mod ci;
+mod binaries;
 mod seeded;
+mod ci;
 mod check;
+mod ratio;
+mod coverage;
 
 use std::path::{Path, PathBuf};
+
 use std::process::ExitCode;
+
+const COMMANDS: [&str; 8] = [
+    "tidy", "ci", "models", "seeded", "check", "ratio", "coverage", "readme",
+];
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -41,10 +50,10 @@ fn run(arguments: &[String]) -> Result<(), String> {
     let help = rest.iter().any(|word| word == "--help" || word == "-h");
     let root = root();
     match command {
-        "tidy" | "ci" | "readme" | "seeded" | "models" | "check" if help => {
+        "tidy" | "ci" | "readme" | "seeded" | "models" | "check" | "ratio" | "coverage" if help => {
             println!("{}", describe(command));
         }
-        "tidy" | "readme" if !rest.is_empty() => {
+        "tidy" | "readme" | "ratio" | "coverage" if !rest.is_empty() => {
             return Err(format!("`{command}` takes no arguments"));
         }
         "tidy" => return tidy::run(&root),
@@ -52,9 +61,11 @@ fn run(arguments: &[String]) -> Result<(), String> {
         "seeded" => return seeded::run(&root, rest),
         "models" => return models::run(&root, rest),
         "check" => return check::run(&root, rest),
+        "ratio" => return ratio::run(&root),
+        "coverage" => return coverage::run(&root),
         "readme" => return renew_readme(&root),
         "help" | "--help" | "-h" => {
-            for command in ["tidy", "ci", "models", "seeded", "check", "readme"] {
+            for command in COMMANDS {
                 println!("{}", describe(command));
             }
         }
@@ -82,9 +93,10 @@ fn describe(command: &str) -> String {
             ci::describe()
         ),
         "seeded" => format!(
-            "cargo xtask seeded [--some N | fault ...]\n\n\
+            "cargo xtask seeded [--some N | --record | fault ...]\n\n\
              Puts one fault in at a time and runs the tests that must see it; exits with 1 if one\n\
-             does not. The faults:\n\n{}",
+             does not. --some takes N that the commit decides; --record keeps the table of all in\n\
+             reliability/SEEDED.tsv. The faults:\n\n{}",
             seeded::describe()
         ),
         "check" => format!(
@@ -93,6 +105,13 @@ fn describe(command: &str) -> String {
              SKIPPED where something is missing. The checks:\n\n{}",
             check::describe()
         ),
+        "ratio" => "cargo xtask ratio\n\n\
+             Counts lines of tests and of product in the storage crates.\n"
+            .to_owned(),
+        "coverage" => "cargo xtask coverage\n\n\
+             Runs the tests of the storage crates and says which lines they executed; needs the\n\
+             component llvm-tools.\n"
+            .to_owned(),
         _ => "cargo xtask readme\n\n\
               Copies the examples that documents show from the files that are compiled.\n"
             .to_owned(),

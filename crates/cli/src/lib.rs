@@ -32,6 +32,7 @@ mod compact;
 mod inspect;
 mod serve;
 mod bench;
+pub mod ledger;
 mod crash_test;
 mod completions;
 mod command;

@@ -118,6 +118,7 @@ impl Engine {
             ("compactions", &own.compactions),
             ("flush_bytes", &own.flush_bytes),
             ("flushes", &own.flushes),
+            ("gatherings", &own.gatherings),
             ("prunes", &own.prunes),
             ("reads", &own.reads),
             ("rmw_retries", &own.rmw_retries),
