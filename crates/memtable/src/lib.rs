@@ -2,8 +2,9 @@
 //!
 //! Source: JellyFish (Middleware '20) for the default kind, a skip list of distinct keys with a
 //! list of versions per key; S3 (VLDB '19) for the kind that keeps them in entries of eight; the
-//! append-only kind is the baseline they are measured against. All keep the write protocol of `docs/concurrency.md`: a version is installed *pending*, and becomes
-//! visible by one store of its word.
+//! append-only kind is the baseline they are measured against. All keep the write protocol of
+//! `docs/concurrency.md`: a version is installed *pending*, and becomes visible by one store of its
+//! word.
 //!
 //! M1. Per key at most one version is undecided, and it is the newest.
 //! M2. Stamps strictly decrease from a key's newest version to its oldest (aborted ones ignored).

@@ -194,7 +194,7 @@ fn a_registered_snapshot_and_a_pruner() {
 
 #[test]
 fn two_insertions_into_one_entry() {
-    holds("one_entry", models::ONE_ENTRY, &KINDS);
+    holds("one_entry", models::entries::ONE_ENTRY, &KINDS);
     holds("same_new_key", models::SAME_NEW_KEY, &[MemtableKind::S3]);
     fails(
         "same_new_key",
@@ -206,10 +206,10 @@ fn two_insertions_into_one_entry() {
 
 #[test]
 fn two_splits_of_one_entry() {
-    holds("two_splits", models::TWO_SPLITS, &KINDS);
+    holds("two_splits", models::entries::TWO_SPLITS, &KINDS);
     fails(
         "two_splits",
-        models::TWO_SPLITS,
+        models::entries::TWO_SPLITS,
         MemtableKind::S3,
         Some(Site::Beyond),
     );
@@ -217,17 +217,17 @@ fn two_splits_of_one_entry() {
 
 #[test]
 fn a_split_under_a_search() {
-    holds("split_vs_search", models::SPLIT_VS_SEARCH, &KINDS);
+    holds("split_vs_search", models::entries::SPLIT_VS_SEARCH, &KINDS);
     let s3 = MemtableKind::S3;
     fails(
         "split_vs_search",
-        models::SPLIT_VS_SEARCH,
+        models::entries::SPLIT_VS_SEARCH,
         s3,
         Some(Site::Split),
     );
     fails(
         "split_vs_search",
-        models::SPLIT_VS_SEARCH,
+        models::entries::SPLIT_VS_SEARCH,
         s3,
         Some(Site::Beyond),
     );

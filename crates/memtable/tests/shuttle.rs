@@ -144,9 +144,9 @@ fn cursors_against_insertions() {
 
 #[test]
 fn insertions_behind_guards() {
-    holds("guarded", SMALL, models::GUARDED, &KINDS);
+    holds("guarded", SMALL, models::entries::GUARDED, &KINDS);
     for site in [Site::Guard, Site::NodeLink] {
-        fails("guarded", SMALL, models::GUARDED, Some(site));
+        fails("guarded", SMALL, models::entries::GUARDED, Some(site));
     }
 }
 
@@ -168,15 +168,21 @@ fn random_histories_are_those_of_one_thread() {
 #[test]
 fn splits_of_entries() {
     for (name, model) in [
-        ("one_entry", models::ONE_ENTRY),
-        ("two_splits", models::TWO_SPLITS),
-        ("split_vs_search", models::SPLIT_VS_SEARCH),
+        ("one_entry", models::entries::ONE_ENTRY),
+        ("two_splits", models::entries::TWO_SPLITS),
+        ("split_vs_search", models::entries::SPLIT_VS_SEARCH),
     ] {
         holds(name, SMALL, model, &KINDS);
     }
     let s3 = MemtableKind::S3;
     for site in [Site::Split, Site::Beyond] {
-        fails_in(s3, "guarded s3", SMALL, models::GUARDED, Some(site));
+        fails_in(
+            s3,
+            "guarded s3",
+            SMALL,
+            models::entries::GUARDED,
+            Some(site),
+        );
     }
     for site in [Site::HeadCas, Site::NodeLink] {
         fails_in(
