@@ -53,6 +53,7 @@ impl MadeOf {
             order: order.clone(),
             slots: Arc::clone(&self.slots),
             counters: Arc::clone(&self.counters),
+            guard_bytes: velella_memtable::GUARD_BYTES,
         }
     }
 }

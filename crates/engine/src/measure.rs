@@ -132,6 +132,12 @@ impl Engine {
             ("memtable_versions", &memtable.versions),
             ("memtable_versions_skipped", &memtable.versions_skipped),
             ("memtable_versions_pruned", &memtable.pruned),
+            ("memtable_directories", &memtable.directories),
+            ("memtable_directory_probes", &memtable.directory_probes),
+            (
+                "memtable_directory_fallbacks",
+                &memtable.directory_fallbacks,
+            ),
             ("memtable_bytes_allocated", &memtable.bytes),
             ("table_filter_probes", &tables.filter_probes),
             ("table_filter_negatives", &tables.filter_negatives),

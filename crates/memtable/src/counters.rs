@@ -23,6 +23,12 @@ pub struct Counters {
     pub gathered: Counter,
     /// Versions dropped by pruning.
     pub pruned: Counter,
+    /// Searches that entered a list through its guard directory.
+    pub directory_probes: Counter,
+    /// Those whose guard was too far from the key, and that began anew at the head.
+    pub directory_fallbacks: Counter,
+    /// Guard directories made.
+    pub directories: Counter,
     /// Bytes of memory taken from the system.
     pub bytes: Counter,
 }
@@ -37,6 +43,8 @@ pub(crate) struct Tally {
     pub(crate) versions: u64,
     pub(crate) skipped: u64,
     pub(crate) gathered: u64,
+    pub(crate) probes: u64,
+    pub(crate) fallbacks: u64,
 }
 
 impl Tally {
@@ -51,6 +59,8 @@ impl Tally {
             (self.versions, &counters.versions),
             (self.skipped, &counters.versions_skipped),
             (self.gathered, &counters.gathered),
+            (self.probes, &counters.directory_probes),
+            (self.fallbacks, &counters.directory_fallbacks),
         ] {
             if count != 0 {
                 counter.add(count);

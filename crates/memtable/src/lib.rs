@@ -1,9 +1,10 @@
 //! The memory component: sorted, concurrent, multi-version, and freed as a whole.
 //!
 //! Source: JellyFish (Middleware '20) for the default kind, a skip list of distinct keys with a
-//! list of versions per key; the append-only kind is the baseline it is measured against. Both
-//! keep the write protocol of `docs/concurrency.md`: a version is installed *pending*, and becomes
-//! visible by one store of its word.
+//! list of versions per key; S3 (VLDB '19) for the kind that keeps them in entries of eight; the
+//! append-only kind is the baseline they are measured against. All keep the write protocol of
+//! `docs/concurrency.md`: a version is installed *pending*, and becomes visible by one store of its
+//! word.
 //!
 //! M1. Per key at most one version is undecided, and it is the newest.
 //! M2. Stamps strictly decrease from a key's newest version to its oldest (aborted ones ignored).
@@ -31,7 +32,10 @@ mod probe;
 mod visibility;
 mod cursor;
 mod heights;
+pub mod guards;
+mod chains;
 mod jellyfish;
+mod s3;
 mod append_only;
 #[cfg(any(test, feature = "contract", loom, shuttle))]
 pub mod contract;
@@ -47,6 +51,7 @@ pub use record::{Pending, Undecided};
 
 use append_only::{AppendOnly, RESEEK_AFTER};
 use jellyfish::Jellyfish;
+use s3::S3;
 use std::sync::Arc;
 use velella_base::Order;
 use velella_mvcc::Slots;
@@ -59,11 +64,17 @@ pub enum MemtableKind {
     Jellyfish,
     /// One tower per version: what most stores do; kept as the baseline.
     AppendOnly,
+    /// Distinct keys in unsorted entries of eight, the entries in order.
+    S3,
 }
 
 impl MemtableKind {
     /// Every kind.
-    pub const ALL: [MemtableKind; 2] = [MemtableKind::Jellyfish, MemtableKind::AppendOnly];
+    pub const ALL: [MemtableKind; 3] = [
+        MemtableKind::Jellyfish,
+        MemtableKind::AppendOnly,
+        MemtableKind::S3,
+    ];
 
     /// Its name, as the manifest stores it: never change one.
     #[must_use]
@@ -71,6 +82,7 @@ impl MemtableKind {
         match self {
             MemtableKind::Jellyfish => "jellyfish",
             MemtableKind::AppendOnly => "append-only",
+            MemtableKind::S3 => "s3",
         }
     }
 
@@ -92,7 +104,14 @@ pub struct MemtableOptions {
     pub slots: Arc<Slots>,
     /// What the memtables of a database count together.
     pub counters: Arc<Counters>,
+    /// Bytes that a guard directory may take; 0: there is none. Kinds and orders that have none
+    /// take nothing.
+    pub guard_bytes: usize,
 }
+
+/// Bytes of a guard directory by default: as in S3. Half of the second-level cache was the paper's
+/// reason; `docs/decisions/0008-guard-directory.md` has what was measured.
+pub const GUARD_BYTES: usize = 2 << 20;
 
 /// Makes an empty memtable.
 #[must_use]
@@ -101,7 +120,10 @@ pub fn new(options: &MemtableOptions) -> Arc<dyn Memtable> {
     let slots = Arc::clone(&options.slots);
     let counters = Arc::clone(&options.counters);
     match options.kind {
-        MemtableKind::Jellyfish => Arc::new(Jellyfish::new(order, slots, counters)),
+        MemtableKind::Jellyfish => {
+            Arc::new(Jellyfish::new(order, slots, counters, options.guard_bytes))
+        }
+        MemtableKind::S3 => Arc::new(S3::new(order, slots, counters, options.guard_bytes)),
         MemtableKind::AppendOnly => {
             Arc::new(AppendOnly::new(order, slots, counters, Some(RESEEK_AFTER)))
         }

@@ -29,6 +29,12 @@ pub enum Site {
     Gate,
     /// The entry into the index of a node that somebody else has linked.
     Help,
+    /// The guard that a search begins at is below the key.
+    Guard,
+    /// The CAS that replaces a full entry by its halves.
+    Split,
+    /// The look whether a key lies beyond the range of an entry.
+    Beyond,
     /// The check that the newest version is decided, before another is installed above it.
     Undecided,
 }

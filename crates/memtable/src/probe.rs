@@ -17,6 +17,21 @@ pub(crate) fn prefix_word(key: &[u8]) -> u64 {
     u64::from_be_bytes(padded)
 }
 
+/// How the first of two keys stands to the second, by their prefix words or, on a tie, whole.
+#[inline]
+pub(crate) fn compare<'k>(
+    order: &Order,
+    is_bytewise: bool,
+    prefixes: (u64, u64),
+    keys: impl FnOnce() -> (&'k [u8], &'k [u8]),
+) -> Ordering {
+    if is_bytewise && prefixes.0 != prefixes.1 {
+        return prefixes.0.cmp(&prefixes.1);
+    }
+    let (first, second) = keys();
+    order.compare(first, second)
+}
+
 /// A key being searched for.
 #[derive(Clone, Copy)]
 pub(crate) struct Probe<'a> {
@@ -36,6 +51,12 @@ impl<'a> Probe<'a> {
             order,
             bytewise: order.is_bytewise(),
         }
+    }
+
+    /// The key's prefix word.
+    #[inline]
+    pub(crate) fn prefix(&self) -> u64 {
+        self.prefix
     }
 
     /// How the other key stands to the one searched for; `key` is asked for on a tie only.

@@ -5,18 +5,27 @@
 
 use std::sync::Arc;
 use velella_base::{Order, Stamp, ValueKind};
-use velella_memtable::{Counters, Install, Intent, MemtableKind, MemtableOptions, Owner, new};
+use velella_memtable::{
+    Counters, GUARD_BYTES, Install, Intent, MemtableKind, MemtableOptions, Owner, new,
+};
 use velella_mvcc::{Clock, Retention, Slots};
 use velella_sync::epoch;
 
 #[test]
 fn overwrites_stay_bounded() {
+    for kind in [MemtableKind::Jellyfish, MemtableKind::S3] {
+        overwrites_of(kind);
+    }
+}
+
+fn overwrites_of(kind: MemtableKind) {
     let counters = Arc::new(Counters::default());
     let table = new(&MemtableOptions {
-        kind: MemtableKind::Jellyfish,
+        kind,
         order: Order::Bytewise,
         slots: Arc::new(Slots::new(1)),
         counters: Arc::clone(&counters),
+        guard_bytes: GUARD_BYTES,
     });
     let clock = Clock::new(Stamp::ZERO, Stamp::MAX);
     let (warm, rounds) = if cfg!(miri) {
@@ -49,6 +58,6 @@ fn overwrites_stay_bounded() {
         }
     }
     let pruned = counters.pruned.sum();
-    assert!(pruned + 200 > rounds as u64, "{pruned} pruned");
+    assert!(pruned + 200 > rounds as u64, "{kind:?}: {pruned} pruned");
     assert_eq!(table.bytes(), bytes, "pruned versions are not reused");
 }

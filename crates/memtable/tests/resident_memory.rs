@@ -7,7 +7,7 @@
 use std::sync::Arc;
 use velella_base::{Order, Stamp, ValueKind};
 use velella_memtable::{
-    Counters, Install, Intent, Memtable, MemtableKind, MemtableOptions, Owner, new,
+    Counters, GUARD_BYTES, Install, Intent, Memtable, MemtableKind, MemtableOptions, Owner, new,
 };
 use velella_mvcc::{Clock, Slots};
 use velella_sync::epoch;
@@ -28,6 +28,7 @@ fn empty(kind: MemtableKind) -> Arc<dyn Memtable> {
         order: Order::Bytewise,
         slots: Arc::new(Slots::new(1)),
         counters: Arc::new(Counters::default()),
+        guard_bytes: GUARD_BYTES,
     })
 }
 
@@ -55,7 +56,7 @@ fn fill(tables: &[Arc<dyn Memtable>], bytes: usize) {
 
 #[test]
 fn a_freed_memtable_gives_its_memory_back() {
-    for kind in [MemtableKind::Jellyfish, MemtableKind::AppendOnly] {
+    for kind in MemtableKind::ALL {
         // An allocator learns from the first generation that such sizes come again, and keeps
         // them from then on.
         fill(&[empty(kind)], 96 * MIB);

@@ -13,22 +13,24 @@
 //! `every_level_is_a_sorted_subsequence` in `tests.rs` beside; `tests/loom.rs`.
 
 use crate::arena::Arena;
+use crate::chains::node::{Node, NodeHead, node_bytes};
+use crate::chains::store::Store;
 use crate::counters::{Counters, Tally};
-use crate::heights::random_height;
-use crate::jellyfish::node::{LEVELS, Node, NodeHead, Tower, TowerHead};
-use crate::jellyfish::node::{node_bytes, tower_bytes};
-use crate::jellyfish::version::{Store, VersionRef, version_bytes};
+use crate::jellyfish::directory::{Directory, Guard as Entry};
+use crate::jellyfish::guides::{Guides, TAIL_LEVELS};
+use crate::jellyfish::tower::{LEVELS, Tower, TowerHead, tower_bytes};
 use crate::ordering::{Site, swap_in};
 use crate::probe::Probe;
 use std::cmp::Ordering as Compared;
 use std::ptr::{NonNull, null_mut};
 use std::sync::Arc;
+use velella_sync::Guard;
 use velella_sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 
-/// Most pieces of a run of predecessors that are walked at once.
-const PIECES: usize = 128;
-/// How many steps they are walked: a piece has four nodes on average.
-const STEPS_AT_ONCE: usize = 6;
+/// Steps from a guard that are worth taking for each of its levels, and for the area's growth.
+const GUARD_STEPS: usize = 4;
+/// Those from the tail: far more than it takes, unless a thread was held up in setting it.
+const TAIL_STEPS: usize = 64;
 
 /// Where a key is, or belongs, at the bottom.
 #[derive(Debug, Clone, Copy)]
@@ -43,6 +45,7 @@ pub(crate) enum Place<'l> {
 #[derive(Debug)]
 pub(crate) struct Splice<'l> {
     height: usize,
+    finger: Option<usize>,
     levels: [(Option<Tower<'l>>, Option<Tower<'l>>); LEVELS],
 }
 
@@ -52,7 +55,37 @@ impl Splice<'_> {
     pub(crate) fn new() -> Self {
         Splice {
             height: 0,
+            finger: None,
             levels: [(None, None); LEVELS],
+        }
+    }
+}
+
+/// Where a search begins.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Start<'l> {
+    pub(super) tower: Tower<'l>,
+    /// Levels of the tower to search.
+    pub(super) levels: usize,
+    /// A tower not below the key.
+    pub(super) above: Option<Tower<'l>>,
+    /// Whether that one has the key itself.
+    is_found: bool,
+    /// Steps that are worth taking before beginning anew elsewhere.
+    pub(super) steps: usize,
+    /// Once a guard has proved to be too far: which finger belongs to it.
+    pub(super) finger: Option<usize>,
+}
+
+impl<'l> Start<'l> {
+    /// Makes the search begin at `levels` levels of `tower`; with that, it leaves levels out, and
+    /// so may have far to go.
+    #[inline]
+    fn begin_at(&mut self, tower: Tower<'l>, levels: usize, steps: usize) {
+        self.tower = tower;
+        if levels < self.levels {
+            self.levels = levels;
+            self.steps = steps;
         }
     }
 }
@@ -66,6 +99,8 @@ pub(crate) struct List {
     top: NonNull<TowerHead>,
     /// Levels above the bottom that may hold anything.
     height: AtomicUsize,
+    /// The shortcuts into it.
+    guides: Guides,
     /// Nodes and versions.
     pub(crate) store: Arc<Store>,
     /// Towers, by themselves so that they lie densely.
@@ -78,12 +113,9 @@ unsafe impl Send for List {}
 unsafe impl Sync for List {}
 
 impl List {
-    /// An empty list.
-    pub(crate) fn new(counters: &Arc<Counters>) -> Self {
-        let store = Arc::new(Store {
-            arena: Arena::new(Arc::clone(counters)),
-            recycler: crate::jellyfish::version::Recycler::new(),
-        });
+    /// An empty list whose guard directory takes at most `guard_bytes`.
+    pub(crate) fn new(guard_bytes: usize, counters: &Arc<Counters>) -> Self {
+        let store = Arc::new(Store::new(counters));
         let towers = Arena::new(Arc::clone(counters));
         // SAFETY: fresh memory of the right size.
         let head = unsafe { Node::write(store.arena.alloc(node_bytes(0)), b"") };
@@ -93,6 +125,7 @@ impl List {
             head: NonNull::new(head.as_ptr()).expect("a node has an address"),
             top: NonNull::new(top.as_ptr()).expect("a tower has an address"),
             height: AtomicUsize::new(0),
+            guides: Guides::new(guard_bytes),
             store,
             towers,
         }
@@ -100,7 +133,7 @@ impl List {
 
     /// Bytes taken from the system.
     pub(crate) fn bytes(&self) -> usize {
-        self.store.arena.bytes() + self.towers.bytes()
+        self.store.arena.bytes() + self.towers.bytes() + self.guides.bytes()
     }
 
     /// The node before every key.
@@ -111,21 +144,21 @@ impl List {
     }
 
     #[inline]
-    fn top(&self) -> Tower<'_> {
+    pub(super) fn top(&self) -> Tower<'_> {
         // SAFETY: written by `new`, lives as long as the list.
         unsafe { Tower::from_raw(self.top.as_ptr()) }.expect("never null")
     }
 
     #[inline]
-    fn height(&self) -> usize {
+    pub(super) fn height(&self) -> usize {
         // Relaxed: a higher level that is missed, or still empty, costs time only.
         self.height.load(Ordering::Relaxed)
     }
 
     /// Where the key of `probe` is or belongs.
     #[inline]
-    pub(crate) fn find(&self, probe: &Probe<'_>, tally: &mut Tally) -> Place<'_> {
-        self.descend(probe, None, tally)
+    pub(crate) fn find(&self, probe: &Probe<'_>, guard: &Guard, tally: &mut Tally) -> Place<'_> {
+        self.descend(probe, None, guard, tally)
     }
 
     /// As [`List::find`], noting the way for [`List::raise`].
@@ -134,9 +167,80 @@ impl List {
         &'l self,
         probe: &Probe<'_>,
         splice: &mut Splice<'l>,
+        guard: &Guard,
         tally: &mut Tally,
     ) -> Place<'l> {
-        self.descend(probe, Some(splice), tally)
+        self.descend(probe, Some(splice), guard, tally)
+    }
+
+    /// Where a search begins: at the tail, at a guard close before the key, or at the head (S3).
+    #[inline]
+    pub(super) fn enter<'l>(
+        &'l self,
+        probe: &Probe<'_>,
+        guard: &Guard,
+        tally: &mut Tally,
+    ) -> Start<'l> {
+        let mut start = Start {
+            tower: self.top(),
+            levels: self.height(),
+            above: None,
+            is_found: false,
+            steps: usize::MAX,
+            finger: None,
+        };
+        let Some(directory) = self.guides.current(guard) else {
+            return start;
+        };
+        // SAFETY: this list's tail.
+        if let Some(tail) = unsafe { self.guides.tail() } {
+            tally.comparisons += 1;
+            if tail.compare(probe) == Compared::Less {
+                start.begin_at(tail, TAIL_LEVELS, TAIL_STEPS);
+                return start;
+            }
+        }
+        // SAFETY: a directory of this list's guards.
+        let entrance = unsafe { directory.enter(probe) };
+        tally.probes += 1;
+        tally.comparisons += entrance.comparisons;
+        start.above = entrance.above;
+        start.is_found = entrance.is_found;
+        if let Some(below) = entrance.below {
+            start.begin_at(below.tower, below.levels, GUARD_STEPS * (below.levels + 1));
+        }
+        start
+    }
+
+    /// Where to go on when a guard proved to be too far from the key: at the finger left there by
+    /// an insertion that met the same, or, the second time, at the head.
+    #[cold]
+    pub(super) fn fall_back<'l>(
+        &'l self,
+        from: &Start<'l>,
+        probe: &Probe<'_>,
+        tally: &mut Tally,
+    ) -> Start<'l> {
+        self.guides.note_fallback();
+        tally.fallbacks += 1;
+        let mut start = Start {
+            tower: self.top(),
+            levels: self.height(),
+            steps: usize::MAX,
+            ..*from
+        };
+        if from.finger.is_none() {
+            let finger = Guides::finger_of(from.tower);
+            start.finger = Some(finger);
+            // SAFETY: this list's finger.
+            if let Some(tower) = unsafe { self.guides.finger(finger) } {
+                tally.comparisons += 1;
+                if tower.compare(probe) == Compared::Less {
+                    start.begin_at(tower, TAIL_LEVELS, GUARD_STEPS * (TAIL_LEVELS + 1));
+                }
+            }
+        }
+        start
     }
 
     #[inline(always)]
@@ -144,17 +248,24 @@ impl List {
         &'l self,
         probe: &Probe<'_>,
         mut splice: Option<&mut Splice<'l>>,
+        guard: &Guard,
         tally: &mut Tally,
     ) -> Place<'l> {
-        let mut level = self.height();
+        let mut begin = self.enter(probe, guard, tally);
+        if begin.is_found
+            && let Some(found) = begin.above
+        {
+            return Place::Found(found.node());
+        }
+        let mut above = begin.above;
+        let (mut tower, mut level, mut steps_left) = (begin.tower, begin.levels, begin.steps);
         if let Some(splice) = &mut splice {
             splice.height = level;
         }
-        let mut tower = self.top();
-        let mut above = None;
         while level > 0 {
             level -= 1;
-            // SAFETY: `tower` is the top or was reached on this level or a higher one (N3).
+            // SAFETY: `tower` is the top, a guard entered below its height (G2), or was reached on
+            // this level or a higher one (T3).
             let mut next = unsafe { tower.next(level) };
             // What ended the level above is above the key here too: no second comparison.
             while let Some(candidate) = next
@@ -168,10 +279,23 @@ impl List {
                         tower = candidate;
                         // SAFETY: reached on this level.
                         next = unsafe { tower.next(level) };
+                        steps_left -= 1;
+                        if steps_left == 0 {
+                            break;
+                        }
                     }
                     Compared::Equal => return Place::Found(candidate.node()),
                     Compared::Greater => above = next,
                 }
+            }
+            if steps_left == 0 {
+                // The guard is too far from the key, or too low for its area.
+                begin = self.fall_back(&begin, probe, tally);
+                (tower, level, steps_left) = (begin.tower, begin.levels, begin.steps);
+                if let Some(splice) = &mut splice {
+                    (splice.height, splice.finger) = (level, begin.finger);
+                }
+                continue;
             }
             if let Some(splice) = &mut splice {
                 splice.levels[level] = (Some(tower), next);
@@ -206,26 +330,15 @@ impl List {
         }
     }
 
-    /// Memory for a node and its first version, side by side; neither is written.
-    pub(crate) fn allocate(&self, key: &[u8], len: u32) -> (NonNull<u8>, NonNull<u8>) {
-        let node = node_bytes(key.len());
-        let block = self.store.arena.alloc(node + version_bytes(len));
-        // SAFETY: the block is larger than a node.
-        (block, unsafe { block.add(node) })
-    }
-
-    /// Links `node`, with its first version as head, between its neighbours at the bottom (S2).
+    /// Links `node`, whose head is set, between its neighbours at the bottom (S2).
     /// Returns the node of an equal key if another thread was first; `node` is then lost.
     pub(crate) fn link<'l>(
         &'l self,
         node: Node<'l>,
-        first: VersionRef<'l>,
         probe: &Probe<'_>,
         mut place: (Node<'l>, Option<Node<'l>>),
         tally: &mut Tally,
     ) -> Result<(), Node<'l>> {
-        // Relaxed: published by the CAS below.
-        node.fields().head.store(first.as_ptr(), Ordering::Relaxed);
         loop {
             let (before, after) = place;
             let after = after.map_or(null_mut(), Node::as_ptr);
@@ -246,19 +359,22 @@ impl List {
         }
     }
 
-    /// Gives the freshly linked `node` a tower, most often of no height at all.
+    /// Gives the freshly linked `node` a tower of `height` levels.
     pub(crate) fn raise<'l>(
         &'l self,
         node: Node<'l>,
         probe: &Probe<'_>,
-        splice: &Splice<'l>,
+        splice: &mut Splice<'l>,
+        height: usize,
         tally: &mut Tally,
     ) {
-        let height = random_height(LEVELS);
         if height == 0 {
             return;
         }
         tally.towers += 1;
+        if height > splice.height {
+            self.search_above(probe, splice, tally);
+        }
         let block = self.towers.alloc(tower_bytes(height));
         // SAFETY: fresh memory of the right size, which lives as long as the list.
         let tower = unsafe { Tower::write(block, node, height) };
@@ -272,6 +388,38 @@ impl List {
             };
             self.raise_level(tower, level, probe, (before, after), tally);
         }
+        self.guides.note_tower();
+        if height >= TAIL_LEVELS {
+            if let Some(finger) = splice.finger {
+                self.guides.set_finger(finger, tower);
+            }
+            // SAFETY: linked on all its levels.
+            if unsafe { tower.next(TAIL_LEVELS - 1) }.is_none() {
+                self.guides.set_tail(tower);
+            }
+        }
+    }
+
+    /// Searches the levels that a guard let the search leave out, for a tower that reaches them.
+    fn search_above<'l>(&'l self, probe: &Probe<'_>, splice: &mut Splice<'l>, tally: &mut Tally) {
+        let height = self.height();
+        let mut tower = self.top();
+        let mut above = None;
+        for level in (splice.height..height).rev() {
+            // SAFETY: the top, or reached on this level or a higher one (T3).
+            while let Some(next) = unsafe { tower.next(level) }
+                && Some(next) != above
+            {
+                tally.comparisons += 1;
+                if next.compare(probe) != Compared::Less {
+                    above = Some(next);
+                    break;
+                }
+                tower = next;
+            }
+            splice.levels[level] = (Some(tower), above);
+        }
+        splice.height = splice.height.max(height);
     }
 
     /// Links `tower` at `level`, into the gap that `place` was when last seen.
@@ -312,118 +460,63 @@ impl List {
         }
     }
 
-    /// The last node, or the list's head.
-    pub(crate) fn last(&self) -> Node<'_> {
-        let mut tower = self.top();
-        for level in (0..self.height()).rev() {
-            // SAFETY: the top, or reached on this level or a higher one.
-            while let Some(next) = unsafe { tower.next(level) } {
-                tower = next;
-            }
-        }
-        let mut node = tower.node();
-        while let Some(next) = node.next() {
-            node = next;
-        }
-        node
+    /// Whether the list has outgrown its guard directory.
+    #[inline]
+    pub(crate) fn is_renewal_due(&self) -> bool {
+        self.guides.is_due()
     }
 
-    /// The last node below the key, or the list's head.
-    pub(crate) fn lower(&self, probe: &Probe<'_>, tally: &mut Tally) -> Node<'_> {
-        let mut node = self.span(probe, 0, tally).0.node();
-        while let Some(next) = node.next() {
-            tally.comparisons += 1;
-            if next.compare(probe) != Compared::Less {
-                break;
-            }
-            node = next;
-        }
-        node
+    /// Makes a guard directory of the list as it is, unless another thread is at it; says whether
+    /// it did. The caller has installed nothing that others would wait for (H1).
+    #[cold]
+    pub(crate) fn renew_guides(&self, guard: &Guard) -> bool {
+        self.guides.renew(guard, || Directory::new(&self.guards()))
     }
 
-    /// Hands the nodes before `end` to `push`, in order: about `4^(level + 1)` of them, or as
-    /// many as there are. `end` itself is excluded.
-    pub(crate) fn gather<'l>(
-        &'l self,
-        end: Node<'l>,
-        probe: &Probe<'_>,
-        level: usize,
-        tally: &mut Tally,
-        mut push: impl FnMut(Node<'l>),
-    ) {
-        let start = self.warm(probe, level, tally);
-        if start != self.head() {
-            push(start);
+    /// The towers for the next directory: those of the lowest level that is not much too full, or
+    /// the highest of each few of them.
+    pub(super) fn guards(&self) -> Vec<Entry<'_>> {
+        let most = self.guides.most();
+        let mut level = 0;
+        let mut expected = self.guides.towers();
+        while expected > 2 * most {
+            level += 1;
+            expected /= 4;
         }
-        let mut node = start.next();
-        while let Some(current) = node
-            && current != end
-        {
-            push(current);
-            node = current.next();
+        let mut guards = Vec::new();
+        // From above, so that what is met above is met below: links are made bottom-up.
+        for level in (level..self.height()).rev() {
+            guards = self.towers_at(level, &guards);
         }
+        let each = guards.len().div_ceil(most).max(1);
+        let mut chosen: Vec<Entry<'_>> = guards
+            .chunks(each)
+            .filter_map(|few| few.iter().max_by_key(|guard| guard.levels).copied())
+            .collect();
+        // An area that is small needs no high guard.
+        let enough = level + 1 + each.ilog2().div_ceil(2) as usize;
+        for guard in &mut chosen {
+            guard.levels = guard.levels.min(enough);
+        }
+        chosen
     }
 
-    /// The last node before the key with a tower of at least `level`, or the list's head, with the
-    /// nodes from there to the key on their way into the cache.
-    ///
-    /// Each node is known only when the one before it has arrived, which is most of what a walk
-    /// costs. But the nodes with towers are found through the towers, four times fewer and densely
-    /// laid; from there the pieces between them are walked all at once, a step of each in turn.
-    fn warm<'l>(&'l self, probe: &Probe<'_>, level: usize, tally: &mut Tally) -> Node<'l> {
-        let (start, above) = self.span(probe, level, tally);
-        let mut pieces = [start.node(); PIECES];
-        let mut count = 0;
-        let mut tower = Some(start);
-        while let Some(current) = tower
-            && tower != above
-            && count < PIECES
-        {
-            pieces[count] = current.node();
-            pieces[count].prefetch_start();
-            count += 1;
-            // SAFETY: the top, or reached on this level or a higher one.
-            tower = unsafe { current.next(0) };
+    /// The towers at `level`, those that are `higher` with the levels they have there.
+    fn towers_at<'l>(&'l self, level: usize, higher: &[Entry<'l>]) -> Vec<Entry<'l>> {
+        let mut towers = Vec::with_capacity(higher.len() * 4 + 16);
+        let mut higher = higher.iter().peekable();
+        // SAFETY: the top has every level.
+        let mut next = unsafe { self.top().next(level) };
+        while let Some(tower) = next {
+            let levels = match higher.next_if(|guard| guard.tower == tower) {
+                Some(guard) => guard.levels,
+                None => level + 1,
+            };
+            towers.push(Entry { tower, levels });
+            // SAFETY: reached on this level.
+            next = unsafe { tower.next(level) };
         }
-        for _ in 0..STEPS_AT_ONCE {
-            for piece in &mut pieces[..count] {
-                if let Some(next) = piece.next() {
-                    next.prefetch_start();
-                    *piece = next;
-                }
-            }
-        }
-        start.node()
-    }
-
-    /// The last tower of at least `level` before the key, or the top; and the first tower that is
-    /// not before it.
-    fn span<'l>(
-        &'l self,
-        probe: &Probe<'_>,
-        level: usize,
-        tally: &mut Tally,
-    ) -> (Tower<'l>, Option<Tower<'l>>) {
-        let mut tower = self.top();
-        let mut start = tower;
-        let mut above = None;
-        for current in (0..self.height()).rev() {
-            // SAFETY: the top, or reached on this level or a higher one.
-            while let Some(next) = unsafe { tower.next(current) }
-                && Some(next) != above
-            {
-                tally.comparisons += 1;
-                if next.compare(probe) != Compared::Less {
-                    above = Some(next);
-                    break;
-                }
-                tower = next;
-            }
-            if current >= level {
-                start = tower;
-            }
-        }
-        (start, above)
+        towers
     }
 
     /// How many nodes stand on each level, bottom first; panics if S1 does not hold.

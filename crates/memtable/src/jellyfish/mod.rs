@@ -1,421 +1,171 @@
 //! The default memtable: a skip list of distinct keys, each with its own list of versions.
 //!
-//! Source: JellyFish (Middleware '20) 3; see `version`, `node` and `list` for what differs.
-//!
-//! J1. A key's list begins, at its head, with at most one undecided or aborted version; below the
-//!     first committed one all are committed. (An installation needs a decided head, and links
-//!     past aborted ones.)
-//! J2. What lies above the first committed version is unlinked by installations only, what lies
-//!     below by the key's one pruner only: no version is retired twice.
+//! Source: JellyFish (Middleware '20) 3, with S3's (VLDB '19) guards over the list.
 //!
 //! Threads: all methods from any thread. Tests: `tests.rs` beside; `tests/loom.rs`.
 
-pub(crate) mod version;
-pub(crate) mod node;
+pub(crate) mod tower;
+mod directory;
+mod guides;
 pub(crate) mod list;
-mod index;
-mod prune;
-mod keys;
+mod runs;
 
+use crate::chains::Chained;
+use crate::chains::node::Node;
+use crate::chains::sorted::Sorted;
+use crate::chains::store::Store;
 use crate::counters::{Counters, Tally};
-use crate::cursor::TableCursor;
-use crate::interface::{
-    CursorMode, Head, Install, Intent, Memtable, Newest, Owner, ReadAt, Version,
-};
-use crate::ordering::{Site, is_sound, swap_in};
+use crate::heights::random_height;
 use crate::probe::Probe;
-use crate::record::{Pending, Undecided};
-use crate::visibility::Reader;
-use index::{KeyIndex, hash};
 use list::{List, Place, Splice};
-use node::{Node, NodeHead};
-use prune::Gate;
-use std::cell::Cell;
-use std::marker::PhantomData;
-use std::ptr::null_mut;
 use std::sync::Arc;
-use velella_base::{Cursor, Order};
-use velella_mvcc::{Retention, Slots};
+use tower::LEVELS;
+use velella_base::Order;
 use velella_sync::Guard;
-use velella_sync::atomic::Ordering;
-use velella_sync::counter::Counter;
-use version::{Draft, Retired, VersionHead, VersionRef, version_bytes};
 
 /// The JellyFish memtable.
-#[derive(Debug)]
-pub(crate) struct Jellyfish {
-    list: List,
-    index: KeyIndex,
-    order: Order,
-    slots: Arc<Slots>,
-    counters: Arc<Counters>,
-    nodes: Counter,
-    gate: Gate,
+pub(crate) type Jellyfish = Chained<List>;
+
+/// How many times a run of predecessors may quadruple: runs of 16, 64, then 256 nodes.
+const RUN_LEVELS: std::ops::RangeInclusive<usize> = 1..=3;
+
+/// Node pointers for a cursor that keeps the memtable alive by itself.
+fn kept(node: Node<'_>) -> Node<'static> {
+    // SAFETY: `TableCursor` holds an `Arc` of the memtable for as long as it holds nodes, and
+    // hands them to this memtable only.
+    unsafe { node.extend() }
 }
 
-impl Jellyfish {
-    /// An empty memtable.
-    pub(crate) fn new(order: Order, slots: Arc<Slots>, counters: Arc<Counters>) -> Self {
-        Jellyfish {
-            list: List::new(&counters),
-            index: KeyIndex::new(order.is_bytewise()),
-            order,
-            slots,
-            counters,
-            nodes: Counter::new(),
-            gate: Gate::new(),
-        }
+impl Sorted for List {
+    type Place = Node<'static>;
+    type Gap<'l> = (Node<'l>, Option<Node<'l>>, Splice<'l>);
+
+    const IS_INDEXED: bool = true;
+
+    fn new(_order: &Order, guard_bytes: usize, counters: &Arc<Counters>) -> Self {
+        List::new(guard_bytes, counters)
     }
 
-    fn probe<'a>(&'a self, key: &'a [u8]) -> Probe<'a> {
-        Probe::new(key, &self.order)
+    fn store(&self) -> &Arc<Store> {
+        &self.store
     }
 
-    fn token(&self) -> *const () {
-        std::ptr::from_ref(self).cast()
+    fn bytes(&self) -> usize {
+        List::bytes(self)
     }
 
-    /// The key's node, if there is one.
+    fn is_empty(&self) -> bool {
+        self.head().next().is_none()
+    }
+
     #[inline]
-    fn lookup<'g>(&'g self, key: &[u8], tally: &mut Tally) -> Option<Node<'g>> {
-        if self.index.is_complete() {
-            return self.indexed(key, tally);
+    fn renew(&self, guard: &Guard, counters: &Counters) {
+        if self.is_renewal_due() && self.renew_guides(guard) {
+            counters.directories.increment();
         }
-        match self.list.find(&self.probe(key), tally) {
+    }
+
+    #[inline]
+    fn find<'l>(&'l self, probe: &Probe<'_>, guard: &Guard, tally: &mut Tally) -> Option<Node<'l>> {
+        match List::find(self, probe, guard, tally) {
             Place::Found(node) => Some(node),
             Place::Between(..) => None,
         }
     }
 
-    /// The key's node, if the index has it.
     #[inline]
-    fn indexed<'g>(&'g self, key: &[u8], tally: &mut Tally) -> Option<Node<'g>> {
-        let comparisons = Cell::new(0);
-        let found = self.index.find(hash(key), |node| {
-            comparisons.set(comparisons.get() + 1);
-            node.key() == key
-        });
-        tally.comparisons += comparisons.get();
-        found
+    fn gap<'l>(&'l self) -> Self::Gap<'l> {
+        (self.head(), None, Splice::new())
     }
 
-    /// As [`Jellyfish::lookup`], an operation of its own.
-    fn counted_lookup<'g>(&'g self, key: &[u8]) -> Option<Node<'g>> {
-        let mut tally = Tally::default();
-        let node = self.lookup(key, &mut tally);
-        tally.flush(&self.counters);
-        node
-    }
-
-    /// The newest version the reader sees.
     #[inline]
-    fn visible<'g>(
-        &'g self,
-        node: Node<'g>,
-        at: ReadAt,
-        guard: &'g Guard,
-        tally: &mut Tally,
-    ) -> Option<Version<'g>> {
-        let reader = Reader {
-            at,
-            slots: &self.slots,
-            guard,
-        };
-        let mut version = newest_version(node, guard);
-        while let Some(candidate) = version {
-            match reader.examine(candidate.record(), || candidate.next()) {
-                Ok(stamp) => {
-                    return Some(Version {
-                        stamp,
-                        kind: candidate.record().kind(),
-                        value: candidate.value(),
-                    });
-                }
-                Err(next) => version = next,
-            }
-            tally.skipped += 1;
-        }
-        None
-    }
-
-    /// Enters a node that the list has and the index has not: its inserter is between the two, and
-    /// may have lost the processor there. Who updates the key would until then look in vain for
-    /// what keeps it from installing. It may be entered twice: the first entry is the one found.
-    fn help(&self, node: Node<'_>, key: &[u8]) {
-        if self.index.is_complete() && is_sound(Site::Help) {
-            self.index.insert(hash(key), node);
-        }
-    }
-
-    /// Installs on an existing node (steps 5 and 6), `draft` if there is one already.
-    fn install_on<'g>(
-        &'g self,
-        node: Node<'g>,
-        draft: Option<Draft>,
-        write: &Write<'_, 'g>,
-        tally: &mut Tally,
-    ) -> Install<'g> {
-        let mut draft = draft;
-        let head = &node.fields().head;
-        let outcome = loop {
-            let newest = newest_version(node, write.guard);
-            let seen = newest.map_or(null_mut(), VersionRef::as_ptr);
-            if write.expected.is_some_and(|expected| expected != seen) {
-                break Install::Moved;
-            }
-            if let Some(newest) = newest
-                && newest.record().is_undecided(write.guard)
-                && is_sound(Site::Undecided)
-            {
-                break Install::Busy(Undecided::new(newest.record(), write.guard));
-            }
-            let below = newest.and_then(|newest| newest.first_not_aborted(write.guard));
-            let new = draft.take().unwrap_or_else(|| self.draft(write));
-            new.complete(write.intent.kind, write.owner.enlist(), below);
-            tally.cas_attempts += 1;
-            // Release, partner: the Acquire in `newest_version`: the version is complete.
-            if swap_in(Site::HeadCas, head, seen, new.as_ptr()) {
-                tally.versions += 1;
-                self.retire_between(newest, below, write.guard);
-                return Install::Installed(Pending::new(
-                    new.published().record(),
-                    Some(&node.fields().prune),
-                ));
-            }
-            tally.cas_failures += 1;
-            write.owner.delist();
-            draft = Some(new);
-        };
-        if let Some(unused) = draft {
-            self.list
-                .store
-                .retire(vec![unused.abandoned()], write.guard);
-        }
-        outcome
-    }
-
-    /// Retires the aborted versions from `newest` down to `below`, which the caller's CAS has just
-    /// unlinked (J2).
-    fn retire_between<'g>(
-        &self,
-        newest: Option<VersionRef<'g>>,
-        below: Option<VersionRef<'g>>,
+    fn find_gap<'l>(
+        &'l self,
+        probe: &Probe<'_>,
+        gap: &mut Self::Gap<'l>,
         guard: &Guard,
-    ) {
-        if newest == below {
-            return;
-        }
-        let mut retired = Vec::new();
-        let mut version = newest;
-        while let Some(aborted) = version
-            && version != below
-        {
-            version = aborted.next();
-            // SAFETY: unlinked by the caller's CAS, which only one thread can have won.
-            retired.push(unsafe { Retired::new(aborted) });
-        }
-        self.list.store.retire(retired, guard);
-    }
-
-    /// A version with the intent's payload, in recycled or fresh memory.
-    fn draft(&self, write: &Write<'_, '_>) -> Draft {
-        let len = write.intent.payload_len();
-        let store = &self.list.store;
-        let draft = store
-            .recycler
-            .reuse(write.intent.kind, len, write.guard)
-            .unwrap_or_else(|| {
-                let block = store.arena.alloc(version_bytes(len));
-                // SAFETY: fresh memory of the right size.
-                unsafe { Draft::fresh(block, write.intent.kind, len) }
-            });
-        // SAFETY: a draft has room for its payload, and nobody else sees it.
-        unsafe { write.intent.write_payload(draft.payload()) };
-        draft
-    }
-
-    /// Inserts a node with its first version (steps 4 to 6 at once), or installs on the node that
-    /// another thread inserted meanwhile.
-    fn insert<'g>(
-        &'g self,
-        place: (Node<'g>, Option<Node<'g>>),
-        splice: &Splice<'g>,
-        write: &Write<'_, 'g>,
         tally: &mut Tally,
-    ) -> Install<'g> {
-        let Intent { key, kind, .. } = *write.intent;
-        let len = write.intent.payload_len();
-        let (node_block, version_block) = self.list.allocate(key, len);
-        // SAFETY: fresh memory of the right size, which lives as long as the list.
-        let node = unsafe { Node::write(node_block, key) };
-        // SAFETY: fresh memory of the right size.
-        let draft = unsafe { Draft::fresh(version_block, kind, len) };
-        // SAFETY: a draft has room for its payload, and nobody else sees it.
-        unsafe { write.intent.write_payload(draft.payload()) };
-        draft.complete(kind, write.owner.enlist(), None);
-        // SAFETY: the draft is not null, and lives as long as the list.
-        let first = unsafe { VersionRef::from_raw(draft.as_ptr()) }.expect("never null");
-        let probe = self.probe(key);
-        match self.list.link(node, first, &probe, place, tally) {
-            Ok(()) => {
-                // Before the order is asked again: if it panics, this takes the version back.
-                let pending = Pending::new(first.record(), Some(&node.fields().prune));
-                tally.versions += 1;
-                self.nodes.increment();
-                self.list.raise(node, &probe, splice, tally);
-                self.index.insert(hash(key), node);
-                Install::Installed(pending)
-            }
-            Err(other) => {
-                write.owner.delist();
-                self.install_on(other, Some(draft), write, tally)
+    ) -> Option<Node<'l>> {
+        match self.find_splice(probe, &mut gap.2, guard, tally) {
+            Place::Found(node) => Some(node),
+            Place::Between(before, after) => {
+                (gap.0, gap.1) = (before, after);
+                None
             }
         }
     }
-}
 
-/// What a writer wants, and under which circumstances.
-struct Write<'a, 'g> {
-    intent: &'a Intent<'a>,
-    owner: Owner<'a>,
-    /// The newest version must be this one (or null: none).
-    expected: Option<*mut VersionHead>,
-    guard: &'g Guard,
-}
+    #[inline]
+    fn link<'l>(
+        &'l self,
+        node: Node<'l>,
+        probe: &Probe<'_>,
+        gap: &mut Self::Gap<'l>,
+        tally: &mut Tally,
+    ) -> Result<(), Node<'l>> {
+        List::link(self, node, probe, (gap.0, gap.1), tally)
+    }
 
-/// The key's newest version, whatever its state.
-#[inline]
-fn newest_version<'g>(node: Node<'g>, _pinned: &'g Guard) -> Option<VersionRef<'g>> {
-    // Acquire, partner: the Release of the CAS that installed it.
-    let newest = node.fields().head.load(Ordering::Acquire);
-    // SAFETY: read from a head while pinned.
-    unsafe { VersionRef::from_raw(newest) }
-}
+    #[inline]
+    fn raise<'l>(
+        &'l self,
+        node: Node<'l>,
+        probe: &Probe<'_>,
+        gap: &mut Self::Gap<'l>,
+        tally: &mut Tally,
+    ) {
+        List::raise(self, node, probe, &mut gap.2, random_height(LEVELS), tally);
+    }
 
-impl Memtable for Jellyfish {
-    fn install<'g>(
-        &'g self,
-        intent: &Intent<'_>,
-        owner: Owner<'_>,
-        expected: Option<&Head<'g>>,
-        guard: &'g Guard,
-    ) -> Install<'g> {
-        let mut tally = Tally::default();
-        let probe = self.probe(intent.key);
-        let mut node = None;
-        if let Some(head) = expected {
-            if head.table != self.token() {
-                debug_assert!(false, "the expected head is another memtable's");
-                return Install::Moved;
-            }
-            // SAFETY: a token of this memtable (checked) holds null or a node of its list.
-            node = unsafe { Node::from_raw(head.node.cast::<NodeHead>().cast_mut()) };
-            if node.is_some_and(|node| node.compare(&probe).is_ne()) {
-                debug_assert!(false, "the expected head is another key's");
-                return Install::Moved;
-            }
+    fn node(place: Self::Place) -> Node<'static> {
+        place
+    }
+
+    fn place(node: Node<'_>) -> Option<Self::Place> {
+        Some(kept(node))
+    }
+
+    fn first(&self) -> Option<Self::Place> {
+        self.head().next().map(kept)
+    }
+
+    fn last(&self) -> Option<Self::Place> {
+        let last = List::last(self);
+        (last != self.head()).then(|| kept(last))
+    }
+
+    fn ceiling(&self, probe: &Probe<'_>, guard: &Guard, tally: &mut Tally) -> Option<Self::Place> {
+        match List::find(self, probe, guard, tally) {
+            Place::Found(node) => Some(kept(node)),
+            Place::Between(_, after) => after.map(kept),
         }
-        let write = Write {
-            intent,
-            owner,
-            expected: expected.map(|head| head.version.cast::<VersionHead>().cast_mut()),
-            guard,
-        };
-        if node.is_none() {
-            node = self.indexed(intent.key, &mut tally);
+    }
+
+    fn lower(&self, probe: &Probe<'_>, guard: &Guard, tally: &mut Tally) -> Option<Self::Place> {
+        let below = List::lower(self, probe, guard, tally);
+        (below != self.head()).then(|| kept(below))
+    }
+
+    #[inline]
+    fn after(&self, place: Self::Place, _tally: &mut Tally) -> Option<Self::Place> {
+        let next = place.next();
+        if let Some(next) = next {
+            next.prefetch();
         }
-        let outcome = if let Some(node) = node {
-            self.install_on(node, None, &write, &mut tally)
-        } else {
-            let mut splice = Splice::new();
-            match self.list.find_splice(&probe, &mut splice, &mut tally) {
-                Place::Found(node) => {
-                    self.help(node, intent.key);
-                    self.install_on(node, None, &write, &mut tally)
-                }
-                Place::Between(before, after) => {
-                    self.insert((before, after), &splice, &write, &mut tally)
-                }
-            }
-        };
-        tally.flush(&self.counters);
-        outcome
+        next
     }
 
-    fn newest<'g>(&'g self, key: &[u8], guard: &'g Guard) -> Newest<'g> {
-        let node = self.counted_lookup(key);
-        let newest = node.and_then(|node| newest_version(node, guard));
-        if let Some(newest) = newest
-            && newest.record().is_undecided(guard)
-        {
-            return Newest::Busy(Undecided::new(newest.record(), guard));
-        }
-        let head = Head {
-            table: self.token(),
-            node: node.map_or(null_mut(), Node::as_ptr).cast_const().cast(),
-            version: newest
-                .map_or(null_mut(), VersionRef::as_ptr)
-                .cast_const()
-                .cast(),
-            life: PhantomData,
-        };
-        let committed = newest.and_then(|newest| newest.first_not_aborted(guard));
-        let version = committed.and_then(|version| {
-            Some(Version {
-                stamp: version.record().committed(guard)?,
-                kind: version.record().kind(),
-                value: version.value(),
-            })
-        });
-        Newest::Decided(head, version)
-    }
-
-    fn undecided<'g>(&'g self, key: &[u8], guard: &'g Guard) -> Option<Undecided<'g>> {
-        let newest = newest_version(self.counted_lookup(key)?, guard)?;
-        newest
-            .record()
-            .is_undecided(guard)
-            .then(|| Undecided::new(newest.record(), guard))
-    }
-
-    fn get<'g>(&'g self, key: &[u8], at: ReadAt, guard: &'g Guard) -> Option<Version<'g>> {
-        let mut tally = Tally::default();
-        let node = self.lookup(key, &mut tally);
-        let version = node.and_then(|node| self.visible(node, at, guard, &mut tally));
-        tally.flush(&self.counters);
-        version
-    }
-
-    fn prune(&self, key: &[u8], retention: &Retention, guard: &Guard) -> usize {
-        let Some(node) = self.counted_lookup(key) else {
-            return 0;
-        };
-        let Some(_pass) = self.gate.enter() else {
-            return 0;
-        };
-        let retired = prune::prune(node, retention, guard);
-        let dropped = retired.len();
-        if dropped != 0 {
-            self.list.store.retire(retired, guard);
-            self.counters.pruned.add(dropped as u64);
-        }
-        dropped
-    }
-
-    fn cursor(self: Arc<Self>, mode: CursorMode) -> Box<dyn Cursor> {
-        Box::new(TableCursor::new(self, mode))
-    }
-
-    fn bytes(&self) -> usize {
-        self.list.bytes() + self.index.bytes()
-    }
-
-    fn is_empty(&self) -> bool {
-        self.list.head().next().is_none()
-    }
-
-    fn nodes(&self) -> usize {
-        usize::try_from(self.nodes.sum()).unwrap_or(usize::MAX)
+    fn before(
+        &self,
+        end: Self::Place,
+        probe: &Probe<'_>,
+        turn: usize,
+        guard: &Guard,
+        tally: &mut Tally,
+        run: &mut Vec<Self::Place>,
+    ) {
+        let level = (RUN_LEVELS.start() + turn).min(*RUN_LEVELS.end());
+        self.gather(end, probe, level, guard, tally, |node| run.push(kept(node)));
     }
 }
 

@@ -2,20 +2,31 @@
 //! predecessors.
 
 use super::Jellyfish;
-use super::index::KeyIndex;
+use super::directory::{BYTES_PER_GUARD, Directory};
 use super::list::List;
-use super::node::{LEVELS, Node};
-use crate::Memtable;
+use super::tower::LEVELS;
+use crate::chains::index::KeyIndex;
+use crate::chains::node::Node;
 use crate::contract::World;
 use crate::contract::world::{NEWEST, rest_back};
 use crate::counters::Counters;
+use crate::probe::Probe;
+use crate::{GUARD_BYTES, Memtable};
 use std::sync::{Arc, Barrier};
 use velella_base::Order;
 use velella_mvcc::Slots;
 use velella_sync::rng::Rng;
 
+/// So few guards that most are too low for their areas.
+const FEW: usize = 20 * BYTES_PER_GUARD;
+
 fn jellyfish(order: Order, slots: Arc<Slots>) -> Arc<Jellyfish> {
-    Arc::new(Jellyfish::new(order, slots, Arc::new(Counters::default())))
+    Arc::new(Jellyfish::new(
+        order,
+        slots,
+        Arc::new(Counters::default()),
+        GUARD_BYTES,
+    ))
 }
 
 #[test]
@@ -25,47 +36,162 @@ fn jellyfish_keeps_the_contract() {
 
 #[test]
 fn every_level_is_a_sorted_subsequence() {
-    let (rounds, each) = if cfg!(miri) { (2, 12) } else { (30, 400) };
     for order in crate::contract::orders() {
-        let table = jellyfish(order.clone(), Arc::new(Slots::new(3)));
-        let world = World::new(&|_, _| Arc::clone(&table) as _, &order);
-        let barrier = Barrier::new(3);
-        std::thread::scope(|scope| {
-            for slot in 0..3 {
-                let (world, barrier) = (&world, &barrier);
-                scope.spawn(move || {
-                    let mut rng = Rng::new(slot as u64 % 2);
-                    for round in 0..rounds {
-                        barrier.wait();
-                        for _ in 0..each {
-                            // Two of the threads write the same keys in the same sequence.
-                            let key = format!("{round:02}{:05}", rng.below(each));
-                            world.put(slot, key.as_bytes(), b"v");
-                        }
+        for guard_bytes in [GUARD_BYTES, FEW, 0] {
+            every_level_is_sorted(&order, guard_bytes);
+        }
+    }
+}
+
+fn every_level_is_sorted(order: &Order, guard_bytes: usize) {
+    let (rounds, each) = if cfg!(miri) { (2, 12) } else { (30, 400) };
+    let counters = Arc::new(Counters::default());
+    let slots = Arc::new(Slots::new(3));
+    let table = Jellyfish::new(order.clone(), slots, Arc::clone(&counters), guard_bytes);
+    let table = Arc::new(table);
+    let world = World::new(&|_, _| Arc::clone(&table) as _, order);
+    let barrier = Barrier::new(3);
+    std::thread::scope(|scope| {
+        for slot in 0..3 {
+            let (world, barrier) = (&world, &barrier);
+            scope.spawn(move || {
+                let mut rng = Rng::new(slot as u64 % 2);
+                for round in 0..rounds {
+                    barrier.wait();
+                    for _ in 0..each {
+                        // Two of the threads write the same keys in the same sequence.
+                        let key = format!("{round:02}{:05}", rng.below(each));
+                        world.put(slot, key.as_bytes(), b"v");
                     }
-                });
+                }
+            });
+        }
+    });
+    let counts = table.list.check_levels(order);
+    assert_eq!(counts.len(), LEVELS + 1);
+    assert_eq!(counts[0] as u64, table.nodes.sum());
+    // One node in four has a tower: far from all, far from none.
+    assert!(
+        cfg!(miri) || (counts[0] / 6..counts[0] / 3).contains(&counts[1]),
+        "{counts:?}"
+    );
+    let is_guarded = order.is_bytewise() && guard_bytes != 0 && !cfg!(miri);
+    assert_eq!(counters.directories.sum() > 0, is_guarded);
+    assert_eq!(counters.directory_probes.sum() > 0, is_guarded);
+    if is_guarded && guard_bytes == FEW {
+        assert!(counters.directory_fallbacks.sum() > 0, "the guards are few");
+    }
+}
+
+/// A key for the number of an insertion.
+type Naming = fn(u64) -> Vec<u8>;
+
+#[test]
+fn a_search_compares_at_most_twice_the_logarithm() {
+    let namings: [(&str, Naming); 6] = [
+        ("random", |n| Rng::new(n).next_u64().to_be_bytes().to_vec()),
+        ("ascending", |n| n.to_be_bytes().to_vec()),
+        ("descending", |n| (u64::MAX - n).to_be_bytes().to_vec()),
+        ("two streams", |n| {
+            ((n % 2) << 40 | n).to_be_bytes().to_vec()
+        }),
+        ("a long prefix", |n| {
+            let random = Rng::new(n).next_u64().to_be_bytes();
+            [&b"customers/europe/"[..], &random].concat()
+        }),
+        ("all words tied", |n| {
+            let word = match n {
+                0 => [0; 8],
+                1 => [255; 8],
+                _ => *b"the same",
+            };
+            [word, Rng::new(n).next_u64().to_be_bytes()].concat()
+        }),
+    ];
+    let keys = if cfg!(miri) { 200 } else { 30_000u64 };
+    for (name, key) in namings {
+        for guard_bytes in [GUARD_BYTES, 200 * BYTES_PER_GUARD] {
+            let counters = Arc::new(Counters::default());
+            let make = |order, slots| {
+                let counters = Arc::clone(&counters);
+                Arc::new(Jellyfish::new(order, slots, counters, guard_bytes)) as Arc<dyn Memtable>
+            };
+            let world = World::new(&make, &Order::Bytewise);
+            for number in 0..keys {
+                world.put(0, &key(number), b"");
             }
-        });
-        let counts = table.list.check_levels(&order);
-        assert_eq!(counts.len(), LEVELS + 1);
-        assert_eq!(counts[0] as u64, table.nodes.sum());
-        // One node in four has a tower: far from all, far from none.
-        assert!(
-            cfg!(miri) || (counts[0] / 6..counts[0] / 3).contains(&counts[1]),
-            "{counts:?}"
-        );
+            let compared = counters.comparisons.sum() as f64 / keys as f64;
+            let most = 2.0 * (keys as f64).log2();
+            assert!(
+                compared <= most,
+                "{name}, {guard_bytes}: {compared} of {most}"
+            );
+            // Each directory at least doubles the towers, or pays for fallbacks.
+            let directories = counters.directories.sum();
+            assert!(directories < 40, "{name}: {directories} directories");
+        }
+    }
+}
+
+#[test]
+fn a_directory_finds_the_guards_on_both_sides() {
+    let mut rng = Rng::new(3);
+    let mut draw = |prefix: &[u8], letters: u64, longest: u64| -> Vec<u8> {
+        let len = rng.below(longest + 1);
+        let letter = |_| [0, 255, b'a', b'b'][usize::try_from(rng.below(letters)).unwrap()];
+        let rest: Vec<u8> = (0..len).map(letter).collect();
+        [prefix, &rest].concat()
+    };
+    for prefix in [&b""[..], b"ab", b"a long prefix", &[255; 9]] {
+        for (letters, longest) in [(4, 5), (2, 12), (1, 30)] {
+            let counters = Arc::new(Counters::default());
+            let slots = Arc::new(Slots::new(1));
+            let table = Jellyfish::new(Order::Bytewise, slots, counters, GUARD_BYTES);
+            let table = Arc::new(table);
+            let world = World::new(&|_, _| Arc::clone(&table) as _, &Order::Bytewise);
+            for _ in 0..if cfg!(miri) { 40 } else { 3000 } {
+                world.put(0, &draw(prefix, letters, longest), b"");
+            }
+            let guards = table.list.guards();
+            let directory = Directory::new(&guards);
+            assert_eq!(directory.len(), guards.len());
+            let mut probes: Vec<Vec<u8>> = guards
+                .iter()
+                .map(|guard| guard.tower.node().key().to_vec())
+                .collect();
+            probes.extend((0..500).map(|_| draw(prefix, letters, longest)));
+            probes.extend([
+                vec![],
+                vec![0],
+                vec![255; 40],
+                prefix.to_vec(),
+                b"ab".to_vec(),
+            ]);
+            for key in probes {
+                let probe = Probe::new(&key, &Order::Bytewise);
+                // SAFETY: `table` lives on.
+                let entrance = unsafe { directory.enter(&probe) };
+                let at = guards.partition_point(|guard| guard.tower.node().key() < &key[..]);
+                let below = at.checked_sub(1).map(|at| guards[at].tower);
+                let above = guards.get(at).map(|guard| guard.tower);
+                assert_eq!(entrance.below.map(|guard| guard.tower), below, "{key:?}");
+                assert_eq!(entrance.above, above, "{key:?}");
+                let is_found = above.is_some_and(|above| above.node().key() == key);
+                assert_eq!(entrance.is_found, is_found, "{key:?}");
+            }
+        }
     }
 }
 
 #[test]
 fn colliding_hashes_leave_the_index_incomplete_and_correct() {
     let counters = Arc::new(Counters::default());
-    let list = List::new(&counters);
+    let list = List::new(GUARD_BYTES, &counters);
     let index = KeyIndex::new(true);
     // More than a bucket and its neighbours take: the first table is far too empty to grow.
     let keys: Vec<[u8; 2]> = (0..100u16).map(u16::to_be_bytes).collect();
     for key in &keys {
-        let (block, _) = list.allocate(key, 0);
+        let (block, _) = list.store.allocate(key, 0);
         // SAFETY: fresh memory of the right size, which lives as long as the list.
         let node = unsafe { Node::write(block, key) };
         index.insert(7, node);
@@ -80,7 +206,12 @@ fn colliding_hashes_leave_the_index_incomplete_and_correct() {
 fn a_step_back_compares_little_more_than_a_step_forward() {
     let counters = Arc::new(Counters::default());
     let make = |order, slots| {
-        Arc::new(Jellyfish::new(order, slots, Arc::clone(&counters))) as Arc<dyn Memtable>
+        Arc::new(Jellyfish::new(
+            order,
+            slots,
+            Arc::clone(&counters),
+            GUARD_BYTES,
+        )) as Arc<dyn Memtable>
     };
     let world = World::new(&make, &Order::Bytewise);
     let keys = if cfg!(miri) { 100 } else { 20_000u32 };
@@ -104,7 +235,12 @@ fn a_step_back_compares_little_more_than_a_step_forward() {
 fn a_thousand_steps_back_gather_little_more_than_they_use() {
     let counters = Arc::new(Counters::default());
     let make = |order, slots| {
-        Arc::new(Jellyfish::new(order, slots, Arc::clone(&counters))) as Arc<dyn Memtable>
+        Arc::new(Jellyfish::new(
+            order,
+            slots,
+            Arc::clone(&counters),
+            GUARD_BYTES,
+        )) as Arc<dyn Memtable>
     };
     let world = World::new(&make, &Order::Bytewise);
     let (keys, steps, rounds) = match cfg!(miri) {

@@ -5,6 +5,7 @@
 //! of a role displaced, that must fail: a model that cannot fail proves nothing.
 #![allow(dead_code, reason = "each tool explores a part of them")]
 
+pub(crate) mod entries;
 #[cfg(shuttle)]
 pub(crate) mod histories;
 pub(crate) mod roles;
@@ -20,7 +21,10 @@ use velella_memtable::{
 use velella_mvcc::{Retention, Snapshots};
 use velella_sync::{epoch, thread};
 
-pub(crate) const KINDS: [MemtableKind; 2] = [MemtableKind::Jellyfish, MemtableKind::AppendOnly];
+pub(crate) const KINDS: [MemtableKind; 3] = MemtableKind::ALL;
+
+/// Those with a list of versions per key.
+pub(crate) const CHAINED: [MemtableKind; 2] = [MemtableKind::Jellyfish, MemtableKind::S3];
 
 /// A memtable with clock and slots, and what only some models need beside them.
 pub(crate) struct Scene {
@@ -38,6 +42,7 @@ impl Scene {
                 order,
                 slots,
                 counters: Arc::default(),
+                guard_bytes: 64,
             })
         };
         Scene {

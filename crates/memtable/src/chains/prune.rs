@@ -12,8 +12,8 @@
 //!
 //! Threads: any. Tests: `tests/pruning.rs`; the contract suite; `skipping_get_vs_pruner`.
 
-use crate::jellyfish::node::{Node, PRUNE_STEP};
-use crate::jellyfish::version::{Retired, VersionRef};
+use crate::chains::node::{Node, PRUNE_STEP};
+use crate::chains::version::{Retired, VersionRef};
 use crate::ordering::{Site, is_sound};
 use velella_base::{ValueKind, seeded};
 use velella_mvcc::Retention;

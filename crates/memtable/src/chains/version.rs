@@ -16,8 +16,7 @@
 //!
 //! Threads: any. Tests: the contract suite; `overwrites_stay_bounded` in `tests/pruning.rs`.
 
-use crate::arena::{ALIGN, Arena};
-use crate::ordering::{Site, is_sound};
+use crate::arena::ALIGN;
 use crate::record::{Depth, Record, tag};
 use std::marker::PhantomData;
 use std::ptr::{NonNull, null_mut};
@@ -314,33 +313,6 @@ impl Recycler {
                 Err(current) => first = current,
             }
         }
-    }
-}
-
-/// Arena and free lists: what outlives the memtable until the last deferred version is given back.
-#[derive(Debug)]
-pub(crate) struct Store {
-    pub(crate) arena: Arena,
-    pub(crate) recycler: Recycler,
-}
-
-impl Store {
-    /// Gives `retired` versions back when every thread that is pinned now has unpinned.
-    pub(crate) fn retire(self: &std::sync::Arc<Self>, retired: Vec<Retired>, guard: &Guard) {
-        if !is_sound(Site::Retire) {
-            for version in retired {
-                // SAFETY: none: this is what the model's control spoils.
-                unsafe { self.recycler.give(version) };
-            }
-            return;
-        }
-        let store = std::sync::Arc::clone(self);
-        guard.defer(move || {
-            for version in retired {
-                // SAFETY: this runs after every thread pinned at the time has unpinned.
-                unsafe { store.recycler.give(version) };
-            }
-        });
     }
 }
 

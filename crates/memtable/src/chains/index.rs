@@ -21,8 +21,8 @@
 //!
 //! Threads: any; the lock is taken once per table. Tests: `tests.rs` beside; the contract suite.
 
+use crate::chains::node::{Node, NodeHead};
 use crate::hardware::prefetch;
-use crate::jellyfish::node::{Node, NodeHead};
 use crate::memory::Block;
 use std::ptr::null_mut;
 use velella_sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering};

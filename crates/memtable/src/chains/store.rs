@@ -1,0 +1,57 @@
+//! The memory of nodes and versions, fresh and reused.
+//!
+//! L2 and L3 of `version` are kept here: a version is reused when nobody can be looking at it.
+//!
+//! Threads: any. Tests: the contract suite; `overwrites_stay_bounded` in `tests/pruning.rs`.
+
+use crate::arena::Arena;
+use crate::chains::node::node_bytes;
+use crate::chains::version::{Recycler, Retired, version_bytes};
+use crate::counters::Counters;
+use crate::ordering::{Site, is_sound};
+use std::ptr::NonNull;
+use std::sync::Arc;
+use velella_sync::Guard;
+
+/// Arena and free lists: what outlives the memtable until the last deferred version is given back.
+#[derive(Debug)]
+pub(crate) struct Store {
+    pub(crate) arena: Arena,
+    pub(crate) recycler: Recycler,
+}
+
+impl Store {
+    /// No memory taken yet.
+    pub(crate) fn new(counters: &Arc<Counters>) -> Self {
+        Store {
+            arena: Arena::new(Arc::clone(counters)),
+            recycler: Recycler::new(),
+        }
+    }
+
+    /// Memory for a node and its first version, side by side; neither is written.
+    pub(crate) fn allocate(&self, key: &[u8], len: u32) -> (NonNull<u8>, NonNull<u8>) {
+        let node = node_bytes(key.len());
+        let block = self.arena.alloc(node + version_bytes(len));
+        // SAFETY: the block is larger than a node.
+        (block, unsafe { block.add(node) })
+    }
+
+    /// Gives `retired` versions back when every thread that is pinned now has unpinned.
+    pub(crate) fn retire(self: &Arc<Self>, retired: Vec<Retired>, guard: &Guard) {
+        if !is_sound(Site::Retire) {
+            for version in retired {
+                // SAFETY: none: this is what the model's control spoils.
+                unsafe { self.recycler.give(version) };
+            }
+            return;
+        }
+        let store = Arc::clone(self);
+        guard.defer(move || {
+            for version in retired {
+                // SAFETY: this runs after every thread pinned at the time has unpinned.
+                unsafe { store.recycler.give(version) };
+            }
+        });
+    }
+}

@@ -1,0 +1,254 @@
+//! The guard directory: from a key to a tower close before it, in a few cache lines.
+//!
+//! Source: S3 (VLDB '19) 3 and 4.3, whose top layer is FAST over the keys of guards. Here a guard
+//! is an ordinary tower of the list, so none is made for the purpose, and none is in the way.
+//!
+//! ```text
+//! lines   words of the guards, eight to a cache line; above them, level by level, the first words
+//!         of eight lines each, up to a single line
+//! towers  one per guard
+//! levels  how many levels each guard is entered at
+//! ```
+//! G1. Guards are sorted by key. A word is eight bytes of a guard's key, from behind what all
+//!     guards' keys begin with (`shared`); equal words are told apart by the whole keys.
+//! G2. A guard's tower is linked on all of the levels it is entered at. (Whoever built the
+//!     directory came by on the highest of them; links are made bottom-up and never undone.)
+//! G3. A directory never changes, and lives until no pinned thread can be looking at it; the
+//!     towers live as long as the list.
+//!
+//! Threads: any. Tests: below; `tests.rs` beside.
+
+use crate::jellyfish::tower::{Tower, TowerHead};
+use crate::ordering::{Site, is_sound};
+use crate::probe::{Probe, prefix_word};
+use std::cmp::Ordering as Compared;
+
+/// Words of a line.
+const LINE: usize = 8;
+
+/// Shared bytes that are worth leaving out of the words: fewer leave enough to tell keys apart.
+const SHARED_MIN: usize = 4;
+
+/// How many guards are asked for ahead of the one whose key is read.
+const AHEAD: usize = 16;
+
+/// What a guard takes: word, its share of the lines above, address and levels.
+pub(crate) const BYTES_PER_GUARD: usize = 8 + 2 + 8 + 1;
+
+/// A cache line of words, the unused ones at the end the greatest there is.
+#[derive(Debug, Clone, Copy)]
+#[repr(align(64))]
+struct Line([u64; LINE]);
+
+impl Line {
+    /// How many of the words `is_before` holds for: the first so many.
+    #[inline]
+    fn count(&self, is_before: impl Fn(u64) -> bool) -> usize {
+        self.0
+            .iter()
+            .map(|word| usize::from(is_before(*word)))
+            .sum()
+    }
+}
+
+/// A tower, and on how many levels it may be entered.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Guard<'l> {
+    pub(crate) tower: Tower<'l>,
+    pub(crate) levels: usize,
+}
+
+/// Where a directory says to begin.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Entrance<'l> {
+    /// The last guard below the key, if one is.
+    pub(crate) below: Option<Guard<'l>>,
+    /// The first that is not.
+    pub(crate) above: Option<Tower<'l>>,
+    /// Whether that one has the key itself.
+    pub(crate) is_found: bool,
+    /// Lines and keys looked at.
+    pub(crate) comparisons: u64,
+}
+
+/// A directory of guards.
+#[derive(Debug, Default)]
+pub(crate) struct Directory {
+    /// What all guards' keys begin with, if that is worth anything.
+    shared: Box<[u8]>,
+    /// All lines: the guards' first, the single line last.
+    lines: Box<[Line]>,
+    /// Where each height begins in `lines`, the single line first.
+    heights: Vec<usize>,
+    towers: Box<[*mut TowerHead]>,
+    levels: Box<[u8]>,
+}
+
+// SAFETY: the towers are shared by all threads anyway; the rest is plain data.
+unsafe impl Send for Directory {}
+// SAFETY: as for Send.
+unsafe impl Sync for Directory {}
+
+impl Directory {
+    /// A directory of `guards`, which are sorted by key, bytewise.
+    pub(crate) fn new(guards: &[Guard<'_>]) -> Directory {
+        let shared = shared(guards);
+        let mut words: Vec<u64> = Vec::with_capacity(guards.len());
+        for (at, guard) in guards.iter().enumerate() {
+            words.push(if shared == 0 {
+                guard.tower.prefix()
+            } else {
+                if let Some(soon) = guards.get(at + AHEAD) {
+                    soon.tower.node().prefetch_start();
+                }
+                prefix_word(&guard.tower.node().key()[shared..])
+            });
+        }
+        let mut lines = Vec::new();
+        let mut heights = Vec::new();
+        while !words.is_empty() {
+            let start = lines.len();
+            heights.push(start);
+            for words in words.chunks(LINE) {
+                let mut line = Line([u64::MAX; LINE]);
+                line.0[..words.len()].copy_from_slice(words);
+                lines.push(line);
+            }
+            if lines.len() - start == 1 {
+                break;
+            }
+            words = lines[start..].iter().map(|line| line.0[0]).collect();
+        }
+        heights.reverse();
+        let levels = |guard: &Guard<'_>| u8::try_from(guard.levels).expect("few levels");
+        Directory {
+            shared: guards
+                .first()
+                .map_or(&[][..], |guard| &guard.tower.node().key()[..shared])
+                .into(),
+            lines: lines.into(),
+            heights,
+            towers: guards.iter().map(|guard| guard.tower.as_ptr()).collect(),
+            levels: guards.iter().map(levels).collect(),
+        }
+    }
+
+    /// How many guards there are.
+    pub(crate) fn len(&self) -> usize {
+        self.towers.len()
+    }
+
+    /// Bytes it takes.
+    pub(crate) fn bytes(&self) -> usize {
+        size_of_val(&*self.lines) + size_of_val(&*self.towers) + self.levels.len()
+    }
+
+    /// Where a search for the key of `probe` begins.
+    ///
+    /// # Safety
+    /// The list of the guards lives during `'l`.
+    #[inline]
+    pub(crate) unsafe fn enter<'l>(&self, probe: &Probe<'_>) -> Entrance<'l> {
+        let mut comparisons = self.heights.len() as u64;
+        let word = match self.word(probe) {
+            Ok(word) => word,
+            Err(Compared::Less) => return self.at(0, false, 1),
+            Err(_) => return self.at(self.len(), false, 1),
+        };
+        let mut at = self.count(|other| other < word);
+        let is_tied = self.lines.get(at / LINE).map(|line| line.0[at % LINE]) == Some(word);
+        let mut is_found = false;
+        if is_tied && at < self.len() {
+            // Unused words are the greatest there is.
+            let end = match word {
+                u64::MAX => self.len(),
+                _ => self.count(|other| other <= word),
+            };
+            let (mut low, mut high) = (at, end);
+            while low < high && !is_found {
+                let middle = low.midpoint(high);
+                comparisons += 1;
+                // SAFETY: the caller's promise: the tower lives.
+                let key = unsafe { self.tower(middle) }.node().key();
+                match key.cmp(probe.key) {
+                    Compared::Less => low = middle + 1,
+                    Compared::Greater => high = middle,
+                    Compared::Equal => (low, is_found) = (middle, true),
+                }
+            }
+            at = low;
+        }
+        if !is_sound(Site::Guard) {
+            at = (at + 1).min(self.len());
+        }
+        self.at(at, is_found, comparisons)
+    }
+
+    /// The word of the key, or how the key stands to all guards.
+    #[inline]
+    fn word(&self, probe: &Probe<'_>) -> Result<u64, Compared> {
+        if self.shared.is_empty() {
+            return Ok(probe.prefix());
+        }
+        let len = self.shared.len().min(probe.key.len());
+        let (start, rest) = probe.key.split_at(len);
+        match start.cmp(&self.shared) {
+            Compared::Equal => Ok(prefix_word(rest)),
+            decided => Err(decided),
+        }
+    }
+
+    /// How many guards' words `is_before` holds for. It does not hold for the greatest word there
+    /// is, nor for any after one for which it does not.
+    #[inline]
+    fn count(&self, is_before: impl Fn(u64) -> bool) -> usize {
+        let mut at = 0;
+        let mut count = 0;
+        for start in &self.heights {
+            count = self.lines[start + at].count(&is_before);
+            if count == 0 {
+                // Only in the first line, and then all the way down.
+                return 0;
+            }
+            (at, count) = (at * LINE + count - 1, at * LINE + count);
+        }
+        count
+    }
+
+    /// The guards on both sides of place `at`.
+    #[inline]
+    fn at<'l>(&self, at: usize, is_found: bool, comparisons: u64) -> Entrance<'l> {
+        // SAFETY: the caller of `enter` vouches for the list.
+        let tower = |at: usize| unsafe { self.tower(at) };
+        Entrance {
+            below: at.checked_sub(1).map(|at| Guard {
+                tower: tower(at),
+                levels: usize::from(self.levels[at]),
+            }),
+            above: (at < self.len()).then(|| tower(at)),
+            is_found,
+            comparisons,
+        }
+    }
+
+    /// The tower of a guard.
+    ///
+    /// # Safety
+    /// The list of the guards lives during `'l`.
+    #[inline]
+    unsafe fn tower<'l>(&self, at: usize) -> Tower<'l> {
+        // SAFETY: made from a tower, which lives as long as its list.
+        unsafe { Tower::from_raw(self.towers[at]) }.expect("made from a tower")
+    }
+}
+
+/// How many bytes at the start of all guards' keys are the same, if they are worth leaving out.
+fn shared(guards: &[Guard<'_>]) -> usize {
+    let (Some(first), Some(last)) = (guards.first(), guards.last()) else {
+        return 0;
+    };
+    let first = first.tower.node().key();
+    let pairs = first.iter().zip(last.tower.node().key());
+    let shared = pairs.take_while(|(a, b)| a == b).count();
+    if shared < SHARED_MIN { 0 } else { shared }
+}

@@ -1,0 +1,188 @@
+//! Which guard directory is in use, and when it is time for another.
+//!
+//! Source: finding S3-11: guards that stay as they were while keys go on growing past the last one
+//! guide nowhere. A directory is replaced when the list has doubled, or when searches have fallen
+//! back to the head of the list as often as making a new one costs steps. The last guard
+//! moves by itself: it is the last tower of three levels. Where many keys come in behind another
+//! guard, their insertion leaves a finger behind.
+//!
+//! H1. One thread at a time makes a directory, before it installs anything; nobody waits for it.
+//! H2. Making directories costs each insertion and each fallback a constant number of steps: of
+//!     walking along one level, which are cheap beside a fallback's.
+//! H3. `tail` and the fingers are null or towers linked on [`TAIL_LEVELS`] levels at least. Whether
+//!     one is before a key is for the search to find out.
+//!
+//! Threads: any. Tests: `tests.rs` beside.
+
+use crate::jellyfish::directory::{BYTES_PER_GUARD, Directory};
+use crate::jellyfish::tower::{LEVELS, Tower, TowerHead};
+use std::ptr::null_mut;
+use std::sync::Arc;
+use velella_sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering};
+use velella_sync::{Guard, Swap};
+
+/// Streams of ascending keys, other than the last, that find their place quickly.
+const FINGERS: usize = if cfg!(any(loom, shuttle)) { 2 } else { 64 };
+
+/// Levels of a tower that may become the tail or a finger.
+pub(crate) const TAIL_LEVELS: usize = if LEVELS < 3 { LEVELS } else { 3 };
+
+/// Towers from which on a directory pays: about a thousand keys.
+const FIRST: usize = if cfg!(any(loom, shuttle)) { 1 } else { 256 };
+
+/// The directory in use.
+#[derive(Debug)]
+pub(crate) struct Guides {
+    /// Most guards of a directory; 0: there is none.
+    most: usize,
+    current: Swap<Directory>,
+    /// The last of the towers that high, more or less (H3).
+    tail: AtomicPtr<TowerHead>,
+    /// Towers as high, each close to where insertions found their guard too far away.
+    fingers: [AtomicPtr<TowerHead>; FINGERS],
+    is_due: AtomicBool,
+    is_building: AtomicBool,
+    /// Towers so far, and how many make the next directory due.
+    towers: AtomicUsize,
+    towers_due: AtomicUsize,
+    fallbacks: AtomicUsize,
+    fallbacks_due: AtomicUsize,
+    bytes: AtomicUsize,
+}
+
+impl Guides {
+    /// No directory yet, nor one of more than `bytes` ever.
+    pub(crate) fn new(bytes: usize) -> Self {
+        Guides {
+            most: bytes / BYTES_PER_GUARD,
+            current: Swap::new(Arc::new(Directory::default())),
+            tail: AtomicPtr::new(null_mut()),
+            fingers: std::array::from_fn(|_| AtomicPtr::new(null_mut())),
+            is_due: AtomicBool::new(false),
+            is_building: AtomicBool::new(false),
+            towers: AtomicUsize::new(0),
+            towers_due: AtomicUsize::new(FIRST),
+            fallbacks: AtomicUsize::new(0),
+            fallbacks_due: AtomicUsize::new(0),
+            bytes: AtomicUsize::new(0),
+        }
+    }
+
+    /// The directory in use, if there is one.
+    #[inline]
+    pub(crate) fn current<'g>(&'g self, guard: &'g Guard) -> Option<&'g Directory> {
+        if self.most == 0 {
+            return None;
+        }
+        let directory = self.current.load(guard);
+        (directory.len() != 0).then_some(directory)
+    }
+
+    /// The tail, if there is one.
+    ///
+    /// # Safety
+    /// The list lives during `'l`.
+    #[inline]
+    pub(crate) unsafe fn tail<'l>(&self) -> Option<Tower<'l>> {
+        // Acquire, partner: the Release in `set_tail`: the tower is complete and linked.
+        let tail = self.tail.load(Ordering::Acquire);
+        // SAFETY: null or a tower of the list (H3).
+        unsafe { Tower::from_raw(tail) }
+    }
+
+    /// Makes `tower` the tail; it is linked on [`TAIL_LEVELS`] levels at least (H3).
+    pub(crate) fn set_tail(&self, tower: Tower<'_>) {
+        // Release, partner: the Acquire in `tail`.
+        self.tail.store(tower.as_ptr(), Ordering::Release);
+    }
+
+    /// Which finger belongs to a guard.
+    pub(crate) fn finger_of(guard: Tower<'_>) -> usize {
+        guard.as_ptr().addr() / size_of::<usize>() % FINGERS
+    }
+
+    /// A finger, if it was set.
+    ///
+    /// # Safety
+    /// The list lives during `'l`.
+    pub(crate) unsafe fn finger<'l>(&self, finger: usize) -> Option<Tower<'l>> {
+        // Acquire, partner: the Release in `set_finger`: the tower is complete and linked.
+        let tower = self.fingers[finger].load(Ordering::Acquire);
+        // SAFETY: null or a tower of the list (H3).
+        unsafe { Tower::from_raw(tower) }
+    }
+
+    /// Sets a finger to `tower`, which is linked on [`TAIL_LEVELS`] levels at least (H3).
+    pub(crate) fn set_finger(&self, finger: usize, tower: Tower<'_>) {
+        // Release, partner: the Acquire in `finger`.
+        self.fingers[finger].store(tower.as_ptr(), Ordering::Release);
+    }
+
+    /// Most guards of a directory.
+    pub(crate) fn most(&self) -> usize {
+        self.most
+    }
+
+    /// Towers so far, more or less.
+    pub(crate) fn towers(&self) -> usize {
+        // Relaxed: an estimate.
+        self.towers.load(Ordering::Relaxed)
+    }
+
+    /// Notes a new tower.
+    pub(crate) fn note_tower(&self) {
+        if self.most != 0 {
+            // Relaxed, all three: statistics, and a hint.
+            let towers = self.towers.fetch_add(1, Ordering::Relaxed) + 1;
+            if towers >= self.towers_due.load(Ordering::Relaxed) {
+                self.is_due.store(true, Ordering::Relaxed);
+            }
+        }
+    }
+
+    /// Notes that a guard was too far from the key.
+    #[cold]
+    pub(crate) fn note_fallback(&self) {
+        // Relaxed, all three: statistics, and a hint.
+        let fallbacks = self.fallbacks.fetch_add(1, Ordering::Relaxed) + 1;
+        if fallbacks >= self.fallbacks_due.load(Ordering::Relaxed) {
+            self.is_due.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// Whether it is time for another directory.
+    #[inline]
+    pub(crate) fn is_due(&self) -> bool {
+        // Relaxed: a hint.
+        self.is_due.load(Ordering::Relaxed)
+    }
+
+    /// Puts what `make` makes in use, unless another thread is at it (H1).
+    #[cold]
+    pub(crate) fn renew(&self, guard: &Guard, make: impl FnOnce() -> Directory) -> bool {
+        // Acquire, partner: the Release below. A thread that finds it taken goes its way.
+        if self.is_building.swap(true, Ordering::Acquire) {
+            return false;
+        }
+        let directory = make();
+        let towers = self.towers();
+        // Relaxed, all: statistics and hints; the directory is published by `Swap`.
+        self.towers_due.store(2 * towers + 1, Ordering::Relaxed);
+        let fallbacks = self.fallbacks.load(Ordering::Relaxed);
+        let pause = directory.len() / 4 + FIRST;
+        self.fallbacks_due
+            .store(fallbacks + pause, Ordering::Relaxed);
+        self.bytes.store(directory.bytes(), Ordering::Relaxed);
+        self.is_due.store(false, Ordering::Relaxed);
+        self.current.store(Arc::new(directory), guard);
+        // Release, partner: the Acquire above.
+        self.is_building.store(false, Ordering::Release);
+        true
+    }
+
+    /// Bytes of the directory in use.
+    pub(crate) fn bytes(&self) -> usize {
+        // Relaxed: a figure, it guards nothing.
+        self.bytes.load(Ordering::Relaxed)
+    }
+}

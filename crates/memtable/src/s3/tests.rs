@@ -1,0 +1,155 @@
+//! The contract, run on this kind; and what only this kind has: ranges, splits.
+
+use super::block::KEYS;
+use super::{S3, block_of};
+use crate::contract::World;
+use crate::contract::world::{NEWEST, rest, rest_back};
+use crate::counters::Counters;
+use crate::{GUARD_BYTES, Memtable};
+use std::sync::{Arc, Barrier};
+use velella_base::Order;
+use velella_mvcc::Slots;
+use velella_sync::rng::Rng;
+
+fn s3(order: &Order, slots: Arc<Slots>, counters: &Arc<Counters>) -> Arc<S3> {
+    let counters = Arc::clone(counters);
+    Arc::new(S3::new(order.clone(), slots, counters, GUARD_BYTES))
+}
+
+#[test]
+fn s3_keeps_the_contract() {
+    crate::contract::run(&|order, slots| s3(&order, slots, &Arc::default()));
+}
+
+/// The sizes of the blocks, from the first on; panics if E1 does not hold.
+fn check_ranges(table: &S3, order: &Order) -> Vec<usize> {
+    let mut sizes = Vec::new();
+    let mut anchor = Some(table.list.anchors.head());
+    while let Some(current) = anchor {
+        let block = block_of(current);
+        let is_first = sizes.is_empty();
+        for (word, node) in block.nodes() {
+            assert!(
+                is_first || order.compare(current.key(), node.key()).is_le(),
+                "E1: a key below its range"
+            );
+            if let Some(above) = block.above() {
+                let stands = order.compare(node.key(), above.key());
+                assert!(stands.is_lt(), "E1: a key above its range");
+            }
+            assert_eq!(word, node.prefix(), "K4");
+        }
+        sizes.push(block.nodes().count());
+        anchor = block.above();
+    }
+    assert!(sizes.iter().skip(1).all(|size| *size > 0), "an empty range");
+    table.list.anchors.check_levels(order);
+    sizes
+}
+
+#[test]
+fn racing_insertions_and_splits_keep_every_key_in_its_range() {
+    let (rounds, each) = if cfg!(miri) { (2, 12) } else { (30, 400) };
+    for order in crate::contract::orders() {
+        let table = s3(&order, Arc::new(Slots::new(3)), &Arc::default());
+        let world = World::new(&|_, _| Arc::clone(&table) as _, &order);
+        let barrier = Barrier::new(3);
+        std::thread::scope(|scope| {
+            for slot in 0..3 {
+                let (world, barrier) = (&world, &barrier);
+                scope.spawn(move || {
+                    let mut rng = Rng::new(slot as u64 % 2);
+                    for round in 0..rounds {
+                        barrier.wait();
+                        for _ in 0..each {
+                            // Two of the threads write the same keys in the same sequence.
+                            let key = format!("{round:02}{:05}", rng.below(each));
+                            world.put(slot, key.as_bytes(), b"v");
+                        }
+                    }
+                });
+            }
+        });
+        let sizes = check_ranges(&table, &order);
+        assert_eq!(sizes.iter().sum::<usize>() as u64, table.nodes.sum());
+    }
+}
+
+#[test]
+fn s3_empty_area_insert() {
+    // S3-1, S3-2: before the first key, between two full ranges, past the last key.
+    let table = s3(&Order::Bytewise, Arc::new(Slots::new(1)), &Arc::default());
+    let world = World::new(&|_, _| Arc::clone(&table) as _, &Order::Bytewise);
+    assert!(table.is_empty());
+    for number in 100..100 + 3 * KEYS as u64 {
+        world.put(0, &(2 * number).to_be_bytes(), b"");
+    }
+    for number in [0, 1, 2 * (100 + KEYS as u64) - 1, 1000, 1001] {
+        world.put(0, &u64::to_be_bytes(number), b"");
+        assert!(world.value(&u64::to_be_bytes(number), NEWEST).is_some());
+    }
+    let sizes = check_ranges(&table, &Order::Bytewise);
+    assert_eq!(sizes.iter().sum::<usize>(), 3 * KEYS + 5);
+}
+
+#[test]
+fn s3_split_under_scan() {
+    // S3-3: keys do not move away from under a cursor, nor does it meet one twice.
+    let table = s3(&Order::Bytewise, Arc::new(Slots::new(1)), &Arc::default());
+    let world = World::new(&|_, _| Arc::clone(&table) as _, &Order::Bytewise);
+    let keys = 20 * KEYS as u64;
+    for number in 0..keys {
+        world.put(0, &(100 * number).to_be_bytes(), b"old");
+    }
+    let stamp = world.clock.observe();
+    let mut cursor = world.visible(crate::contract::world::at(stamp));
+    cursor.seek_first().unwrap();
+    let mut seen = Vec::new();
+    let mut between = 0;
+    while let Some(entry) = cursor.entry() {
+        seen.push(entry.key.to_vec());
+        // Before, here, and far ahead, so that ranges around the cursor split again and again.
+        for number in [0, seen.len() as u64 - 1, (seen.len() as u64 + 7) % keys] {
+            between += 1;
+            let key = 100 * number + 1 + between % 99;
+            world.put(0, &key.to_be_bytes(), b"new");
+        }
+        cursor.next().unwrap();
+    }
+    let expected: Vec<_> = (0..keys)
+        .map(|n| (100 * n).to_be_bytes().to_vec())
+        .collect();
+    assert_eq!(seen, expected);
+    cursor.seek_last().unwrap();
+    let back: Vec<_> = rest_back(&mut *cursor)
+        .into_iter()
+        .map(|row| row.0)
+        .collect();
+    assert_eq!(back.len(), expected.len());
+    assert!(check_ranges(&table, &Order::Bytewise).len() > 30);
+}
+
+#[test]
+fn s3_monotonic_keys() {
+    // S3-5, S3-11: ascending keys fill their entries, and no search is long.
+    let counters = Arc::default();
+    let table = s3(&Order::Bytewise, Arc::new(Slots::new(1)), &counters);
+    let world = World::new(&|_, _| Arc::clone(&table) as _, &Order::Bytewise);
+    let keys = if cfg!(miri) { 200 } else { 30_000u64 };
+    for number in 0..keys {
+        world.put(0, &number.to_be_bytes(), b"");
+    }
+    let sizes = check_ranges(&table, &Order::Bytewise);
+    assert!(
+        sizes.len() as u64 <= keys / KEYS as u64 + 1,
+        "{} entries",
+        sizes.len()
+    );
+    let compared = counters.comparisons.sum() as f64 / keys as f64;
+    // Besides the search for the entry, all of its keys are compared.
+    let most = 2.0 * (keys as f64).log2() + KEYS as f64;
+    assert!(compared <= most, "{compared} of {most}");
+    let mut cursor = world.visible(NEWEST);
+    cursor.seek_first().unwrap();
+    assert_eq!(rest(&mut *cursor).len() as u64, keys);
+}
