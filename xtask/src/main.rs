@@ -26,11 +26,18 @@ mod ratio;
 mod coverage;
 
 use std::path::{Path, PathBuf};
-
 use std::process::ExitCode;
 
-const COMMANDS: [&str; 8] = [
-    "tidy", "ci", "models", "seeded", "check", "ratio", "coverage", "readme",
+const COMMANDS: [&str; 9] = [
+    "tidy",
+    "ci",
+    "models",
+    "seeded",
+    "check",
+    "ratio",
+    "coverage",
+    "bench-check",
+    "readme",
 ];
 
 fn main() -> ExitCode {
@@ -50,7 +57,7 @@ fn run(arguments: &[String]) -> Result<(), String> {
     let help = rest.iter().any(|word| word == "--help" || word == "-h");
     let root = root();
     match command {
-        "tidy" | "ci" | "readme" | "seeded" | "models" | "check" | "ratio" | "coverage" if help => {
+        _ if help && COMMANDS.contains(&command) => {
             println!("{}", describe(command));
         }
         "tidy" | "readme" | "ratio" | "coverage" if !rest.is_empty() => {
@@ -63,6 +70,7 @@ fn run(arguments: &[String]) -> Result<(), String> {
         "check" => return check::run(&root, rest),
         "ratio" => return ratio::run(&root),
         "coverage" => return coverage::run(&root),
+        "bench-check" => return bench_check(&root, rest),
         "readme" => return renew_readme(&root),
         "help" | "--help" | "-h" => {
             for command in COMMANDS {
@@ -112,9 +120,39 @@ fn describe(command: &str) -> String {
              Runs the tests of the storage crates and says which lines they executed; needs the\n\
              component llvm-tools.\n"
             .to_owned(),
+        "bench-check" => "cargo xtask bench-check [--renew]\n\n\
+             Runs small workloads with one thread and compares what is counted for each operation\n\
+             (comparisons, bytes, blocks; instructions, where the machine counts them) with\n\
+             bench/baseline.tsv; exits with 1 if a count grew by more than its tolerance.\n"
+            .to_owned(),
         _ => "cargo xtask readme\n\n\
               Copies the examples that documents show from the files that are compiled.\n"
             .to_owned(),
+    }
+}
+
+/// Builds `velella-bench`, without any peer, and lets it compare.
+fn bench_check(root: &Path, rest: &[String]) -> Result<(), String> {
+    let scratch = root.join("target");
+    let ended = std::process::Command::new(models::cargo())
+        .current_dir(root)
+        .args([
+            "run",
+            "--release",
+            "--quiet",
+            "--package",
+            "velella-bench",
+            "--",
+        ])
+        .arg("check")
+        .arg("--dir")
+        .arg(scratch)
+        .args(rest)
+        .status()
+        .map_err(|error| format!("cannot start cargo: {error}"))?;
+    match ended.success() {
+        true => Ok(()),
+        false => Err("bench-check failed: see above".to_owned()),
     }
 }
 

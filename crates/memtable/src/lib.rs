@@ -129,3 +129,13 @@ pub fn new(options: &MemtableOptions) -> Arc<dyn Memtable> {
         }
     }
 }
+
+/// Makes an empty append-only memtable whose cursors step over every obsolete version, as
+/// LevelDB's do, instead of seeking after a few: a baseline for measurements, no kind of its own.
+#[must_use]
+pub fn append_only_stepping(options: &MemtableOptions) -> Arc<dyn Memtable> {
+    let order = options.order.clone();
+    let slots = Arc::clone(&options.slots);
+    let counters = Arc::clone(&options.counters);
+    Arc::new(AppendOnly::new(order, slots, counters, None))
+}
