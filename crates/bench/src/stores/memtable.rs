@@ -86,6 +86,7 @@ impl Peer for Bare {
             order: Order::default(),
             slots: Arc::clone(&slots),
             counters: Arc::clone(&counters),
+            guard_bytes: velella_memtable::GUARD_BYTES,
         };
         let table = match self.make {
             Make::Kind(kind) => velella_memtable::new(&options(kind)),
