@@ -66,6 +66,7 @@ pub(crate) const LAYERS: &[Layer] = &[
     row("cli", "velella-cli", 4, &["engine", "server"]).through(&[Files, Threads]),
     row("testkit", "velella-testkit", 5, &["base", "vfs", "engine"]).through(&[Files, Threads]),
     row("reliability", "velella-reliability", 6, RELIABILITY).through(&[Files, Threads]),
+    row("neural", "velella-neural", 5, &["sync", "memtable"]),
     row("xtask", "xtask", 5, NONE).through(&[Files, Threads]),
 ];
 

@@ -153,7 +153,8 @@ mod tests {
             let best = shares(&question);
             let least = cost(&question, &best);
             for _ in 0..50 {
-                let (from, to) = (rng.below(16) as usize, rng.below(16) as usize);
+                let mut place = || usize::try_from(rng.below(16)).expect("below 16");
+                let (from, to) = (place(), place());
                 let mut other = best.clone();
                 let moved = other[from] * 0.3;
                 other[from] -= moved;
@@ -171,12 +172,12 @@ mod tests {
         best[0] = 0.0;
         for _ in 0..areas {
             let mut next = best.clone();
-            for end in 1..=cells {
+            for (end, least) in next.iter_mut().enumerate().skip(1) {
                 let (mut q, mut d) = (0.0, 0.0);
                 for start in (0..end).rev() {
                     q += accesses[start];
                     d += keys[start];
-                    next[end] = next[end].min(best[start] + q * f64::log2(1.0 + d));
+                    *least = least.min(best[start] + q * f64::log2(1.0 + d));
                 }
             }
             best = next;

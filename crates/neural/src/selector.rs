@@ -9,14 +9,14 @@
 //!
 //! S1. Sorted, distinct, at most `count` (Z1 of `velella_memtable::guards`); the same question gets
 //!     the same answer (Z2): nothing is random after training.
-//! S2. All guards lie between the least and the greatest word of the keys.
+//! S2. All guards lie between the least key and the greatest word that is given.
 //! S3. The shares are rounded so that exactly `count` guards are given out. So the paper's random
 //!     removal of surplus guards and second run for missing ones have no counterpart; what two
 //!     ranges round to the same word is one guard.
-//! S4. The guards of a range that is not split stand at equal distances in the order of its keys,
-//!     between those of the sample (finding S3-7: bounds of ranges say nothing of keys).
-//! S5. An access counts where its search ends, at the last key of the sample that is not above it:
-//!     a guard in a gap between keys would shorten nothing.
+//! S4. The guards of a range that is not split stand at quantiles of its accesses, or of its keys
+//!     if there are fewer accesses than guards (findings S3-7, S3-9: middles of ranges say nothing).
+//! S5. An access counts in the range where its search ends, that of the last key of the sample
+//!     that is not above it: what is searched for in a gap between keys is found beside the gap.
 //!
 //! Threads: shared. Tests: below.
 
@@ -41,6 +41,8 @@ struct Range<'a> {
     width: u128,
     keys: &'a [u64],
     accesses: &'a [u64],
+    /// Where each of the accesses ends.
+    ends: &'a [u64],
 }
 
 impl<A: Answer> SplitGuards<A> {
@@ -64,7 +66,11 @@ impl<A: Answer> SplitGuards<A> {
         let ranges = self.answer.ranges();
         let is_fine = range.keys.len() < ranges || range.width < ranges as u128;
         if count == 1 || splits == 0 || is_fine {
-            guards.extend((0..count).map(|guard| between(range.keys, guard, count)));
+            let words = match range.accesses.len() < count {
+                true => range.keys,
+                false => range.accesses,
+            };
+            guards.extend((0..count).map(|guard| between(words, guard, count)));
             return;
         }
         let parts = range.split(ranges);
@@ -92,12 +98,14 @@ impl<A: Answer> GuardSelector for SplitGuards<A> {
         let (Some(least), Some(greatest)) = (data.first(), data.last()) else {
             return Vec::new();
         };
-        let accesses = ends(data, accesses);
+        let accesses = &accesses[accesses.partition_point(|word| word < least)..];
+        let ends = ends(data, accesses);
         let all = Range {
             low: *least,
             width: u128::from(greatest - least) + 1,
             keys: data,
-            accesses: &accesses,
+            accesses,
+            ends: &ends,
         };
         let mut guards = Vec::with_capacity(count.min(data.len()));
         self.place(all, count, SPLITS, &mut guards);
@@ -117,20 +125,22 @@ impl<'a> Range<'a> {
     /// `count` equal parts.
     fn split(&self, count: usize) -> Vec<Range<'a>> {
         let mut parts = Vec::with_capacity(count);
-        let (mut keys, mut accesses) = (self.keys, self.accesses);
+        let (mut keys, mut accesses, mut ends) = (self.keys, self.accesses, self.ends);
         let mut low = self.low;
         for part in 1..count {
             let next = self.at(part as u128, count as u128);
             let (own_keys, more_keys) = keys.split_at(keys.partition_point(|word| *word < next));
-            let (own_accesses, more_accesses) =
-                accesses.split_at(accesses.partition_point(|word| *word < next));
+            let (own_ends, more_ends) = ends.split_at(ends.partition_point(|word| *word < next));
+            let (own_accesses, more_accesses) = accesses.split_at(own_ends.len());
             parts.push(Range {
                 low,
                 width: u128::from(next - low),
                 keys: own_keys,
                 accesses: own_accesses,
+                ends: own_ends,
             });
-            (keys, accesses, low) = (more_keys, more_accesses, next);
+            (keys, accesses, ends) = (more_keys, more_accesses, more_ends);
+            low = next;
         }
         let end = u128::from(self.low) + self.width;
         parts.push(Range {
@@ -138,6 +148,7 @@ impl<'a> Range<'a> {
             width: end - u128::from(low),
             keys,
             accesses,
+            ends,
         });
         parts
     }
@@ -156,7 +167,7 @@ fn between(keys: &[u64], part: usize, parts: usize) -> u64 {
     keys[at] + u64::try_from(way).expect("a part of the way to the next word")
 }
 
-/// Where searches end: at the last key that is not above; what is below all keys is left out.
+/// Where searches end: at the last key that is not above; no access lies below all keys.
 fn ends(keys: &[u64], accesses: &[u64]) -> Vec<u64> {
     let mut at = 0;
     let mut ends = Vec::with_capacity(accesses.len());
@@ -164,9 +175,7 @@ fn ends(keys: &[u64], accesses: &[u64]) -> Vec<u64> {
         while keys.get(at + 1).is_some_and(|next| next <= access) {
             at += 1;
         }
-        if keys[at] <= *access {
-            ends.push(keys[at]);
-        }
+        ends.push(keys[at]);
     }
     ends
 }
@@ -246,8 +255,9 @@ mod tests {
                         let guards = selector.select(data, accesses, count);
                         assert!(guards.is_sorted_by(|a, b| a < b), "{}", selector.name());
                         assert!(guards.len() <= count, "{}", selector.name());
+                        let greatest = data.last().max(accesses.last());
                         let is_within =
-                            |guard: &u64| data.first() <= Some(guard) && Some(guard) <= data.last();
+                            |guard: &u64| data.first() <= Some(guard) && Some(guard) <= greatest;
                         assert!(guards.iter().all(is_within), "S2: {}", selector.name());
                         let again = selector.select(data, accesses, count);
                         assert_eq!(guards, again, "Z2: {}", selector.name());
@@ -279,7 +289,7 @@ mod tests {
 
     #[test]
     fn accesses_count_at_the_last_key_below() {
-        assert_eq!(ends(&[4, 4, 9], &[0, 3, 4, 5, 8, 9, 99]), [4, 4, 4, 9, 9]);
+        assert_eq!(ends(&[4, 4, 9], &[4, 5, 8, 9, 99]), [4, 4, 4, 9, 9]);
         assert_eq!(ends(&[4], &[]), []);
     }
 
@@ -291,6 +301,7 @@ mod tests {
             width: 1 << 64,
             keys: &keys,
             accesses: &keys,
+            ends: &keys,
         };
         let parts = all.split(8);
         assert_eq!(parts.iter().map(|p| p.width).sum::<u128>(), 1 << 64);

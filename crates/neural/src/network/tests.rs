@@ -47,7 +47,7 @@ fn every_gradient_is_the_difference_it_stands_for() {
     network.learn(&question, &truth, &mut gradient);
     let kinds = kinds(&network);
     let mut greatest = vec![0.0f32; kinds.len()];
-    for at in 0..gradient.len() {
+    for (at, found) in gradient.into_iter().enumerate() {
         let kept = network.parameters[at];
         let step = 1e-2;
         network.parameters[at] = kept + step;
@@ -56,7 +56,6 @@ fn every_gradient_is_the_difference_it_stands_for() {
         let below = network.divergence(&question, &truth);
         network.parameters[at] = kept;
         let difference = (above - below) / (2.0 * step);
-        let found = gradient[at];
         let kind = kinds.iter().rposition(|(_, start)| *start <= at);
         let kind = kind.expect("the first begins at 0");
         greatest[kind] = greatest[kind].max(found.abs());
