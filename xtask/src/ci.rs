@@ -6,7 +6,7 @@
 //! Tests: below; the steps themselves are what `.ci/run` runs.
 
 use crate::models::{self, cargo};
-use crate::tidy;
+use crate::{seeded, tidy};
 use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -21,6 +21,8 @@ struct Step {
 enum Action {
     Tidy,
     Models,
+    /// So many faults that the commit decides.
+    Seeded(&'static str),
     /// `cargo` with these arguments and these additional environment variables.
     Cargo(
         &'static [&'static str],
@@ -93,6 +95,11 @@ const STEPS: &[Step] = &[
         name: "models",
         says: "cargo xtask models",
         action: Action::Models,
+    },
+    Step {
+        name: "seeded",
+        says: "cargo xtask seeded --some 5: tests that can fail",
+        action: Action::Seeded("5"),
     },
     Step {
         name: "doc",
@@ -187,13 +194,11 @@ fn perform(root: &Path, action: &Action) -> Outcome {
             Ok(()) => Outcome::Passed,
             Err(_) => Outcome::Failed,
         },
-        Action::Models => match models::run(root, &[]) {
-            Ok(()) => Outcome::Passed,
-            Err(message) => {
-                println!("{message}");
-                Outcome::Failed
-            }
-        },
+        Action::Models => told(models::run(root, &[])),
+        Action::Seeded(count) => {
+            let some = ["--some".to_owned(), (*count).to_owned()];
+            told(seeded::run(root, &some))
+        }
         Action::Cargo(arguments, variables) => {
             let mut command = Command::new(cargo());
             command.args(*arguments).envs(variables.iter().copied());
@@ -208,6 +213,16 @@ fn perform(root: &Path, action: &Action) -> Outcome {
             true => execute(root, Command::new("bash").arg(file)),
             false => skip(file),
         },
+    }
+}
+
+fn told(result: Result<(), String>) -> Outcome {
+    match result {
+        Ok(()) => Outcome::Passed,
+        Err(message) => {
+            println!("{message}");
+            Outcome::Failed
+        }
     }
 }
 

@@ -18,6 +18,9 @@ pub(crate) struct Layer {
     pub(crate) may_use: &'static [&'static str],
     /// Whether `unsafe` may stand in it.
     pub(crate) holds_unsafe: bool,
+    /// Files of it in which `unsafe` may stand, where it may not stand in all: adapters to
+    /// libraries of other languages, which are built only where a feature asks for them.
+    pub(crate) unsafe_files: &'static [&'static str],
     /// Which doors it owns, or need not go through.
     pub(crate) doors: &'static [Door],
 }
@@ -46,6 +49,8 @@ const RELIABILITY: &[&str] = &[
     "cli", "testkit",
 ];
 
+const BENCH: &[&str] = &["base", "sync", "mvcc", "memtable", "engine", "cli"];
+
 /// The table.
 pub(crate) const LAYERS: &[Layer] = &[
     row("base", "velella-base", 0, NONE),
@@ -67,6 +72,9 @@ pub(crate) const LAYERS: &[Layer] = &[
     row("testkit", "velella-testkit", 5, &["base", "vfs", "engine"]).through(&[Files, Threads]),
     row("reliability", "velella-reliability", 6, RELIABILITY).through(&[Files, Threads]),
     row("neural", "velella-neural", 5, &["sync", "memtable"]),
+    row("bench", "velella-bench", 6, BENCH)
+        .with_unsafe_in(&["src/stores/leveldb.rs", "src/stores/lmdb.rs"])
+        .through(&[Files, Threads]),
     row("xtask", "xtask", 5, NONE).through(&[Files, Threads]),
 ];
 
@@ -104,6 +112,7 @@ const fn row(
         level,
         may_use,
         holds_unsafe: false,
+        unsafe_files: NONE,
         doors: &[],
     }
 }
@@ -111,6 +120,11 @@ const fn row(
 impl Layer {
     const fn with_unsafe(mut self) -> Self {
         self.holds_unsafe = true;
+        self
+    }
+
+    const fn with_unsafe_in(mut self, files: &'static [&'static str]) -> Self {
+        self.unsafe_files = files;
         self
     }
 

@@ -1,4 +1,4 @@
-//! The workspace's own tool: `cargo xtask tidy`, `ci`, `models`, `seeded`, `readme`.
+//! The workspace's own tool: `cargo xtask tidy`, `ci`, `models` and others.
 //!
 //! Std only, so that it is built in seconds before anything else is; std is used directly here,
 //! because a tool that checks the doors need not go through them.
@@ -15,14 +15,30 @@ mod manifest;
 mod layers;
 mod workspace;
 mod embed;
+mod supervise;
 mod tidy;
 mod models;
-mod ci;
+mod binaries;
 mod seeded;
+mod ci;
 mod check;
+mod ratio;
+mod coverage;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+
+const COMMANDS: [&str; 9] = [
+    "tidy",
+    "ci",
+    "models",
+    "seeded",
+    "check",
+    "ratio",
+    "coverage",
+    "bench-check",
+    "readme",
+];
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -41,10 +57,10 @@ fn run(arguments: &[String]) -> Result<(), String> {
     let help = rest.iter().any(|word| word == "--help" || word == "-h");
     let root = root();
     match command {
-        "tidy" | "ci" | "readme" | "seeded" | "models" | "check" if help => {
+        _ if help && COMMANDS.contains(&command) => {
             println!("{}", describe(command));
         }
-        "tidy" | "readme" if !rest.is_empty() => {
+        "tidy" | "readme" | "ratio" | "coverage" if !rest.is_empty() => {
             return Err(format!("`{command}` takes no arguments"));
         }
         "tidy" => return tidy::run(&root),
@@ -52,9 +68,12 @@ fn run(arguments: &[String]) -> Result<(), String> {
         "seeded" => return seeded::run(&root, rest),
         "models" => return models::run(&root, rest),
         "check" => return check::run(&root, rest),
+        "ratio" => return ratio::run(&root),
+        "coverage" => return coverage::run(&root),
+        "bench-check" => return bench_check(&root, rest),
         "readme" => return renew_readme(&root),
         "help" | "--help" | "-h" => {
-            for command in ["tidy", "ci", "models", "seeded", "check", "readme"] {
+            for command in COMMANDS {
                 println!("{}", describe(command));
             }
         }
@@ -82,9 +101,10 @@ fn describe(command: &str) -> String {
             ci::describe()
         ),
         "seeded" => format!(
-            "cargo xtask seeded [--some N | fault ...]\n\n\
+            "cargo xtask seeded [--some N | --record | fault ...]\n\n\
              Puts one fault in at a time and runs the tests that must see it; exits with 1 if one\n\
-             does not. The faults:\n\n{}",
+             does not. --some takes N that the commit decides; --record keeps the table of all in\n\
+             reliability/SEEDED.tsv. The faults:\n\n{}",
             seeded::describe()
         ),
         "check" => format!(
@@ -93,9 +113,46 @@ fn describe(command: &str) -> String {
              SKIPPED where something is missing. The checks:\n\n{}",
             check::describe()
         ),
+        "ratio" => "cargo xtask ratio\n\n\
+             Counts lines of tests and of product in the storage crates.\n"
+            .to_owned(),
+        "coverage" => "cargo xtask coverage\n\n\
+             Runs the tests of the storage crates and says which lines they executed; needs the\n\
+             component llvm-tools.\n"
+            .to_owned(),
+        "bench-check" => "cargo xtask bench-check [--renew]\n\n\
+             Runs small workloads with one thread and compares what is counted for each operation\n\
+             (comparisons, bytes, blocks; instructions, where the machine counts them) with\n\
+             bench/baseline.tsv; exits with 1 if a count grew by more than its tolerance.\n"
+            .to_owned(),
         _ => "cargo xtask readme\n\n\
               Copies the examples that documents show from the files that are compiled.\n"
             .to_owned(),
+    }
+}
+
+/// Builds `velella-bench`, without any peer, and lets it compare.
+fn bench_check(root: &Path, rest: &[String]) -> Result<(), String> {
+    let scratch = root.join("target");
+    let ended = std::process::Command::new(models::cargo())
+        .current_dir(root)
+        .args([
+            "run",
+            "--release",
+            "--quiet",
+            "--package",
+            "velella-bench",
+            "--",
+        ])
+        .arg("check")
+        .arg("--dir")
+        .arg(scratch)
+        .args(rest)
+        .status()
+        .map_err(|error| format!("cannot start cargo: {error}"))?;
+    match ended.success() {
+        true => Ok(()),
+        false => Err("bench-check failed: see above".to_owned()),
     }
 }
 

@@ -11,8 +11,9 @@
 //! Tests: below; S3 is a test of its own.
 
 mod catalogue;
-mod binaries;
+mod needed;
 
+use crate::supervise::{Ended, supervise};
 use catalogue::{FAULTS, Fault, Test};
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -22,26 +23,29 @@ use std::time::{Duration, Instant};
 /// A test that takes longer hangs.
 const LIMIT: Duration = Duration::from_secs(180);
 
-/// How a test run ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Ended {
-    Passed,
-    Failed,
-    Hung,
+/// One line of the table.
+struct Row {
+    fault: &'static Fault,
+    verdict: &'static str,
+    seconds: f64,
 }
 
-/// Runs the faults called in `arguments`; `--some N` takes N at random, none takes all.
+/// Runs the faults called in `arguments`; `--some N` takes N that the commit decides, none takes
+/// all, `--record` takes all and keeps the table in the repository.
 ///
 /// # Errors
 /// A fault that was not caught, or a test that fails without one.
 pub(crate) fn run(root: &Path, arguments: &[String]) -> Result<(), String> {
-    let faults = select(arguments)?;
-    let binaries = binaries::build(root)?;
-    let run = |test: &Test, fault: Option<&str>| {
-        let binary = binaries.of(test)?;
-        supervise(&mut binary.command(test, fault), LIMIT)
+    let is_record = arguments == ["--record"];
+    let faults = match is_record {
+        true => FAULTS.iter().collect(),
+        false => select(root, arguments)?,
     };
     let tests: BTreeSet<_> = faults.iter().map(|fault| fault.caught_by).collect();
+    let binaries = needed::build(root, &tests)?;
+    let run = |test: &Test, fault: Option<&str>| {
+        supervise(&mut needed::command(&binaries, test, fault)?, LIMIT)
+    };
     for test in tests {
         let ended = run(&test, None)?;
         println!("without a fault: {test}: {ended:?}");
@@ -49,46 +53,84 @@ pub(crate) fn run(root: &Path, arguments: &[String]) -> Result<(), String> {
             return Err(format!("without a fault `{test}` {ended:?}"));
         }
     }
-    let mut missed = Vec::new();
-    println!("\n{:<40} {:<13} {:>7}  by", "fault", "verdict", "seconds");
-    for fault in &faults {
+    let mut rows = Vec::new();
+    println!("\n{:<46} {:<13} {:>7}  by", "fault", "verdict", "seconds");
+    for fault in faults {
         let start = Instant::now();
         let verdict = match run(&fault.caught_by, Some(fault.name))? {
-            Ended::Passed => {
-                missed.push(fault.name);
-                "NOT CAUGHT"
-            }
+            Ended::Passed => "NOT CAUGHT",
             Ended::Failed => "caught",
             Ended::Hung => "caught (hung)",
         };
         let (seconds, by) = (start.elapsed().as_secs_f64(), fault.caught_by);
-        println!("{:<40} {verdict:<13} {seconds:>7.1}  {by}", fault.name);
+        println!("{:<46} {verdict:<13} {seconds:>7.1}  {by}", fault.name);
+        rows.push(Row {
+            fault,
+            verdict,
+            seconds,
+        });
     }
-    println!(
-        "\n{} of {} caught",
-        faults.len() - missed.len(),
-        faults.len()
-    );
+    let missed: Vec<_> = rows
+        .iter()
+        .filter(|row| row.verdict == "NOT CAUGHT")
+        .collect();
+    println!("\n{} of {} caught", rows.len() - missed.len(), rows.len());
+    if is_record {
+        record(root, &rows)?;
+    }
     match missed.is_empty() {
         true => Ok(()),
-        false => Err(format!("not caught: {}", missed.join(", "))),
+        false => {
+            let names: Vec<_> = missed.iter().map(|row| row.fault.name).collect();
+            Err(format!("not caught: {}", names.join(", ")))
+        }
     }
+}
+
+/// Keeps the table of a whole run in the repository, instead of the one before.
+fn record(root: &Path, rows: &[Row]) -> Result<(), String> {
+    let date = said_by("date", &["-u", "+%Y-%m-%dT%H:%MZ"], root).unwrap_or_default();
+    let commit = said_by("git", &["rev-parse", "--short=12", "HEAD"], root).unwrap_or_default();
+    let mut text = String::from("date\tcommit\tfault\tverdict\tseconds\tcaught by\n");
+    for Row {
+        fault,
+        verdict,
+        seconds,
+    } in rows
+    {
+        let by = fault.caught_by.to_string();
+        let (name, by) = (fault.name, by.trim_end());
+        text += &format!("{date}\t{commit}\t{name}\t{verdict}\t{seconds:.1}\t{by}\n");
+    }
+    let path = root.join("reliability/SEEDED.tsv");
+    std::fs::write(&path, text).map_err(|error| format!("cannot write {}: {error}", path.display()))
+}
+
+/// The first line that `program` prints.
+fn said_by(program: &str, arguments: &[&str], root: &Path) -> Option<String> {
+    let output = Command::new(program)
+        .args(arguments)
+        .current_dir(root)
+        .output()
+        .ok()?;
+    let text = String::from_utf8(output.stdout).ok()?;
+    text.lines().next().map(str::to_owned)
 }
 
 /// The catalogue, a line each, for `--help`.
 pub(crate) fn describe() -> String {
-    let line = |fault: &Fault| format!("  {:<40} {}\n", fault.name, fault.caught_by);
+    let line = |fault: &Fault| format!("  {:<46} {}\n", fault.name, fault.caught_by);
     FAULTS.iter().map(line).collect()
 }
 
-fn select(arguments: &[String]) -> Result<Vec<&'static Fault>, String> {
+fn select(root: &Path, arguments: &[String]) -> Result<Vec<&'static Fault>, String> {
     match arguments {
         [] => Ok(FAULTS.iter().collect()),
         [some, count] if some == "--some" => {
             let count = count
                 .parse()
                 .map_err(|_| format!("`{count}` is no number"))?;
-            Ok(draw(count, random()))
+            Ok(draw(count, seed(root)))
         }
         names => names.iter().map(find).collect(),
     }
@@ -115,36 +157,13 @@ fn draw(count: usize, seed: u64) -> Vec<&'static Fault> {
     drawn
 }
 
-fn random() -> u64 {
-    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
-    now.map_or(0, |time| u64::from(time.subsec_nanos()) ^ time.as_secs())
-}
-
-/// Waits for `command` up to `limit`, then ends it with all it started.
-fn supervise(command: &mut Command, limit: Duration) -> Result<Ended, String> {
-    use std::os::unix::process::CommandExt as _;
-    let failed = |error: std::io::Error| format!("cannot run the test: {error}");
-    let mut child = command.process_group(0).spawn().map_err(failed)?;
-    let start = Instant::now();
-    loop {
-        if let Some(status) = child.try_wait().map_err(failed)? {
-            return Ok(if status.success() {
-                Ended::Passed
-            } else {
-                Ended::Failed
-            });
-        }
-        if start.elapsed() > limit {
-            let group = format!("-{}", child.id());
-            Command::new("kill")
-                .args(["-KILL", "--", &group])
-                .status()
-                .map_err(failed)?;
-            child.wait().map_err(failed)?;
-            return Ok(Ended::Hung);
-        }
-        std::thread::sleep(Duration::from_millis(20));
-    }
+/// Another one for each commit, so that a run of the same commit can be repeated; where nobody can
+/// tell the commit, the clock's.
+fn seed(root: &Path) -> u64 {
+    let commit = said_by("git", &["rev-parse", "--short=15", "HEAD"], root);
+    let number = commit.and_then(|commit| u64::from_str_radix(commit.get(..15)?, 16).ok());
+    let now = || std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    number.unwrap_or_else(|| now().map_or(0, |time| time.as_secs()))
 }
 
 #[cfg(test)]
@@ -174,23 +193,5 @@ mod tests {
         let drawn = draw(FAULTS.len() + 5, 3);
         let names: BTreeSet<_> = drawn.iter().map(|fault| fault.name).collect();
         assert_eq!((drawn.len(), names.len()), (FAULTS.len(), FAULTS.len()));
-    }
-
-    #[test]
-    fn a_command_passes_fails_or_hangs() {
-        let second = Duration::from_secs(1);
-        assert_eq!(
-            supervise(&mut Command::new("true"), second),
-            Ok(Ended::Passed)
-        );
-        assert_eq!(
-            supervise(&mut Command::new("false"), second),
-            Ok(Ended::Failed)
-        );
-        let mut sleep = Command::new("sleep");
-        assert_eq!(
-            supervise(sleep.arg("60"), Duration::from_millis(50)),
-            Ok(Ended::Hung)
-        );
     }
 }

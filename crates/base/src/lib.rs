@@ -24,6 +24,8 @@ pub use cursor::{Cursor, Entry};
 pub use error::{Error, ErrorKind, Result};
 pub use kind::ValueKind;
 pub use order::Order;
+#[cfg(any(loom, shuttle))]
+pub use seeded::put_in;
 pub use seeded::seeded;
 pub use stamp::Stamp;
 

@@ -25,17 +25,16 @@ mod process;
 mod life;
 mod rig;
 mod power;
-mod ledger;
 mod load;
 pub(crate) mod child;
 
 use crate::failure::{Failure, say};
+use crate::ledger::Entry;
 use crate::output::Output;
 use crate::progress;
 use campaign::{Broken, Campaign, MEMORY_DIR, Scratch, Until};
 use clap::Args;
 use judge::Fault;
-use ledger::Entry;
 use rig::{FileSystem, Rig};
 use serde_json::json;
 use std::path::PathBuf;
@@ -215,14 +214,14 @@ impl CrashTest {
         };
         let entry = Entry {
             goal: if self.power_cut { "G2d" } else { "G1" },
-            campaign,
+            campaign: &campaign,
             seed_from: report.seed_from,
             runs: report.kills.max(report.power_cuts),
             unit: "acknowledged writes",
             checked: report.checked(),
-            lost: report.lost + report.wrong,
+            lost: &(report.lost + report.wrong).to_string(),
             seconds: report.seconds,
-            command: format!("velella {}", words.join(" ")),
+            command: &format!("velella {}", words.join(" ")),
         };
         entry
             .append(ledger, state::now_ms())

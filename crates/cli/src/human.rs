@@ -17,7 +17,10 @@ const UNITS: [(&str, u64); 5] = [
 ];
 
 /// Reads a size: digits, perhaps a fraction, perhaps a unit (`k`, `KB`, `KiB`, … up to `T`).
-pub(crate) fn parse_bytes(text: &str) -> Result<u64, String> {
+///
+/// # Errors
+/// What is wrong with it, for people.
+pub fn parse_bytes(text: &str) -> Result<u64, String> {
     let (number, unit) = split_unit(text);
     let letters = unit.to_ascii_lowercase();
     let scale = match letters.trim_end_matches('b').trim_end_matches('i') {
@@ -36,7 +39,10 @@ pub(crate) fn parse_bytes(text: &str) -> Result<u64, String> {
 }
 
 /// Reads a length of time: digits and a unit (`us`, `ms`, `s`, `m`, `h`, `d`).
-pub(crate) fn parse_duration(text: &str) -> Result<Duration, String> {
+///
+/// # Errors
+/// What is wrong with it, for people.
+pub fn parse_duration(text: &str) -> Result<Duration, String> {
     let (number, unit) = split_unit(text);
     let micros = match unit {
         "us" => 1,
@@ -81,7 +87,7 @@ fn scaled(number: &str, scale: u64) -> Option<u64> {
 }
 
 /// A number for division and display: beyond 2^53 the last digits are lost, which nobody sees.
-pub(crate) fn float(n: u64) -> f64 {
+pub fn float(n: u64) -> f64 {
     #[expect(clippy::cast_precision_loss, reason = "for display only")]
     {
         n as f64
@@ -89,7 +95,7 @@ pub(crate) fn float(n: u64) -> f64 {
 }
 
 /// A size with three significant digits: `1.25 GiB`, `512 B`.
-pub(crate) fn bytes(n: u64) -> String {
+pub fn bytes(n: u64) -> String {
     let (unit, scale) = UNITS
         .into_iter()
         .find(|(_, scale)| n >= *scale)
@@ -101,7 +107,7 @@ pub(crate) fn bytes(n: u64) -> String {
 }
 
 /// A count with separators: `1,234,567`.
-pub(crate) fn count(n: u64) -> String {
+pub fn count(n: u64) -> String {
     let digits = n.to_string();
     let mut out = String::with_capacity(digits.len() + digits.len() / 3);
     for (index, digit) in digits.chars().enumerate() {
@@ -114,7 +120,7 @@ pub(crate) fn count(n: u64) -> String {
 }
 
 /// `n` of something, in words: `1 pair`, `2 pairs`, `2 entries`.
-pub(crate) fn counted(n: u64, one: &str) -> String {
+pub fn counted(n: u64, one: &str) -> String {
     if n == 1 {
         return format!("1 {one}");
     }
@@ -125,7 +131,7 @@ pub(crate) fn counted(n: u64, one: &str) -> String {
 }
 
 /// A length of time with three significant digits: `850 us`, `1.25 s`, `3 min 20 s`.
-pub(crate) fn duration(time: Duration) -> String {
+pub fn duration(time: Duration) -> String {
     let seconds = time.as_secs_f64();
     if seconds >= 120.0 {
         let whole = time.as_secs();
@@ -135,7 +141,7 @@ pub(crate) fn duration(time: Duration) -> String {
 }
 
 /// Microseconds with three significant digits and the unit that suits them.
-pub(crate) fn micros(us: f64) -> String {
+pub fn micros(us: f64) -> String {
     match us {
         us if us >= 1e6 => format!("{} s", significant(us / 1e6)),
         us if us >= 1e3 => format!("{} ms", significant(us / 1e3)),
@@ -145,15 +151,32 @@ pub(crate) fn micros(us: f64) -> String {
 }
 
 /// A rate per second: `545,000/s`.
-pub(crate) fn rate(n: u64, time: Duration) -> String {
+#[must_use]
+pub fn rate(n: u64, time: Duration) -> String {
     let per_second = float(n) / time.as_secs_f64().max(1e-9);
+    format!("{}/s", rate_of(per_second))
+}
+
+/// A rate as a count: `545,000`.
+#[must_use]
+pub fn rate_of(per_second: f64) -> String {
+    count(whole(per_second))
+}
+
+/// As [`bytes`], of a size that was computed.
+#[must_use]
+pub fn bytes_of(n: f64) -> String {
+    bytes(whole(n))
+}
+
+fn whole(x: f64) -> u64 {
     #[expect(
         clippy::cast_possible_truncation,
         clippy::cast_sign_loss,
-        reason = "a float saturates when cast, and a rate is not negative"
+        reason = "a float saturates when cast, and these are not negative"
     )]
     {
-        format!("{}/s", count(per_second.round() as u64))
+        x.round() as u64
     }
 }
 

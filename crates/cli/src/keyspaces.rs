@@ -121,6 +121,8 @@ pub(crate) enum MemtableName {
     Jellyfish,
     /// One tower per version: the baseline
     AppendOnly,
+    /// Distinct keys in unsorted entries of eight, each key with its versions
+    S3,
 }
 
 impl From<MemtableName> for MemtableKind {
@@ -128,6 +130,7 @@ impl From<MemtableName> for MemtableKind {
         match name {
             MemtableName::Jellyfish => MemtableKind::Jellyfish,
             MemtableName::AppendOnly => MemtableKind::AppendOnly,
+            MemtableName::S3 => MemtableKind::S3,
         }
     }
 }

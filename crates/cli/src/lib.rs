@@ -1,7 +1,8 @@
 //! Everything behind the `velella` command: serve, get, put, scan, import, export, verify, inspect,
 //! bench, crash-test.
 //!
-//! A library, so that the readers of files can be fuzzed; its one user is `main.rs`. Start reading
+//! A library, so that the readers of files can be fuzzed, and so that `velella-bench` prints
+//! sizes and tables alike; its main user is `main.rs`. Start reading
 //! at `command.rs`; each command is a file with its arguments, its help and its code. Commands
 //! print through `output`, fail through `failure`, and know the engine only by its public API.
 //!
@@ -11,9 +12,9 @@
 #![forbid(unsafe_code)]
 
 mod failure;
-mod human;
+pub mod human;
 mod text;
-mod table;
+pub mod table;
 mod output;
 mod progress;
 mod database;
@@ -32,6 +33,7 @@ mod compact;
 mod inspect;
 mod serve;
 mod bench;
+pub mod ledger;
 mod crash_test;
 mod completions;
 mod command;

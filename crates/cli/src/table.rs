@@ -9,21 +9,23 @@ use std::io::{self, Write};
 
 /// Which side a column's cells stand on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Side {
+pub enum Side {
+    /// The left one: words.
     Left,
+    /// The right one: numbers.
     Right,
 }
 
 /// Rows under a header.
 #[derive(Debug)]
-pub(crate) struct Table {
+pub struct Table {
     columns: Vec<(String, Side)>,
     rows: Vec<Vec<String>>,
 }
 
 impl Table {
     /// An empty table. A column's name that begins with `>` puts its cells to the right.
-    pub(crate) fn new(columns: &[&str]) -> Self {
+    pub fn new(columns: &[&str]) -> Self {
         let column = |name: &&str| match name.strip_prefix('>') {
             Some(name) => (name.to_owned(), Side::Right),
             None => ((*name).to_owned(), Side::Left),
@@ -35,19 +37,22 @@ impl Table {
     }
 
     /// Adds a row, which has a cell for each column.
-    pub(crate) fn row(&mut self, cells: impl IntoIterator<Item = String>) {
+    pub fn row(&mut self, cells: impl IntoIterator<Item = String>) {
         let cells: Vec<String> = cells.into_iter().collect();
         debug_assert_eq!(cells.len(), self.columns.len());
         self.rows.push(cells);
     }
 
     /// Whether it has no rows.
-    pub(crate) fn is_empty(&self) -> bool {
+    pub fn is_empty(&self) -> bool {
         self.rows.is_empty()
     }
 
     /// Prints it, indented by two.
-    pub(crate) fn print(&self, out: &mut dyn Write) -> io::Result<()> {
+    ///
+    /// # Errors
+    /// Those of `out`.
+    pub fn print(&self, out: &mut dyn Write) -> io::Result<()> {
         let widths: Vec<usize> = self
             .columns
             .iter()

@@ -16,7 +16,7 @@
 
 use std::path::Path;
 use velella_base::file_name::FileName;
-use velella_base::{Error, ErrorKind, Result, Stamp};
+use velella_base::{Error, ErrorKind, Result, Stamp, seeded};
 use velella_tree::manifest::Replay;
 use velella_vfs::Vfs;
 
@@ -62,9 +62,11 @@ pub(crate) fn check(vfs: &dyn Vfs, dir: &Path, replay: &Replay) -> Result<()> {
             state.incarnation,
             path.display()
         )),
-        None if (replay.file, end) < (file, bytes) => Some(format!(
-            "it ends at byte {end}, but the journal saw manifest {file} with {bytes} bytes"
-        )),
+        None if (replay.file, end) < (file, bytes) && !seeded("a-shorter-manifest-is-believed") => {
+            Some(format!(
+                "it ends at byte {end}, but the journal saw manifest {file} with {bytes} bytes"
+            ))
+        }
         None => None,
     };
     found.map_or(Ok(()), |found| {

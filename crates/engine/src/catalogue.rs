@@ -9,6 +9,8 @@
 //! C5. A change of settings is in the manifest before it is in force. It is in force for the next
 //!     memtable and the tables begun from then on; what exists stays as it is, and is read either
 //!     way, so it needs no stamp.
+//! C6. D does not reach the stamp of a creation or a drop before its edit is durable: its window is
+//!     open until then. Without a journal that is not so: there D moves by flushes of everything.
 //!
 //! Tests: `tests/keyspaces.rs`, `tests/settings.rs`.
 
@@ -19,8 +21,10 @@ use crate::options::KeyspaceOptions;
 use crate::settings::{self, Effective};
 use std::sync::Arc;
 use std::time::Duration;
-use velella_base::{Error, ErrorKind, KeyspaceId, Order, Result, Stamp};
+use velella_base::{Error, ErrorKind, KeyspaceId, Order, Result, Stamp, seeded};
+use velella_mvcc::Slots;
 use velella_sync::epoch;
+use velella_sync::lock::MutexGuard;
 use velella_tree::{Edit, KeyspaceRecord, KeyspaceSettings, KeyspaceState};
 
 /// Name of the keyspace every database has.
@@ -50,7 +54,7 @@ impl Engine {
         check_name(name)?;
         settings::check(&format!("create keyspace `{name}`"), own)?;
         let stored = settings::merged(&KeyspaceSettings::default(), own);
-        let created = self.clock.draw();
+        let (created, _window) = self.begin_change();
         if self.journal.is_some() {
             // C2. Without a journal D only moves with a switch, which would have to wait for us.
             self.make_durable(Stamp(created.0 - 1), Duration::ZERO)?;
@@ -143,19 +147,35 @@ impl Engine {
         outcome
     }
 
+    /// Draws the stamp of a change of the set of keyspaces. While the second is held D does not
+    /// reach it, and no other change begins (C6).
+    fn begin_change(&self) -> (Stamp, Changing<'_>) {
+        let changing = Changing {
+            slots: &self.slots,
+            _turn: self.changing.lock(),
+        };
+        (self.slots.begin_change(&self.clock), changing)
+    }
+
     /// Drops a keyspace that takes no writes any more. After an error it is there, unchanged, and
     /// takes writes again as far as the database does (C4).
     fn drop_marked(&self, core: &Arc<Core>) -> Result<()> {
-        let stamp = self.clock.draw();
-        self.make_durable(Stamp(stamp.0 - 1), Duration::ZERO)?;
-        // No flush in between: it would name tables of a keyspace that is gone.
-        let paused = self.flushes.pause();
+        // No flush until the edit: it would name tables of a keyspace that is gone. Before the
+        // window is opened: a flush under way waits for rounds, which that would hold back.
+        let paused = self.journal.as_ref().map(|_| self.flushes.pause());
+        let (stamp, window) = self.begin_change();
+        if !seeded("a-drop-does-not-wait-for-what-is-below-it") {
+            self.make_durable(Stamp(stamp.0 - 1), Duration::ZERO)?;
+        }
+        // Without a journal it was flushes that made it durable.
+        let paused = paused.unwrap_or_else(|| self.flushes.pause());
         let edit = Edit::DropKeyspace { id: core.id, stamp };
         self.env.manifest.commit(&[edit]).inspect_err(|error| {
             let found = format!("dropping keyspace `{}` is in doubt: {error}", core.name);
             let cause = Error::new(ErrorKind::ReadOnly, "write", found);
             self.halt(cause.remedy("mend the cause, then open the database again"));
         })?;
+        drop(window);
         self.keyspaces.lock().remove(&core.name);
         drop(paused);
         self.work.wake_all();
@@ -169,6 +189,18 @@ impl Engine {
         // It has happened: what the journal cannot give back now is the next flush's business.
         let _ = self.release_journal();
         Ok(())
+    }
+}
+
+/// The set of keyspaces is being changed.
+struct Changing<'a> {
+    slots: &'a Slots,
+    _turn: MutexGuard<'a, ()>,
+}
+
+impl Drop for Changing<'_> {
+    fn drop(&mut self) {
+        self.slots.end_change();
     }
 }
 

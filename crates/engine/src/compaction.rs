@@ -14,7 +14,7 @@ use crate::keyspace_core::Core;
 use std::sync::Arc;
 use velella_base::Result;
 use velella_sync::thread;
-use velella_tree::Job;
+use velella_tree::{Job, Wanted};
 
 impl Engine {
     /// Runs one background job if some tree has one; whether it did.
@@ -23,7 +23,7 @@ impl Engine {
             return Ok(false);
         };
         for core in self.cores() {
-            if let Some(job) = core.tree.next_job(false) {
+            if let Some(job) = core.tree.next_job(Wanted::Due) {
                 self.run_job(&core, job)?;
                 return Ok(!self.is_stopping());
             }
@@ -36,7 +36,7 @@ impl Engine {
         self.flush_all(cores)?;
         let whole = self.compacting.write();
         for core in cores {
-            while let Some(job) = core.tree.next_job(true) {
+            while let Some(job) = core.tree.next_job(Wanted::Everything) {
                 self.run_job(core, job)?;
                 self.check()?;
                 self.relieve(core)?;
@@ -50,14 +50,14 @@ impl Engine {
     /// C2.
     fn relieve(&self, core: &Arc<Core>) -> Result<()> {
         while core.tree.pressure().brake > 0.0
-            && let Some(job) = core.tree.next_job(false)
+            && let Some(job) = core.tree.next_job(Wanted::Due)
         {
             self.run_job(core, job)?;
         }
         Ok(())
     }
 
-    fn run_job(&self, core: &Core, job: Box<dyn Job>) -> Result<()> {
+    pub(crate) fn run_job(&self, core: &Core, job: Box<dyn Job>) -> Result<()> {
         let started = thread::now();
         let report = job.run(&|| self.retention(), &|| self.is_stopping());
         if self.is_stopping() || (report.is_err() && core.is_dropped()) {

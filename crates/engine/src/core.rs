@@ -6,8 +6,8 @@
 //! E2. Once `halt` was called with a cause, every later write and sync fails with it; reads go on
 //!     unless the database was closed.
 //!
-//! Threads: all. Locks, outermost first: `switching`, `keyspaces`, `Core::publishing`, the flush
-//! queue; none is taken by a get or an uncontended put.
+//! Threads: all. Locks, outermost first: `changing`, `switching`, `keyspaces`, `Core::publishing`,
+//! the flush queue; none is taken by a get or an uncontended put.
 
 use crate::flush_queue::FlushQueue;
 use crate::keyspace_core::{Core, MadeOf};
@@ -53,6 +53,8 @@ pub(crate) struct Engine {
     pub(crate) keyspaces: Mutex<BTreeMap<String, Arc<Core>>>,
     pub(crate) memtable_counters: Arc<velella_memtable::Counters>,
     pub(crate) memtable_bytes: MemtableBytes,
+    /// Held while a keyspace is created or dropped.
+    pub(crate) changing: Mutex<()>,
     /// Held during a switch of memtables.
     pub(crate) switching: Mutex<()>,
     pub(crate) flushes: FlushQueue,
@@ -110,6 +112,7 @@ pub(crate) struct Counters {
     pub(crate) switch_aborts: Counter,
     pub(crate) flushes: Counter,
     pub(crate) flush_bytes: Counter,
+    pub(crate) gatherings: Counter,
     pub(crate) compactions: Counter,
     pub(crate) compaction_bytes_read: Counter,
     pub(crate) compaction_bytes_written: Counter,
@@ -187,6 +190,7 @@ impl Engine {
             keyspaces: Mutex::new(parts.keyspaces),
             memtable_counters: parts.memtable_counters,
             memtable_bytes: MemtableBytes::default(),
+            changing: Mutex::new(()),
             switching: Mutex::new(()),
             flushes: FlushQueue::default(),
             stalls: Stalls::default(),

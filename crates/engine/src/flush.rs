@@ -91,13 +91,12 @@ impl Engine {
         });
         self.env.manifest.commit(&edits)?;
         for ((core, mem), run) in members.iter().zip(built) {
+            if seeded("a-memtable-leaves-before-its-table-is-there") {
+                leave_view(core, mem);
+            }
             core.tree.apply(run);
             core.set_flushed_below(boundary);
-            let guard = epoch::pin();
-            let publishing = core.publishing.lock();
-            let view = core.view.load(&guard).without(mem);
-            core.publish(view, &guard);
-            drop(publishing);
+            leave_view(core, mem);
             mem.discount(&self.memtable_bytes);
         }
         if self.journal.is_none() {
@@ -186,4 +185,13 @@ impl Engine {
     pub(crate) fn journal_bound(&self) -> u64 {
         4 * self.options.write_buffer.max(self.sizes.segment_bytes)
     }
+}
+
+/// The keyspace's view no longer has `mem`, which is in its tree (F2).
+fn leave_view(core: &Core, mem: &Arc<Mem>) {
+    let guard = epoch::pin();
+    let publishing = core.publishing.lock();
+    let view = core.view.load(&guard).without(mem);
+    core.publish(view, &guard);
+    drop(publishing);
 }

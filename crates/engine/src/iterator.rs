@@ -32,7 +32,7 @@ use sources::{Merged, sources};
 use std::ops::Bound;
 use std::sync::Arc;
 use velella_base::external::ExternalRef;
-use velella_base::{Cursor, Error, Result, Stamp, ValueKind};
+use velella_base::{Cursor, Error, Result, Stamp, ValueKind, seeded};
 
 /// Old versions of one key passed one by one before a seek leaves them all.
 const SKIPS_MAX: usize = 8;
@@ -178,6 +178,7 @@ impl Iter {
     /// `Corruption`, `Io`. The iterator stands on nothing then.
     pub fn seek_first(&mut self) -> Result<bool> {
         self.follow_view();
+        self.core.seeks.count.increment();
         self.guarded(|iter| {
             match iter.options.lower.clone() {
                 Bound::Unbounded => iter.merged.seek_first()?,
@@ -194,6 +195,7 @@ impl Iter {
     /// As [`Iter::seek_first`].
     pub fn seek_last(&mut self) -> Result<bool> {
         self.follow_view();
+        self.core.seeks.count.increment();
         self.guarded(|iter| {
             match iter.options.upper.clone() {
                 Bound::Unbounded => iter.merged.seek_last()?,
@@ -214,6 +216,7 @@ impl Iter {
             return self.seek_first();
         }
         self.follow_view();
+        self.core.seeks.count.increment();
         self.guarded(|iter| {
             iter.merged.seek(key, Stamp::MAX)?;
             iter.settle_forward()
@@ -230,6 +233,7 @@ impl Iter {
             return self.seek_last();
         }
         self.follow_view();
+        self.core.seeks.count.increment();
         self.guarded(|iter| {
             iter.merged.seek_before(key)?;
             iter.settle_backward()
@@ -246,6 +250,7 @@ impl Iter {
         let Some(key) = self.at.take() else {
             return match &self.nowhere {
                 Nowhere::PastLast => Ok(false),
+                Nowhere::Failed(_) if seeded("an-iterator-goes-on-after-an-error") => Ok(false),
                 Nowhere::Failed(error) => Err(error.clone()),
                 _ => self.seek_first(),
             };

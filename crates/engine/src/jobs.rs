@@ -12,11 +12,10 @@
 use crate::core::Engine;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use velella_base::{Error, ErrorKind, Result};
 use velella_sync::atomic::Ordering;
-use velella_sync::thread;
+use velella_sync::thread::{self, JoinHandle};
 
 /// A power loss takes at most what was written within this time (`Buffered`).
 const SYNC_EVERY: Duration = Duration::from_secs(1);
@@ -128,10 +127,11 @@ impl Engine {
         self.is_stopping() || self.check().is_err()
     }
 
-    /// Flushes first, then compacts: memory is scarcer than read amplification.
+    /// Flushes first, then compacts: memory is scarcer than read amplification. What seeks would
+    /// like comes last.
     fn work_loop(&self) -> Result<()> {
         while !self.is_over() {
-            let worked = self.flush_if_free()? || self.compact_once()?;
+            let worked = self.flush_if_free()? || self.compact_once()? || self.gather_once()?;
             self.judge_pace();
             // Also while there is always something to do.
             self.bound_journal()?;

@@ -3,6 +3,7 @@
 //! Threads: reads and writes from any thread; `publishing` serialises those who replace the view.
 
 use crate::options::Options;
+use crate::seeks::Seeks;
 use crate::settings::Effective;
 use crate::view::{Mem, View};
 use std::sync::Arc;
@@ -27,6 +28,7 @@ pub(crate) struct Core {
     effective: Mutex<Effective>,
     pub(crate) view: Swap<View>,
     pub(crate) tree: Arc<dyn Tree>,
+    pub(crate) seeks: Seeks,
     /// Held by whoever replaces the view.
     pub(crate) publishing: Mutex<()>,
     /// Every stamp of this keyspace below this is in its tree.
@@ -81,6 +83,7 @@ impl Core {
             effective: Mutex::new(effective),
             view: Swap::new(Arc::new(View::new(cur))),
             tree,
+            seeks: Seeks::default(),
             publishing: Mutex::new(()),
             flushed_below: AtomicU64::new(state.flushed_below.0),
             views: AtomicU64::new(0),

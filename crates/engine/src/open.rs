@@ -68,6 +68,11 @@ pub(crate) fn open(builder: Builder, dir: &Path) -> Result<Arc<Handle>> {
     };
     let (journal, lanes, edit) = new_journal(&env, &state, &options, &sizes, start)?;
     let lease = crate::lease::lease(start, start);
+    if let Some(journal) = &journal
+        && seeded("the-old-journal-goes-before-the-new-is-named")
+    {
+        journal.discard_older()?;
+    }
     commit_opening(&env, &recovered, &cores, edit, start, lease)?;
     for (core, built) in recovered.built {
         core.tree.apply(built);
@@ -294,6 +299,9 @@ fn recover(
 /// them are about to be durable, so they must be.
 fn sync_externals(env: &Env, recovered: &Recovered) -> Result<()> {
     for &file in &recovered.externals {
+        if seeded("recovered-values-are-not-synced") {
+            continue;
+        }
         match env.vfs.open_write(&FileName::External(file).path(&env.dir)) {
             Ok(file) => file.sync_data()?,
             // Whoever reads the value is told.

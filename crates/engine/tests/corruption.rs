@@ -251,3 +251,19 @@ fn accepting_loss_opens_what_normal_recovery_refuses() {
     }
     println!("{refused} damages were refused in normal recovery");
 }
+
+/// The manifest vouches for its tables: without one it is no missing database but a damaged one.
+#[test]
+fn a_table_that_is_gone_is_damage_and_named() {
+    let fs = MemFs::new();
+    let db = on(&fs, tiny());
+    db.put("a", "1").unwrap();
+    db.flush().unwrap();
+    db.close().unwrap();
+    let is_table = |path: &PathBuf| path.extension().is_some_and(|end| end == "sst");
+    let table = fs.files().into_iter().find(is_table).unwrap();
+    fs.remove(&table).unwrap();
+    let error = try_on(Arc::new(fs), tiny()).map(drop).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Corruption, "{error}");
+    assert_eq!(error.file(), Some(table.as_path()));
+}

@@ -107,7 +107,7 @@ fn threads_crashed_at_any_moment_keep_what_was_promised() {
         let mut seed = Seed::new("threads_crashed", number);
         let fs = MemFs::new();
         let builder = tiny()
-            .memtable(*seed.pick(&[MemtableKind::Jellyfish, MemtableKind::AppendOnly]))
+            .memtable(*seed.pick(&MemtableKind::ALL))
             .journal(*seed.pick(&[JournalMode::Mapped, JournalMode::Mapped, JournalMode::Write]));
         let stores = Stores::of(on(&fs, builder)).unwrap();
         stores.db.persist().unwrap();

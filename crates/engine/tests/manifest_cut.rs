@@ -62,10 +62,12 @@ fn cut_everywhere(fs: &MemFs, builder: &dyn Fn() -> Builder) -> usize {
         match try_on(Arc::new(fs.clone()), builder()) {
             Ok(db) => assert_eq!(all(&db), whole, "silently another state, cut at {end}"),
             Err(error) => {
-                // A table that was merged away is not found: as good a refusal.
-                let kinds = [ErrorKind::Corruption, ErrorKind::NotFound];
-                assert!(kinds.contains(&error.kind()), "{error}");
-                assert!(error.file().is_some(), "{error}");
+                // Also where a table that it names was merged away since.
+                assert_eq!(error.kind(), ErrorKind::Corruption, "{error}");
+                assert!(
+                    error.file().is_some() && error.offset().is_some(),
+                    "{error}"
+                );
                 refused += 1;
                 let again = try_on(Arc::new(fs.clone()), builder()).map(drop);
                 assert_eq!(again.unwrap_err().to_string(), error.to_string());

@@ -142,7 +142,7 @@ fn a_memtable_is_of_the_kind_stored_and_a_change_holds_from_the_next_one_on() {
     for kind in KINDS {
         let other = KINDS.into_iter().find(|other| *other != kind).unwrap();
         let is_dense = |towers: u64, kind| match kind {
-            MemtableKind::Jellyfish => towers <= 1,
+            MemtableKind::Jellyfish | MemtableKind::S3 => towers <= 1,
             MemtableKind::AppendOnly => towers >= 40,
         };
         let fs = MemFs::new();

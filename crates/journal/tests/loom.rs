@@ -42,7 +42,7 @@ fn a_second_round_goes_on_where_the_first_ended() {
 
 #[test]
 fn no_stamp_survives_without_a_lower_one_in_another_lane() {
-    // Three roles at two preemptions hold as well, in some minutes.
+    // At one preemption: three roles at two take minutes, and are not part of any run.
     holds(models::LANES_ROUND, 1);
     fails(models::LANES_ROUND, 1, Site::EndsLast);
 }

@@ -12,7 +12,7 @@ use velella_base::{Cursor, Entry, Order, Result, Stamp, ValueKind};
 use velella_mvcc::Retention;
 use velella_sst::{BlockCache, Compression, Counters, TableOptions, key_hash};
 use velella_sync::rng::Rng;
-use velella_tree::{Edit, Env, ExternalStore, KeyspaceRecord, Manifest, Tree, TreeOptions};
+use velella_tree::{Edit, Env, ExternalStore, KeyspaceRecord, Manifest, Tree, TreeOptions, Wanted};
 use velella_vfs::{OsFs, Vfs};
 
 const RUNS: u64 = 8;
@@ -168,7 +168,7 @@ fn measure(dir: &std::path::Path, entries: u64, value_bytes: usize) -> Result<()
     report("flush", since, entries);
     gets("get, 8 runs in level 0", &*tree, entries)?;
     let since = Instant::now();
-    while let Some(job) = tree.next_job(false) {
+    while let Some(job) = tree.next_job(Wanted::Due) {
         println!("{}", job.describe());
         job.run(&|| keep.clone(), &|| false)?;
     }

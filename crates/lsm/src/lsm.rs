@@ -7,7 +7,7 @@
 
 use crate::compaction::Compaction;
 use crate::flush;
-use crate::picker::{Shape, pick, pick_full};
+use crate::picker::{pick, pick_full, pick_gathering};
 use crate::pressure;
 use crate::tree::{Change, Shared};
 use crate::version::Version;
@@ -19,7 +19,7 @@ use velella_mvcc::Retention;
 use velella_sst::{Found, TableMeta};
 use velella_tree::{
     Built, ConcatCursor, Env, Graveyard, Job, KeyspaceState, Level, MergeCursor, Pressure, Source,
-    TableFile, TableStyle, Tree, TreeOptions,
+    TableFile, TableStyle, Tree, TreeOptions, Wanted,
 };
 
 /// Opens the tables of a keyspace.
@@ -120,7 +120,7 @@ impl Tree for Lsm {
         self.shared.env.externals.discard(&built.dropped_externals);
     }
 
-    fn next_job(&self, everything: bool) -> Option<Box<dyn Job>> {
+    fn next_job(&self, wanted: Wanted) -> Option<Box<dyn Job>> {
         self.shared.clean();
         let mut upkeep = self.shared.upkeep();
         let version = self.shared.version();
@@ -129,20 +129,18 @@ impl Tree for Lsm {
             .iter()
             .map(|tables| tables.files().iter().map(|file| file.meta()).collect())
             .collect();
-        let choice = if everything {
-            let all = || version.all().map(|file| file.meta().file).collect();
-            let pending = upkeep.pending.take().unwrap_or_else(all);
-            let choice = self.pick_full(&shape, &upkeep.busy, &pending);
-            let finished = pending.is_empty() || shape.is_empty();
-            upkeep.pending = (!finished).then_some(pending);
-            choice
-        } else {
-            pick(
-                &shape,
-                &upkeep.busy,
-                &self.shared.options_now(),
-                self.shared.wall_ms(),
-            )
+        let options = self.shared.options_now();
+        let choice = match wanted {
+            Wanted::Due => pick(&shape, &upkeep.busy, &options, self.shared.wall_ms()),
+            Wanted::Gathering => pick_gathering(&shape, &upkeep.busy, &options),
+            Wanted::Everything => {
+                let all = || version.all().map(|file| file.meta().file).collect();
+                let pending = upkeep.pending.take().unwrap_or_else(all);
+                let choice = pick_full(&shape, &upkeep.busy, &pending, &options);
+                let finished = pending.is_empty() || shape.is_empty();
+                upkeep.pending = (!finished).then_some(pending);
+                choice
+            }
         }?;
         upkeep.busy.files.extend(choice.files());
         upkeep.busy.outputs.push(choice.output.clone());
@@ -179,16 +177,5 @@ impl Tree for Lsm {
 
     fn drop_files(&self) {
         self.shared.drop_files();
-    }
-}
-
-impl Lsm {
-    fn pick_full(
-        &self,
-        shape: &Shape<'_>,
-        busy: &crate::picker::Busy,
-        pending: &HashSet<u64>,
-    ) -> Option<crate::picker::Choice> {
-        pick_full(shape, busy, pending, &self.shared.options_now())
     }
 }

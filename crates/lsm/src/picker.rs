@@ -99,6 +99,20 @@ pub(crate) fn pick(
     picker.tombstones().or_else(|| picker.expired(wall_ms))
 }
 
+/// Level 0 goes down, however little it is: one level is left to search instead of its tables.
+pub(crate) fn pick_gathering(
+    shape: &Shape<'_>,
+    busy: &Busy,
+    options: &TreeOptions,
+) -> Option<Choice> {
+    let picker = Picker {
+        shape,
+        busy,
+        options,
+    };
+    picker.level0_choice(|_| true)
+}
+
 /// The next step of a full compaction of the tables in `pending`: the uppermost level that holds
 /// some goes down, and at the last level each is rewritten once.
 pub(crate) fn pick_full(

@@ -8,6 +8,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use velella_base::{Order, Result};
 use velella_sync::rng::Rng;
+use velella_tree::Wanted;
 use velella_tree::contract::{Bench, Model};
 use velella_vfs::fault::{Fault, Rule};
 use velella_vfs::mem::CrashMode;
@@ -17,7 +18,12 @@ use velella_vfs::{FaultFs, MemFs, Vfs};
 fn drive(bench: &Bench, model: &mut Model, rng: &mut Rng) -> Result<()> {
     for step in 0..9 {
         if step % 3 == 2 {
-            while bench.work(step == 8, &model.retention())? {}
+            let wanted = if step == 8 {
+                Wanted::Everything
+            } else {
+                Wanted::Due
+            };
+            while bench.work(wanted, &model.retention())? {}
         } else {
             let mut next = model.clone();
             let run = next.write(rng, 60, 80);
@@ -96,7 +102,9 @@ fn after_a_power_cut_at_any_call_the_tree_is_as_before_or_after_the_step() {
             let bench = reopened(&fs.crash(round, mode));
             check(&bench, &model, seed);
             // And it goes on working.
-            bench.work_all(true, &model.retention()).unwrap();
+            bench
+                .work_all(Wanted::Everything, &model.retention())
+                .unwrap();
             check(&bench, &model, seed);
         }
         call += 1 + round % 3;

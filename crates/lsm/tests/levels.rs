@@ -7,8 +7,8 @@
 use std::sync::Arc;
 use velella_base::{Order, Stamp, ValueKind};
 use velella_mvcc::Retention;
-use velella_tree::Edit;
 use velella_tree::contract::{Bench, Run};
+use velella_tree::{Edit, Wanted};
 use velella_vfs::MemFs;
 
 fn at(frontier: u64) -> Retention {
@@ -57,11 +57,11 @@ fn over_level_2(newest: (Vec<u8>, u64, ValueKind, Vec<u8>), rule: &Retention) ->
 fn a_tombstone_stays_while_a_deeper_level_holds_the_key() {
     let delete = (b"k".to_vec(), 2, ValueKind::Delete, Vec::new());
     let bench = over_level_2(delete, &at(9));
-    assert!(bench.work(false, &at(9)).unwrap());
+    assert!(bench.work(Wanted::Due, &at(9)).unwrap());
     assert_eq!(bench.tree.levels()[0].tables, 0);
     let found = bench.get(b"k", 99).unwrap().unwrap();
     assert_eq!((found.0, found.1), (2, ValueKind::Delete));
-    bench.work_all(true, &at(9)).unwrap();
+    bench.work_all(Wanted::Everything, &at(9)).unwrap();
     assert_eq!(bench.get(b"k", 99).unwrap(), None);
     assert_eq!(
         bench.tree.levels().len(),
@@ -81,10 +81,10 @@ fn a6_an_expired_value_above_an_older_one_becomes_a_tombstone() {
         bench.get(b"k", 99).unwrap().unwrap().1,
         ValueKind::PutExpiring
     );
-    assert!(bench.work(false, &rule).unwrap());
+    assert!(bench.work(Wanted::Due, &rule).unwrap());
     let found = bench.get(b"k", 99).unwrap().unwrap();
     assert_eq!((found.0, found.1), (2, ValueKind::Delete));
-    bench.work_all(true, &rule).unwrap();
+    bench.work_all(Wanted::Everything, &rule).unwrap();
     assert_eq!(bench.get(b"k", 99).unwrap(), None);
 }
 
@@ -95,7 +95,7 @@ fn a_run_that_meets_nothing_moves_without_being_rewritten() {
         bench.flush(vec![put(key, stamp)], &at(stamp)).unwrap();
     }
     let before = bench.files().unwrap();
-    let job = bench.tree.next_job(false).unwrap();
+    let job = bench.tree.next_job(Wanted::Due).unwrap();
     assert!(
         job.describe().starts_with("move table"),
         "{}",
@@ -120,24 +120,24 @@ fn disjoint_jobs_run_side_by_side_and_overlapping_ones_wait() {
             )
             .unwrap();
     }
-    let first = bench.tree.next_job(false).unwrap();
-    let second = bench.tree.next_job(false).unwrap();
+    let first = bench.tree.next_job(Wanted::Due).unwrap();
+    let second = bench.tree.next_job(Wanted::Due).unwrap();
     assert!(
-        bench.tree.next_job(false).is_none(),
+        bench.tree.next_job(Wanted::Due).is_none(),
         "two tables of level 0 are not due"
     );
     // A newer run over the first job's keys must not overtake it.
     for stamp in 10..14 {
         bench.flush(vec![put("a", stamp)], &at(stamp)).unwrap();
     }
-    let third = bench.tree.next_job(false).map(|job| job.describe());
+    let third = bench.tree.next_job(Wanted::Due).map(|job| job.describe());
     assert_eq!(
         third.as_deref(),
         Some("compact 2 tables of level 0 with 0 of level 1 (0 MiB)")
     );
     second.run(&|| at(20), &|| false).unwrap();
     first.run(&|| at(20), &|| false).unwrap();
-    bench.work_all(false, &at(20)).unwrap();
+    bench.work_all(Wanted::Due, &at(20)).unwrap();
     let newest = bench.get(b"a", 99).unwrap().unwrap();
     assert_eq!(newest.0, 13);
     bench.tree.verify(&mut |_| ()).unwrap();
@@ -156,11 +156,11 @@ fn expired_values_leave_by_themselves() {
             .flush(vec![expiring("a", stamp), expiring("b", stamp)], &at(stamp))
             .unwrap();
     }
-    bench.work_all(false, &at(9)).unwrap();
+    bench.work_all(Wanted::Due, &at(9)).unwrap();
     assert_eq!(bench.all().unwrap().len(), 2);
     let later = at(9).at_wall(5_000);
     bench.flush(vec![put("z", 9)], &later).unwrap();
-    bench.work_all(false, &later).unwrap();
+    bench.work_all(Wanted::Due, &later).unwrap();
     let keys: Vec<_> = bench
         .all()
         .unwrap()

@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use velella_base::{Cursor, Order, Stamp, ValueKind};
 use velella_mvcc::Retention;
 use velella_sync::rng::Rng;
+use velella_tree::Wanted;
 use velella_tree::contract::Bench;
 use velella_vfs::MemFs;
 
@@ -61,7 +62,7 @@ fn reads_are_exact_while_everything_moves() {
             });
             scope.spawn(move || {
                 while !done.load(Ordering::Acquire) {
-                    if let Some(job) = bench.tree.next_job(false) {
+                    if let Some(job) = bench.tree.next_job(Wanted::Due) {
                         job.run(&retention, &|| false).unwrap();
                     }
                     std::thread::yield_now();

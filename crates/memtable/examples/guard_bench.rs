@@ -1,8 +1,10 @@
-//! What the guard directory saves, as ratios of two lists that are worked on in turn.
+//! What the guard directory saves, and how the kinds of memtable compare, as ratios of memtables
+//! that are worked on in turn.
 //!
-//! `guard_bench [keys] [rounds]`: 16-byte keys, 100-byte values, one thread. Two memtables, with a
-//! guard directory and without, get the same operations, ten thousand at a time in turn; printed
-//! are the medians of the ratios of the times of such pairs, and the counts of both.
+//! `guard_bench [keys] [kinds]`: 16-byte keys, 100-byte values, one thread. Two memtables, with a
+//! guard directory and without, or with `kinds` one of each kind, get the same operations, ten
+//! thousand at a time in turn; printed are the medians of the ratios of the processor times of
+//! such turns to the first memtable's, and the counts of each.
 
 use std::sync::Arc;
 use velella_base::{Order, Stamp, ValueKind};
@@ -110,10 +112,10 @@ impl Keys {
 }
 
 /// Nanoseconds that this thread has had a processor for: on a busy machine the fairer figure.
-fn processor_time() -> u64 {
-    let text = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
-    let first = text.split_whitespace().next();
-    first.and_then(|first| first.parse().ok()).unwrap_or(0)
+fn processor_time() -> i64 {
+    use rustix::time::{ClockId, clock_gettime};
+    let time = clock_gettime(ClockId::ThreadCPUTime);
+    time.tv_sec * 1_000_000_000 + time.tv_nsec
 }
 
 fn median(mut numbers: Vec<f64>) -> f64 {
@@ -161,39 +163,71 @@ fn compare(name: &str, subjects: &[(&str, Subject)], count: u64, work: impl Fn(&
     }
 }
 
+impl Subject {
+    /// Steps through up to so many keys.
+    fn scan(&self, key: &[u8], steps: u64) {
+        self.seek(key, usize::try_from(steps).expect("few"));
+    }
+}
+
+fn run(keys: Keys, count: u64, subjects: &[(&str, Subject)]) {
+    println!("{keys:?}, {count} keys");
+    let any = |number: u64| keys.key(Rng::new(number ^ 0xabcd).below(count));
+    compare("insert", subjects, count, |subject, number| {
+        subject.put(&keys.key(number));
+    });
+    let absent = |number: u64| {
+        let mut key = any(number);
+        key[15] ^= 1;
+        key[14] ^= 0x80;
+        key
+    };
+    for (who, subject) in subjects {
+        let bytes = subject.table.bytes() as f64 / count as f64;
+        println!("  {:<16} {who:<22} {bytes:>5.1} bytes a key", "memory");
+    }
+    compare("get", subjects, count, |subject, number| {
+        subject.get(&any(number));
+    });
+    compare("seek", subjects, count / 2, |subject, number| {
+        subject.seek(&any(number), 0);
+    });
+    compare("seek between", subjects, count / 2, |subject, number| {
+        subject.seek(&absent(number), 0);
+    });
+    compare("seek + 10 next", subjects, count / 4, |subject, number| {
+        subject.seek(&absent(number), 10);
+    });
+    compare("scan, a key", subjects, count, |subject, number| {
+        if number % TURN == 0 {
+            subject.scan(&absent(number), TURN);
+        }
+    });
+    compare("overwrite", subjects, count / 2, |subject, number| {
+        subject.put(&any(number));
+    });
+}
+
 fn main() {
     let mut arguments = std::env::args().skip(1).filter_map(|n| n.parse().ok());
     let count: u64 = arguments.next().unwrap_or(1_000_000);
+    let is_of_kinds = std::env::args().any(|word| word == "kinds");
     for keys in [Keys::Random, Keys::Monotonic, Keys::SharedPrefix] {
-        println!("{keys:?}, {count} keys");
-        let subjects = [
-            ("jellyfish", Subject::new(MemtableKind::Jellyfish, 0)),
-            (
-                "jellyfish+directory",
-                Subject::new(MemtableKind::Jellyfish, GUARD_BYTES),
-            ),
-        ];
-        let any = |number: u64| keys.key(Rng::new(number ^ 0xabcd).below(count));
-        compare("insert", &subjects, count, |subject, number| {
-            subject.put(&keys.key(number));
-        });
-        let absent = |number: u64| {
-            let mut key = any(number);
-            key[15] ^= 1;
-            key[14] ^= 0x80;
-            key
-        };
-        compare("get", &subjects, count, |subject, number| {
-            subject.get(&any(number))
-        });
-        compare("seek", &subjects, count / 2, |subject, number| {
-            subject.seek(&any(number), 0)
-        });
-        compare("seek between", &subjects, count / 2, |subject, number| {
-            subject.seek(&absent(number), 0);
-        });
-        compare("seek + 10 next", &subjects, count / 4, |subject, number| {
-            subject.seek(&absent(number), 10);
-        });
+        let subject = Subject::new;
+        let guarded = (
+            "jellyfish+directory",
+            subject(MemtableKind::Jellyfish, GUARD_BYTES),
+        );
+        if is_of_kinds {
+            let s3 = ("s3", subject(MemtableKind::S3, GUARD_BYTES));
+            let append_only = ("append-only", subject(MemtableKind::AppendOnly, 0));
+            run(keys, count, &[guarded, s3, append_only]);
+        } else {
+            run(
+                keys,
+                count,
+                &[("jellyfish", subject(MemtableKind::Jellyfish, 0)), guarded],
+            );
+        }
     }
 }

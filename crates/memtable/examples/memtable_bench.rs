@@ -1,4 +1,4 @@
-//! What the operations of both kinds of memtable cost, alone and with two threads.
+//! What the operations of each kind of memtable cost, alone and with two threads.
 //!
 //! `memtable_bench [keys] [threads...] [ratio]`: 16-byte random keys, 100-byte values. Prints
 //! nanoseconds, nanoseconds of processor time, comparisons and compare-and-swap operations per
@@ -271,7 +271,7 @@ fn main() {
     };
     let is_short = std::env::args().any(|word| word == "ratio");
     for threads in threads {
-        for kind in [MemtableKind::Jellyfish, MemtableKind::AppendOnly] {
+        for kind in MemtableKind::ALL {
             println!("{kind:?}, {threads} threads, {keys} keys");
             Bench::new(kind, keys, usize::try_from(threads).expect("few")).run(is_short);
         }

@@ -2,8 +2,9 @@
 //!
 //! Source: JellyFish (Middleware '20) for the default kind, a skip list of distinct keys with a
 //! list of versions per key; S3 (VLDB '19) for the kind that keeps them in entries of eight; the
-//! append-only kind is the baseline they are measured against. All keep the write protocol of `docs/concurrency.md`: a version is installed *pending*, and becomes
-//! visible by one store of its word.
+//! append-only kind is the baseline they are measured against. All keep the write protocol of
+//! `docs/concurrency.md`: a version is installed *pending*, and becomes visible by one store of its
+//! word.
 //!
 //! M1. Per key at most one version is undecided, and it is the newest.
 //! M2. Stamps strictly decrease from a key's newest version to its oldest (aborted ones ignored).
@@ -127,4 +128,14 @@ pub fn new(options: &MemtableOptions) -> Arc<dyn Memtable> {
             Arc::new(AppendOnly::new(order, slots, counters, Some(RESEEK_AFTER)))
         }
     }
+}
+
+/// Makes an empty append-only memtable whose cursors step over every obsolete version, as
+/// LevelDB's do, instead of seeking after a few: a baseline for measurements, no kind of its own.
+#[must_use]
+pub fn append_only_stepping(options: &MemtableOptions) -> Arc<dyn Memtable> {
+    let order = options.order.clone();
+    let slots = Arc::clone(&options.slots);
+    let counters = Arc::clone(&options.counters);
+    Arc::new(AppendOnly::new(order, slots, counters, None))
 }

@@ -10,15 +10,16 @@
 
 mod models;
 
-use models::{KINDS, Model};
+use models::{CHAINED, KINDS, Model};
 use velella_memtable::{MemtableKind, Site};
 use velella_sync::model;
 
 /// Two preemptions find every control; a third role at three takes a minute, and so do cursors,
-/// which take many steps, at two.
+/// which take many steps, at two; splits of entries at three.
 fn bound(name: &str, model: &Model) -> usize {
     match (name, model.roles.len()) {
         ("iterator", _) => 1,
+        ("two_splits" | "split_vs_search", _) => 2,
         (_, 2) => 3,
         _ => 2,
     }
@@ -93,7 +94,7 @@ fn lazy_snapshot_two_puts_one_writer() {
 
 #[test]
 fn lazy_snapshot_slot_reuse_by_other_thread() {
-    holds("slot_reuse", models::SLOT_REUSE, &[MemtableKind::Jellyfish]);
+    holds("slot_reuse", models::SLOT_REUSE, &CHAINED);
     fails(
         "slot_reuse",
         models::SLOT_REUSE,
@@ -115,11 +116,7 @@ fn batch_two_gets() {
 
 #[test]
 fn batch_cell_rewrite_and_free() {
-    holds(
-        "cell_rewrite",
-        models::CELL_REWRITE,
-        &[MemtableKind::Jellyfish],
-    );
+    holds("cell_rewrite", models::CELL_REWRITE, &CHAINED);
     fails(
         "cell_rewrite",
         models::CELL_REWRITE,
@@ -147,11 +144,7 @@ fn abort_unlink_under_reader() {
 
 #[test]
 fn skipping_get_vs_pruner() {
-    holds(
-        "skip_vs_prune",
-        models::SKIP_VS_PRUNE,
-        &[MemtableKind::Jellyfish],
-    );
+    holds("skip_vs_prune", models::SKIP_VS_PRUNE, &CHAINED);
     fails(
         "skip_vs_prune",
         models::SKIP_VS_PRUNE,
@@ -173,7 +166,7 @@ fn two_updates_of_one_key() {
 
 #[test]
 fn a_cursor_at_a_snapshot_among_insertions() {
-    holds("iterator", models::ITERATOR, &[MemtableKind::Jellyfish]);
+    holds("iterator", models::ITERATOR, &CHAINED);
     fails(
         "iterator",
         models::ITERATOR_NEWEST,
@@ -190,15 +183,52 @@ fn a_cursor_at_a_snapshot_among_insertions() {
 
 #[test]
 fn a_registered_snapshot_and_a_pruner() {
-    holds(
-        "snapshot_vs_pruner",
-        models::SNAPSHOT_VS_PRUNER,
-        &[MemtableKind::Jellyfish],
-    );
+    holds("snapshot_vs_pruner", models::SNAPSHOT_VS_PRUNER, &CHAINED);
     fails(
         "snapshot_vs_pruner",
         models::SNAPSHOT_VS_PRUNER_EARLY,
         MemtableKind::Jellyfish,
         None,
+    );
+}
+
+#[test]
+fn two_insertions_into_one_entry() {
+    holds("one_entry", models::entries::ONE_ENTRY, &KINDS);
+    holds("same_new_key", models::SAME_NEW_KEY, &[MemtableKind::S3]);
+    fails(
+        "same_new_key",
+        models::SAME_NEW_KEY,
+        MemtableKind::S3,
+        Some(Site::NodeLink),
+    );
+}
+
+#[test]
+fn two_splits_of_one_entry() {
+    holds("two_splits", models::entries::TWO_SPLITS, &KINDS);
+    fails(
+        "two_splits",
+        models::entries::TWO_SPLITS,
+        MemtableKind::S3,
+        Some(Site::Beyond),
+    );
+}
+
+#[test]
+fn a_split_under_a_search() {
+    holds("split_vs_search", models::entries::SPLIT_VS_SEARCH, &KINDS);
+    let s3 = MemtableKind::S3;
+    fails(
+        "split_vs_search",
+        models::entries::SPLIT_VS_SEARCH,
+        s3,
+        Some(Site::Split),
+    );
+    fails(
+        "split_vs_search",
+        models::entries::SPLIT_VS_SEARCH,
+        s3,
+        Some(Site::Beyond),
     );
 }

@@ -13,9 +13,15 @@ use velella_sync::epoch;
 
 #[test]
 fn overwrites_stay_bounded() {
+    for kind in [MemtableKind::Jellyfish, MemtableKind::S3] {
+        overwrites_of(kind);
+    }
+}
+
+fn overwrites_of(kind: MemtableKind) {
     let counters = Arc::new(Counters::default());
     let table = new(&MemtableOptions {
-        kind: MemtableKind::Jellyfish,
+        kind,
         order: Order::Bytewise,
         slots: Arc::new(Slots::new(1)),
         counters: Arc::clone(&counters),
@@ -52,6 +58,6 @@ fn overwrites_stay_bounded() {
         }
     }
     let pruned = counters.pruned.sum();
-    assert!(pruned + 200 > rounds as u64, "{pruned} pruned");
+    assert!(pruned + 200 > rounds as u64, "{kind:?}: {pruned} pruned");
     assert_eq!(table.bytes(), bytes, "pruned versions are not reused");
 }

@@ -56,7 +56,7 @@ fn fill(tables: &[Arc<dyn Memtable>], bytes: usize) {
 
 #[test]
 fn a_freed_memtable_gives_its_memory_back() {
-    for kind in [MemtableKind::Jellyfish, MemtableKind::AppendOnly] {
+    for kind in MemtableKind::ALL {
         // An allocator learns from the first generation that such sizes come again, and keeps
         // them from then on.
         fill(&[empty(kind)], 96 * MIB);

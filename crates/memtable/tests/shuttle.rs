@@ -8,7 +8,7 @@
 
 mod models;
 
-use models::{KINDS, Model};
+use models::{CHAINED, KINDS, Model};
 use velella_memtable::{MemtableKind, Site};
 use velella_sync::model;
 
@@ -26,10 +26,14 @@ fn holds(name: &str, schedules: usize, model: Model, kinds: &[MemtableKind]) {
 }
 
 fn fails(name: &str, schedules: usize, model: Model, spoiled: Option<Site>) {
+    fails_in(MemtableKind::Jellyfish, name, schedules, model, spoiled);
+}
+
+fn fails_in(kind: MemtableKind, name: &str, schedules: usize, model: Model, spoiled: Option<Site>) {
     let spoiled_as = spoiled.map_or_else(|| "displaced".to_owned(), |site| format!("{site:?}"));
     let name = format!("memtable/{name} {spoiled_as}");
     model::fails(&name, schedules, move || {
-        model.run(MemtableKind::Jellyfish, model.roles.len(), spoiled);
+        model.run(kind, model.roles.len(), spoiled);
     });
 }
 
@@ -86,7 +90,7 @@ fn batches_against_gets() {
 
 #[test]
 fn pruning_against_readers() {
-    let kinds = &[MemtableKind::Jellyfish];
+    let kinds = &CHAINED;
     holds("skip_vs_prune", SMALL, models::SKIP_VS_PRUNE, kinds);
     fails(
         "skip_vs_prune",
@@ -117,12 +121,7 @@ fn pruning_against_readers() {
 
 #[test]
 fn reclamation_waits_for_readers() {
-    holds(
-        "reclamation",
-        SMALL,
-        models::RECLAMATION,
-        &[MemtableKind::Jellyfish],
-    );
+    holds("reclamation", SMALL, models::RECLAMATION, &CHAINED);
     fails(
         "reclamation",
         SMALL,
@@ -145,9 +144,9 @@ fn cursors_against_insertions() {
 
 #[test]
 fn insertions_behind_guards() {
-    holds("guarded", SMALL, models::GUARDED, &KINDS);
+    holds("guarded", SMALL, models::entries::GUARDED, &KINDS);
     for site in [Site::Guard, Site::NodeLink] {
-        fails("guarded", SMALL, models::GUARDED, Some(site));
+        fails("guarded", SMALL, models::entries::GUARDED, Some(site));
     }
 }
 
@@ -163,5 +162,35 @@ fn random_histories_are_those_of_one_thread() {
         Site::Undecided,
     ] {
         fails("histories", LARGE, model, Some(site));
+    }
+}
+
+#[test]
+fn splits_of_entries() {
+    for (name, model) in [
+        ("one_entry", models::entries::ONE_ENTRY),
+        ("two_splits", models::entries::TWO_SPLITS),
+        ("split_vs_search", models::entries::SPLIT_VS_SEARCH),
+    ] {
+        holds(name, SMALL, model, &KINDS);
+    }
+    let s3 = MemtableKind::S3;
+    for site in [Site::Split, Site::Beyond] {
+        fails_in(
+            s3,
+            "guarded s3",
+            SMALL,
+            models::entries::GUARDED,
+            Some(site),
+        );
+    }
+    for site in [Site::HeadCas, Site::NodeLink] {
+        fails_in(
+            s3,
+            "histories s3",
+            LARGE,
+            models::histories::HISTORIES,
+            Some(site),
+        );
     }
 }

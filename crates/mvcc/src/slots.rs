@@ -16,6 +16,9 @@
 //!     announced): a collector that kept what is newest at f would have dropped what a later, lower
 //!     frontier, and with it D, reads.
 //!
+//! A5. A change of the set of keyspaces has a window of its own, which A2 does not bind: no
+//!     frontier passes its stamp before it is durable. It holds no version, so no switch waits.
+//!
 //! Threads: a slot is written by the holder of its pair only; anyone may read.
 //! Tests: below; the models of `memtable`, with controls that must fail.
 
@@ -30,6 +33,8 @@ const IDLE: u64 = 0;
 #[derive(Debug)]
 pub struct Slots {
     words: Box<[CachePadded<AtomicU64>]>,
+    /// The window of a change of the set of keyspaces (A5).
+    change: CachePadded<AtomicU64>,
     /// The highest frontier found so far (A4).
     settled: CachePadded<AtomicU64>,
 }
@@ -42,6 +47,7 @@ impl Slots {
             words: (0..count)
                 .map(|_| CachePadded::new(AtomicU64::new(IDLE)))
                 .collect(),
+            change: CachePadded::new(AtomicU64::new(IDLE)),
             settled: CachePadded::new(AtomicU64::new(0)),
         }
     }
@@ -73,6 +79,29 @@ impl Slots {
         self.words[slot].store(IDLE, Ordering::Release);
     }
 
+    /// Opens the window of a change of the set of keyspaces and draws its stamp (A5). One at a
+    /// time, which is the caller's to see to.
+    pub fn begin_change(&self, clock: &Clock) -> Stamp {
+        // Release, here and below, partner: the Acquire load in `frontier`. A bound before the
+        // stamp (A1), then the exact one: who changes waits for everything below it.
+        let bound = clock.lower_bound();
+        self.change.store(bound.0 << 1 | 1, Ordering::Release);
+        let stamp = clock.draw();
+        let below = stamp.0.saturating_sub(1);
+        // Release: as above.
+        self.change.store(below << 1 | 1, Ordering::Release);
+        if seeded("a-change-of-keyspaces-has-no-window") {
+            self.end_change();
+        }
+        stamp
+    }
+
+    /// Closes that window.
+    pub fn end_change(&self) {
+        // Release, partner: the Acquire load in `frontier`.
+        self.change.store(IDLE, Ordering::Release);
+    }
+
     /// The announced lower bound of `slot`, or `None` if it is idle.
     #[inline]
     #[must_use]
@@ -88,8 +117,12 @@ impl Slots {
         // The clock before the slots: a stamp drawn in between is then above the result, or its
         // announcement is seen.
         let now = clock.now();
+        // Acquire, partners: `begin_change`, `end_change`.
+        let change = self.change.load(Ordering::Acquire);
+        let change = (change != IDLE).then_some(Stamp(change >> 1));
         let found = (0..self.words.len())
             .filter_map(|slot| self.announced(slot))
+            .chain(change)
             .filter(|_| !seeded("the-frontier-passes-open-windows"))
             .fold(now, Stamp::min);
         // AcqRel, partner: itself. What made a higher frontier true elsewhere, its finder saw; who
@@ -101,6 +134,9 @@ impl Slots {
     /// Waits until no open window can hold a stamp below `boundary` (a switch's W). Windows are
     /// constant and short, so this spins, then yields.
     pub fn wait_past(&self, boundary: Stamp) {
+        if seeded("a-switch-does-not-wait-for-announced-slots") {
+            return;
+        }
         for slot in 0..self.words.len() {
             let mut turns = 0u32;
             while self
@@ -130,6 +166,19 @@ mod tests {
         // The bound was read long before it is announced.
         slots.announce(0, Stamp(7));
         assert_eq!(slots.frontier(&clock), Stamp(10));
+    }
+
+    #[test]
+    fn the_frontier_stays_below_a_change_until_that_is_over() {
+        let clock = Clock::new(Stamp(10), Stamp::MAX);
+        let slots = Slots::new(1);
+        let stamp = slots.begin_change(&clock);
+        clock.draw();
+        assert_eq!((stamp, slots.frontier(&clock)), (Stamp(11), Stamp(10)));
+        // No switch waits for it.
+        slots.wait_past(Stamp(12));
+        slots.end_change();
+        assert_eq!(slots.frontier(&clock), Stamp(12));
     }
 
     #[test]

@@ -3,7 +3,7 @@
 //! A small sequence-to-sequence LSTM reads how keys and accesses spread over equal ranges of the
 //! key space and says which share of the guards each range gets. It is trained here, on drawn
 //! distributions, towards the shares that cost the fewest comparisons. Nothing in the product
-//! depends on this crate; `docs/decisions/0009-neural-guards.md` says what came of it.
+//! depends on this crate; `docs/decisions/0011-neural-guards.md` says what came of it.
 //!
 //! N1. A seed and a build determine every parameter: one thread, no clock, no hash order.
 //! N2. All arithmetic of the network is in `f32`; of the optimum it is trained towards, in `f64`.

@@ -11,10 +11,10 @@
 //!     the same answer (Z2): nothing is random after training.
 //! S2. All guards lie between the least key and the greatest word that is given.
 //! S3. The shares are rounded so that exactly `count` guards are given out. So the paper's random
-//!     removal of surplus guards and second run for missing ones have no counterpart; what two
-//!     ranges round to the same word is one guard.
+//!     removal of surplus guards and second run for missing ones have no counterpart. Fewer stand
+//!     where ranges without keys were given some, or two fall on the same word.
 //! S4. The guards of a range that is not split stand at quantiles of its accesses, or of its keys
-//!     if there are fewer accesses than guards (findings S3-7, S3-9: middles of ranges say nothing).
+//!     if there are fewer accesses than guards (findings S3-7, S3-9: middles of ranges say little).
 //! S5. An access counts in the range where its search ends, that of the last key of the sample
 //!     that is not above it: what is searched for in a gap between keys is found beside the gap.
 //!

@@ -5,15 +5,22 @@
 //! R2. The first failure stops the hand-out of seeds; the failure reported is the one with the
 //!     smallest seed, with the command that repeats it.
 //! R3. A panic in a run is a failure of that run, with its message.
+//! R4. A run that does not end within its limit is a failure with its seed, and is not waited for:
+//!     its thread stays behind until the process ends.
 //!
-//! Threads: seeds are handed out by one counter; each run stays on its thread.
+//! Threads: seeds are handed out by one counter; each run stays on its thread, and tells the one
+//! that waits when it began and how it ended.
 //! Tests: below.
 
 use std::collections::BTreeMap;
 use std::panic::AssertUnwindSafe;
-use std::sync::Mutex;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc::Sender;
 use std::time::{Duration, Instant};
+
+/// How often to look for runs that hang.
+const LOOK: Duration = Duration::from_millis(100);
 
 /// What one run, or all of them, counted: for instance `crash images` or `writes checked`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, serde::Serialize)]
@@ -51,7 +58,7 @@ impl Tally {
 }
 
 /// An attack that follows from a seed.
-pub trait Campaign: Sync {
+pub trait Campaign: Send + Sync {
     /// Its name on the command line, for instance `power-loss`.
     fn name(&self) -> &'static str;
 
@@ -83,6 +90,8 @@ pub struct Plan {
     pub runs: u64,
     /// Stop handing out seeds after this long.
     pub limit: Option<Duration>,
+    /// A run that takes longer hangs (R4).
+    pub run_limit: Duration,
     /// Threads.
     pub threads: usize,
 }
@@ -109,47 +118,102 @@ pub struct Outcome {
     pub seconds: f64,
 }
 
+/// What a thread tells whoever waits.
+enum News {
+    Began(usize, u64),
+    Ended(usize, u64, Result<Tally, String>),
+    Left,
+}
+
 /// Carries out `plan`; `progress` is called after every run with the runs done so far.
-pub fn run(campaign: &dyn Campaign, plan: &Plan, progress: &(dyn Fn(u64) + Sync)) -> Outcome {
+pub fn run(campaign: &Arc<dyn Campaign>, plan: &Plan, progress: &dyn Fn(u64)) -> Outcome {
     let started = Instant::now();
-    let (next, done, stop) = (AtomicU64::new(0), AtomicU64::new(0), AtomicBool::new(false));
-    let total = Mutex::new((Tally::new(), None::<Failure>));
-    std::thread::scope(|scope| {
-        for _ in 0..plan.threads.max(1) {
-            scope.spawn(|| {
-                while !stop.load(Ordering::Relaxed)
-                    && plan.limit.is_none_or(|limit| started.elapsed() < limit)
-                {
-                    let place = next.fetch_add(1, Ordering::Relaxed);
-                    if place >= plan.runs {
-                        break;
-                    }
-                    let seed = plan.first + place;
-                    let result = guarded(campaign, seed);
-                    let mut total = total.lock().unwrap_or_else(|broken| broken.into_inner());
-                    match result {
-                        Ok(tally) => total.0.merge(&tally),
-                        Err(what) => {
-                            stop.store(true, Ordering::Relaxed);
-                            if total.1.as_ref().is_none_or(|known| seed < known.seed) {
-                                total.1 = Some(Failure { seed, what });
-                            }
-                        }
-                    }
-                    drop(total);
-                    progress(done.fetch_add(1, Ordering::Relaxed) + 1);
+    let (tell, news) = std::sync::mpsc::channel();
+    let stop = Arc::new(AtomicBool::new(false));
+    let next = Arc::new(AtomicU64::new(0));
+    for worker in 0..plan.threads.max(1) {
+        let (campaign, plan, tell) = (Arc::clone(campaign), plan.clone(), tell.clone());
+        let (stop, next) = (Arc::clone(&stop), Arc::clone(&next));
+        std::thread::spawn(move || {
+            work(
+                worker,
+                campaign.as_ref(),
+                &plan,
+                started,
+                &next,
+                &stop,
+                &tell,
+            );
+            // Nobody listens any more where a run hung.
+            let _ = tell.send(News::Left);
+        });
+    }
+    let mut outcome = Outcome {
+        runs: 0,
+        tally: Tally::new(),
+        failure: None,
+        seconds: 0.0,
+    };
+    let mut under_way = BTreeMap::new();
+    let mut here = plan.threads.max(1);
+    while here > 0 {
+        match news.recv_timeout(LOOK) {
+            Ok(News::Began(worker, seed)) => {
+                under_way.insert(worker, (seed, Instant::now()));
+            }
+            Ok(News::Ended(worker, seed, result)) => {
+                under_way.remove(&worker);
+                outcome.runs += 1;
+                match result {
+                    Ok(tally) => outcome.tally.merge(&tally),
+                    Err(what) => outcome.fail(seed, what, &stop),
                 }
-            });
+                progress(outcome.runs);
+            }
+            Ok(News::Left) => here -= 1,
+            Err(_) => {}
         }
-    });
-    let (tally, failure) = total
-        .into_inner()
-        .unwrap_or_else(|broken| broken.into_inner());
-    Outcome {
-        runs: done.into_inner(),
-        tally,
-        failure,
-        seconds: started.elapsed().as_secs_f64(),
+        let overdue =
+            |(_, (_, since)): &(&usize, &(u64, Instant))| since.elapsed() > plan.run_limit;
+        if let Some((_, (seed, since))) = under_way.iter().find(overdue) {
+            let seconds = since.elapsed().as_secs();
+            outcome.fail(*seed, format!("it hangs: no end after {seconds} s"), &stop);
+            break;
+        }
+    }
+    outcome.seconds = started.elapsed().as_secs_f64();
+    outcome
+}
+
+impl Outcome {
+    /// R2.
+    fn fail(&mut self, seed: u64, what: String, stop: &AtomicBool) {
+        stop.store(true, Ordering::Relaxed);
+        if self.failure.as_ref().is_none_or(|known| seed < known.seed) {
+            self.failure = Some(Failure { seed, what });
+        }
+    }
+}
+
+/// Runs seeds until there are none left.
+fn work(
+    worker: usize,
+    campaign: &dyn Campaign,
+    plan: &Plan,
+    started: Instant,
+    next: &AtomicU64,
+    stop: &AtomicBool,
+    tell: &Sender<News>,
+) {
+    while !stop.load(Ordering::Relaxed) && plan.limit.is_none_or(|limit| started.elapsed() < limit)
+    {
+        let place = next.fetch_add(1, Ordering::Relaxed);
+        if place >= plan.runs {
+            break;
+        }
+        let seed = plan.first + place;
+        let _ = tell.send(News::Began(worker, seed));
+        let _ = tell.send(News::Ended(worker, seed, guarded(campaign, seed)));
     }
 }
 
@@ -170,6 +234,10 @@ mod tests {
 
     struct Odd;
 
+    fn odd() -> Arc<dyn Campaign> {
+        Arc::new(Odd)
+    }
+
     impl Campaign for Odd {
         fn name(&self) -> &'static str {
             "odd"
@@ -187,6 +255,11 @@ mod tests {
             1
         }
         fn run(&self, seed: u64) -> Result<Tally, String> {
+            if seed >= 1_000 {
+                loop {
+                    std::thread::park();
+                }
+            }
             assert!(seed < 95, "{seed} is far too large");
             let mut tally = Tally::new();
             tally.add("numbers", 1);
@@ -200,13 +273,14 @@ mod tests {
             first,
             runs,
             limit: None,
+            run_limit: Duration::from_secs(60),
             threads,
         }
     }
 
     #[test]
     fn each_seed_runs_once_and_counts_add_up() {
-        let outcome = run(&Odd, &plan(1, 80, 3), &|_| {});
+        let outcome = run(&odd(), &plan(1, 80, 3), &|_| {});
         assert_eq!((outcome.runs, outcome.tally.of("numbers")), (80, 80));
         assert_eq!(outcome.tally.of("sum"), (1..=80).sum::<u64>());
         assert_eq!(outcome.failure, None);
@@ -214,13 +288,13 @@ mod tests {
 
     #[test]
     fn the_failure_with_the_smallest_seed_is_reported() {
-        let failure = run(&Odd, &plan(80, 100, 1), &|_| {}).failure.unwrap();
+        let failure = run(&odd(), &plan(80, 100, 1), &|_| {}).failure.unwrap();
         assert_eq!((failure.seed, failure.what.as_str()), (90, "too large"));
     }
 
     #[test]
     fn a_panic_is_a_failure_with_its_message() {
-        let failure = run(&Odd, &plan(95, 1, 1), &|_| {}).failure.unwrap();
+        let failure = run(&odd(), &plan(95, 1, 1), &|_| {}).failure.unwrap();
         assert_eq!(failure.what, "panic: 95 is far too large");
     }
 
@@ -228,6 +302,17 @@ mod tests {
     fn a_time_limit_of_nothing_runs_nothing() {
         let mut plan = plan(1, 80, 2);
         plan.limit = Some(Duration::ZERO);
-        assert_eq!(run(&Odd, &plan, &|_| {}).runs, 0);
+        assert_eq!(run(&odd(), &plan, &|_| {}).runs, 0);
+    }
+
+    #[test]
+    fn a_run_that_hangs_is_reported_with_its_seed_and_not_waited_for() {
+        let plan = Plan {
+            run_limit: Duration::from_millis(200),
+            ..plan(1_000, 5, 2)
+        };
+        let failure = run(&odd(), &plan, &|_| {}).failure.unwrap();
+        assert!((1_000..1_002).contains(&failure.seed));
+        assert!(failure.what.starts_with("it hangs"), "{}", failure.what);
     }
 }

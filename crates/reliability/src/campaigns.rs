@@ -15,22 +15,25 @@ use corruption::{Corruption, FlippedBelowTheCut};
 use every_crash_point::EveryCrashPoint;
 use faults::Faults;
 use power_loss::PowerLoss;
+use std::sync::Arc;
 
 /// Every campaign, in the order of RELIABILITY.md.
 #[must_use]
-pub fn all() -> Vec<Box<dyn Campaign>> {
+pub fn all() -> Vec<Arc<dyn Campaign>> {
     vec![
-        Box::new(PowerLoss::default()),
-        Box::new(PowerLoss {
+        Arc::new(PowerLoss::default()),
+        Arc::new(PowerLoss {
             in_recovery: true,
             lies: false,
         }),
-        Box::new(EveryCrashPoint::default()),
-        Box::new(FlippedBelowTheCut::default()),
-        Box::new(Faults::default()),
-        Box::new(Corruption::default()),
-        Box::new(histories::Histories),
-        Box::new(crate::fuzz::Fuzz::default()),
-        Box::new(crate::same_answers::SameAnswers::default()),
+        Arc::new(EveryCrashPoint::default()),
+        Arc::new(FlippedBelowTheCut::default()),
+        Arc::new(Faults::default()),
+        Arc::new(Faults::in_pairs()),
+        Arc::new(Corruption::default()),
+        Arc::new(Corruption::in_every_bit()),
+        Arc::new(histories::Histories),
+        Arc::new(crate::fuzz::Fuzz::default()),
+        Arc::new(crate::same_answers::SameAnswers::default()),
     ]
 }

@@ -11,12 +11,11 @@
 //! C3. `cargo test` runs every campaign small; `cargo run --release -p velella-reliability` runs
 //!     it as long as one likes.
 //!
-//! Tests: `campaign.rs`, `ledger.rs` below, and one file in `tests/` for each campaign.
+//! Tests: `campaign.rs` below, and one file in `tests/` for each campaign.
 
 #![forbid(unsafe_code)]
 
 pub mod campaign;
-pub mod ledger;
 pub mod history;
 pub mod sim;
 pub mod draws;

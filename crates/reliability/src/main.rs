@@ -10,10 +10,16 @@
 use clap::Parser;
 use indicatif::{ProgressBar, ProgressStyle};
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitCode};
+use std::process::ExitCode;
+use std::sync::Arc;
 use std::time::Duration;
+use velella_cli::ledger;
 use velella_reliability::campaign::{self, Campaign, Outcome, Plan};
-use velella_reliability::ledger;
+use velella_sync::allocations::Counting;
+
+/// Campaigns ask it how much memory damaged files made an opening take.
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
 
 /// Attack Velella's promises, and count.
 ///
@@ -33,6 +39,9 @@ struct Arguments {
     /// The first seed
     #[arg(long, default_value_t = 1)]
     seed: u64,
+    /// A run that has not ended after so many seconds hangs: it is reported, not waited for
+    #[arg(long, default_value_t = 300)]
+    run_limit: u64,
     /// Threads
     #[arg(long, default_value_t = 2)]
     threads: usize,
@@ -63,7 +72,7 @@ fn main() -> ExitCode {
     let mut held = true;
     for campaign in chosen {
         let plan = plan(&arguments, campaign.as_ref());
-        let outcome = campaign::run(campaign.as_ref(), &plan, &bar(campaign.as_ref(), &plan));
+        let outcome = campaign::run(&campaign, &plan, &bar(campaign.as_ref(), &plan));
         held &= outcome.failure.is_none();
         report(&arguments, campaign.as_ref(), &outcome);
         if let Err(error) = keep(&arguments, campaign.as_ref(), &outcome) {
@@ -78,10 +87,10 @@ fn main() -> ExitCode {
     }
 }
 
-fn list(all: &[Box<dyn Campaign>]) {
+fn list(all: &[Arc<dyn Campaign>]) {
     for campaign in all {
         println!(
-            "{:<14} {:<6} {}",
+            "{:<23} {:<6} {}",
             campaign.name(),
             campaign.goal(),
             campaign.about()
@@ -121,12 +130,13 @@ fn plan(arguments: &Arguments, campaign: &dyn Campaign) -> Plan {
         first: arguments.seed,
         runs,
         limit: timed,
+        run_limit: Duration::from_secs(arguments.run_limit),
         threads: arguments.threads,
     }
 }
 
 /// A bar with rate and time left; only a rate where the end is a matter of time.
-fn bar(campaign: &dyn Campaign, plan: &Plan) -> impl Fn(u64) + Sync + use<> {
+fn bar(campaign: &dyn Campaign, plan: &Plan) -> impl Fn(u64) + use<> {
     let bar = if plan.runs == u64::MAX {
         ProgressBar::new_spinner()
     } else {
@@ -181,27 +191,12 @@ fn keep(arguments: &Arguments, campaign: &dyn Campaign, outcome: &Outcome) -> st
         runs: outcome.runs,
         unit: campaign.unit(),
         checked: outcome.tally.of(campaign.unit()),
-        failure: outcome
+        lost: outcome
             .failure
             .as_ref()
-            .map(|failure| failure.what.as_str()),
+            .map_or("0", |failure| failure.what.as_str()),
         seconds: outcome.seconds,
         command: &command(campaign, arguments.seed, outcome.runs),
     };
-    let (date, commit) = (
-        said_by("date", &["-u", "+%Y-%m-%dT%H:%MZ"]),
-        said_by("git", &["rev-parse", "--short", "HEAD"]),
-    );
-    ledger::append(path, &date, &commit, &entry)
-}
-
-/// The first line `program` prints, or a question mark where it is missing.
-fn said_by(program: &str, arguments: &[&str]) -> String {
-    Command::new(program)
-        .args(arguments)
-        .output()
-        .ok()
-        .and_then(|output| String::from_utf8(output.stdout).ok())
-        .and_then(|text| text.lines().next().map(str::to_owned))
-        .unwrap_or_else(|| "?".to_owned())
+    entry.append(path, velella_sync::thread::wall_ms())
 }

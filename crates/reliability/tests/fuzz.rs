@@ -1,14 +1,20 @@
 //! The campaign `fuzz`, small; and that it notices a decoder that breaks.
 
-use velella_reliability::campaign::{self, Plan};
+use std::sync::Arc;
+use velella_reliability::campaign::{self, Campaign, Plan};
 use velella_reliability::fuzz::Fuzz;
 use velella_reliability::targets::{ALL, Target};
+
+fn fuzz(campaign: Fuzz) -> Arc<dyn Campaign> {
+    Arc::new(campaign)
+}
 
 fn plan(first: u64, runs: u64) -> Plan {
     Plan {
         first,
         runs,
         limit: None,
+        run_limit: std::time::Duration::from_secs(400),
         threads: 2,
     }
 }
@@ -35,7 +41,7 @@ const CARELESS: &[Target] = &[Target {
 #[test]
 fn a_run_on_each_target_holds() {
     let runs = ALL.len() as u64;
-    let outcome = campaign::run(&Fuzz::default(), &plan(1, runs), &|_| {});
+    let outcome = campaign::run(&fuzz(Fuzz::default()), &plan(1, runs), &|_| {});
     assert_eq!(outcome.failure, None);
     for target in ALL {
         assert!(
@@ -47,7 +53,7 @@ fn a_run_on_each_target_holds() {
 
 #[test]
 fn a_decoder_that_breaks_is_noticed_with_a_short_input() {
-    let outcome = campaign::run(&Fuzz::of(CARELESS), &plan(1, 200), &|_| {});
+    let outcome = campaign::run(&fuzz(Fuzz::of(CARELESS)), &plan(1, 200), &|_| {});
     let failure = outcome.failure.unwrap();
     assert!(
         failure.what.contains("a length was believed"),

@@ -20,9 +20,10 @@ fn histories_are_what_their_stamps_say_across_crashes_too() {
         first: 1,
         runs: scale(40),
         limit: None,
+        run_limit: std::time::Duration::from_secs(400),
         threads: 1,
     };
-    let outcome = run(campaign.as_ref(), &plan, &|_| {});
+    let outcome = run(campaign, &plan, &|_| {});
     assert_eq!(outcome.failure, None);
     assert!(outcome.tally.of("operations") > 20_000, "{outcome:?}");
 }

@@ -1,6 +1,7 @@
 //! The campaign `same-answers`, small; and that it notices an operation that was left out.
 
-use velella_reliability::campaign::{self, Plan};
+use std::sync::Arc;
+use velella_reliability::campaign::{self, Campaign, Plan};
 use velella_reliability::same_answers::{SameAnswers, compare, sequence, settings};
 use velella_reliability::workload::{Operation, World, answers};
 use velella_testkit::Seed;
@@ -11,9 +12,11 @@ fn the_same_operations_give_the_same_answers_under_all_settings() {
         first: 1,
         runs: 4,
         limit: None,
+        run_limit: std::time::Duration::from_secs(400),
         threads: 2,
     };
-    let outcome = campaign::run(&SameAnswers::default(), &plan, &|_| {});
+    let campaign: Arc<dyn Campaign> = Arc::new(SameAnswers::default());
+    let outcome = campaign::run(&campaign, &plan, &|_| {});
     assert_eq!(outcome.failure, None);
     assert_eq!(outcome.tally.of("pairs"), 16);
 }

@@ -38,4 +38,4 @@ pub use manifest::{
 };
 pub use retain::{Retain, Retained};
 pub use table_file::{Env, Graveyard, TableFile};
-pub use tree::{Built, Level, Pressure, TableStyle, Tree, TreeOptions};
+pub use tree::{Built, Level, Pressure, TableStyle, Tree, TreeOptions, Wanted};

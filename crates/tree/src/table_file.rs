@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use velella_base::checksum::Context;
 use velella_base::file_name::FileName;
-use velella_base::{DatabaseId, Error, Order, Result};
+use velella_base::{DatabaseId, Error, ErrorKind, Order, Result};
 use velella_sst::{BlockCache, Counters, Table, TableMeta};
 use velella_sync::atomic::{AtomicBool, Ordering};
 use velella_sync::lock::Mutex;
@@ -97,7 +97,16 @@ impl TableFile {
         meta: TableMeta,
     ) -> Result<Arc<TableFile>> {
         let path = FileName::Table(meta.file).path(&env.dir);
-        let file = env.vfs.open_read(&path)?;
+        let file = env
+            .vfs
+            .open_read(&path)
+            .map_err(|error| match error.kind() {
+                ErrorKind::NotFound => {
+                    let found = "the manifest names it, but it is not there".to_owned();
+                    mismatch(&path, 0, found)
+                }
+                _ => error,
+            })?;
         if file.len() != meta.bytes {
             let found = format!(
                 "it has {} bytes, the manifest says {}",

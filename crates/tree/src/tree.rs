@@ -81,6 +81,17 @@ impl TreeOptions {
     }
 }
 
+/// Which upkeep is asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Wanted {
+    /// What is due by the layout's own rules.
+    Due,
+    /// What leaves fewer places to look in for a seek, due or not.
+    Gathering,
+    /// The next step of rewriting everything.
+    Everything,
+}
+
 /// An on-disk layout of one keyspace.
 pub trait Tree: Send + Sync + std::fmt::Debug {
     /// The newest version of `key` at or below `at`; `hash` is `velella_sst::key_hash(key)`.
@@ -112,9 +123,9 @@ pub trait Tree: Send + Sync + std::fmt::Debug {
     /// durable.
     fn apply(&self, built: Built);
 
-    /// The most useful job that can start now, if any; `everything` asks for a full compaction
-    /// step by step. Marks its inputs busy until `run` or the job's drop.
-    fn next_job(&self, everything: bool) -> Option<Box<dyn Job>>;
+    /// The most useful job of this sort that can start now, if any. Marks its inputs busy until
+    /// `run` or the job's drop.
+    fn next_job(&self, wanted: Wanted) -> Option<Box<dyn Job>>;
 
     /// Work waiting and brakes.
     fn pressure(&self) -> Pressure;

@@ -21,7 +21,7 @@ pub(super) struct Fault {
 pub(super) struct Test {
     /// The directory of the crate.
     pub(super) in_crate: &'static str,
-    /// The file in `tests/`, or `lib` for the tests beside the code.
+    /// The file in `tests/`, or `lib` for the tests beside the code; `shuttle` is a model's.
     pub(super) target: &'static str,
     /// Only those whose names hold this; all of them if it is empty.
     pub(super) filter: &'static str,
@@ -56,6 +56,7 @@ pub(super) const FAULTS: &[Fault] = &[
     fault("a-stamp-is-drawn-twice", "reliability", "histories", "histories_are"),
     fault("a-snapshot-looks-back", "reliability", "histories", "histories_are"),
     fault("the-frontier-passes-open-windows", "mvcc", "lib", "the_frontier"),
+    fault("a-switch-does-not-wait-for-announced-slots", "engine", "shuttle", "a_switch_loses"),
     fault("collectors-forget-snapshots", "engine", "snapshots", ""),
     fault("a-reader-at-a-stamp-does-not-see-it", "lsm", "contract", ""),
     // memtable
@@ -81,7 +82,7 @@ pub(super) const FAULTS: &[Fault] = &[
     // journal
     fault("a-round-does-not-sync-segments", "journal", "crashes", ""),
     fault("a-round-does-not-sync-its-seal", "journal", "crashes", ""),
-    fault("a-seal-is-written-before-its-external-values", "engine", "externals", ""),
+    fault("a-seal-is-written-before-its-external-values", "engine", "externals", "a_round_torn"),
     fault("a-failed-sync-is-forgotten", "journal", "rounds", "a_failed_sync"),
     fault("recovery-reads-beyond-the-cut", "journal", "rounds", ""),
     fault("any-page-cache-is-taken-for-ours", "journal", "damage", ""),
@@ -96,4 +97,12 @@ pub(super) const FAULTS: &[Fault] = &[
     fault("stamps-go-on-from-the-highest-seen", "engine", "regressions", "cl14"),
     fault("a-flush-does-not-wait-for-the-journal", "engine", "regressions", "x2"),
     fault("an-update-forgets-what-it-was-based-on", "reliability", "histories", "histories_are"),
+    fault("a-change-of-keyspaces-has-no-window", "reliability", "every_crash_point", ""),
+    fault("a-memtable-leaves-before-its-table-is-there", "engine", "shuttle", "a_get_meets"),
+    fault("an-iterator-takes-the-tree-first", "engine", "shuttle", "an_iterator_goes_on"),
+    fault("an-iterator-goes-on-after-an-error", "engine", "iterator_errors", ""),
+    fault("a-drop-does-not-wait-for-what-is-below-it", "reliability", "every_crash_point", ""),
+    fault("recovered-values-are-not-synced", "engine", "externals", "what_a_kill_left"),
+    fault("the-old-journal-goes-before-the-new-is-named", "reliability", "power_loss", ""),
+    fault("a-shorter-manifest-is-believed", "engine", "manifest_cut", ""),
 ];

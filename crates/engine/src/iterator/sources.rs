@@ -7,6 +7,7 @@ use crate::keyspace_core::Core;
 use crate::read::Reader;
 use crate::snapshot::Snapshot;
 use std::sync::Arc;
+use velella_base::seeded;
 use velella_memtable::CursorMode;
 use velella_sync::epoch;
 use velella_tree::{MergeCursor, Source};
@@ -30,11 +31,18 @@ pub(super) fn sources(
         keys_only: options.keys_only,
     };
     let guard = epoch::pin();
-    let view = core.view.load(&guard);
     let mut cursors: Vec<Source> = Vec::with_capacity(SOURCES);
+    let tree_first = seeded("an-iterator-takes-the-tree-first");
+    if tree_first {
+        core.tree.sources(options.fill_cache, &mut cursors);
+        velella_sync::thread::yield_now();
+    }
+    let view = core.view.load(&guard);
     let memtables = view.memtables().filter(|mem| !mem.table.is_empty());
     cursors.extend(memtables.map(|mem| Source::Other(Arc::clone(&mem.table).cursor(mode))));
     // The tree after the view: data moves that way.
-    core.tree.sources(options.fill_cache, &mut cursors);
+    if !tree_first {
+        core.tree.sources(options.fill_cache, &mut cursors);
+    }
     (MergeCursor::new(cursors, core.order.clone()), generation)
 }

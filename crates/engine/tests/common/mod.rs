@@ -42,8 +42,8 @@ pub(crate) fn contents(keyspace: &Keyspace) -> BTreeMap<Vec<u8>, Vec<u8>> {
     pairs.map(|(key, value)| (key, value.to_vec())).collect()
 }
 
-/// Both kinds of memtable.
-pub(crate) const KINDS: [MemtableKind; 2] = [MemtableKind::Jellyfish, MemtableKind::AppendOnly];
+/// Every kind of memtable.
+pub(crate) const KINDS: [MemtableKind; 3] = MemtableKind::ALL;
 
 /// A counter of `stats`.
 pub(crate) fn counter(db: &Db, name: &str) -> u64 {

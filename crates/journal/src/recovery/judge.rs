@@ -14,7 +14,7 @@
 use super::catalog::Catalog;
 use super::reader::{LaneReader, Tail};
 use super::report::{Last, Report, Rule};
-use super::seals::Seals;
+use super::seals::{ATTEMPT, Seals};
 use crate::record::LaneSeed;
 use crate::seal::Seal;
 use std::path::Path;
@@ -179,7 +179,9 @@ impl Case<'_> {
         if error.file().is_some() {
             return error;
         }
-        error.on(&FileName::Seal(self.last.start.seal_file).path(self.dir))
+        // Of the lane nothing at all is there: the word of the seal is what stands against it.
+        let path = FileName::Seal(self.last.start.seal_file).path(self.dir);
+        Error::corruption(ATTEMPT, &path, self.seals.layout.seal_at(seal.round), found)
     }
 
     /// J4.

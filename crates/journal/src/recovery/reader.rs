@@ -9,6 +9,7 @@
 //! Tests: `recovery/tests.rs`, `tests/damage.rs`, `tests/crashes.rs`.
 
 use super::catalog::Extent;
+use super::seals::ATTEMPT;
 use crate::extent;
 use crate::header::PAGE;
 use crate::record::{self, Decoded, Header, Kind, LaneSeed, Reference};
@@ -20,7 +21,6 @@ use velella_vfs::ReadFile;
 
 /// Bytes read at once.
 const CHUNK: u64 = 32 << 10;
-const ATTEMPT: &str = "recover the journal from";
 
 /// How a lane's walk ended.
 #[derive(Debug, Clone)]

@@ -7,6 +7,7 @@
 //!
 //! Tests: `tests/damage.rs`, `tests/rounds.rs` (the ring).
 
+use super::report::Last;
 use crate::header::{FileHeader, HEADER, Magic, NoHeader};
 use crate::seal::{DONE_LEN, Layout, Seal, Slot};
 use std::collections::BTreeMap;
@@ -15,9 +16,7 @@ use velella_base::file_name::FileName;
 use velella_base::{DatabaseId, Error, ErrorKind, Result};
 use velella_vfs::{ReadFile, Vfs};
 
-use super::report::Last;
-
-const ATTEMPT: &str = "recover the journal from";
+pub(super) const ATTEMPT: &str = "recover the journal from";
 
 /// The seals of an incarnation.
 #[derive(Debug)]
@@ -25,6 +24,7 @@ pub(super) struct Seals {
     pub(super) extent_bytes: u64,
     pub(super) segment_bytes: u64,
     pub(super) lanes: usize,
+    pub(super) layout: Layout,
     /// The intact seals, by round.
     intact: BTreeMap<u64, Seal>,
     /// The highest done marker.
@@ -82,6 +82,7 @@ impl Seals {
             extent_bytes,
             segment_bytes,
             lanes: usize::try_from(lanes).expect("bounded by LANES_MAX"),
+            layout,
             intact: BTreeMap::new(),
             done: None,
             damage: None,

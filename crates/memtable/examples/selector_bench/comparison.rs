@@ -1,11 +1,11 @@
 //! What each way to choose guards costs: S3's (VLDB '19) figure 13, and what it leaves out.
 //!
-//! For each distribution of keys and accesses and each selector: the mean number of keys that a search compares below its guard, of steps that depend
-//! on one another (levels gone down and nodes passed), the same at the worst of a thousand
-//! searches, and how many guards stood in the end. What is searched
-//! is a skip list with p = 1/4 whose search begins at the last guard before the key, as high as
-//! that guard's area needs; samples are eight accesses and eight keys a guard, as an engine would
-//! have them.
+//! For each distribution of keys and accesses and each selector: the mean number of keys that a
+//! search compares below its guard, of steps that depend on one another (levels gone down and nodes
+//! passed), the same at the worst of a thousand searches, and how many guards stood in the end.
+//! What is searched is a skip list with p = 1/4 whose search begins at the last guard before the
+//! key, as high as that guard's area needs; samples are eight accesses and eight keys a guard, as
+//! an engine would have them.
 //!
 //! Gaussian: sigma = 10^7 around the middle of 2^31; Zipf: theta = 0.5 over ranks, as in the paper.
 

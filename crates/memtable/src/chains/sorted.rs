@@ -80,8 +80,8 @@ pub(crate) trait Sorted: Debug + Send + Sync + Sized + 'static {
     fn lower(&self, probe: &Probe<'_>, guard: &Guard, tally: &mut Tally) -> Option<Self::Place>;
     /// The next place.
     fn after(&self, place: Self::Place, tally: &mut Tally) -> Option<Self::Place>;
-    /// Some of the places directly before `end`, whose key `probe` is, ascending, at least one if there is one; more
-    /// of them with each `turn`.
+    /// Some of the places directly before `end`, whose key `probe` is, ascending, at least one if
+    /// there is one; more of them with each `turn`.
     fn before(
         &self,
         end: Self::Place,

@@ -22,7 +22,7 @@ use velella_sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering};
 use velella_sync::{Guard, Swap};
 
 /// Streams of ascending keys, other than the last, that find their place quickly.
-const FINGERS: usize = if cfg!(any(loom, shuttle)) { 1 } else { 64 };
+const FINGERS: usize = if cfg!(any(loom, shuttle)) { 2 } else { 64 };
 
 /// Levels of a tower that may become the tail or a finger.
 pub(crate) const TAIL_LEVELS: usize = if LEVELS < 3 { LEVELS } else { 3 };

@@ -206,8 +206,8 @@ impl Sorted for Entries {
     type Place = Ranked;
     type Gap<'l> = Gap<'l>;
 
-    /// Entries are found fast enough; the paper has no index either.
-    const IS_INDEXED: bool = false;
+    /// The paper has none; without it a get takes three times as long.
+    const IS_INDEXED: bool = true;
 
     fn new(order: &Order, guard_bytes: usize, counters: &Arc<Counters>) -> Self {
         let anchors = List::new(guard_bytes, counters);

@@ -5,6 +5,7 @@
 //! of a role displaced, that must fail: a model that cannot fail proves nothing.
 #![allow(dead_code, reason = "each tool explores a part of them")]
 
+pub(crate) mod entries;
 #[cfg(shuttle)]
 pub(crate) mod histories;
 pub(crate) mod roles;
@@ -20,7 +21,10 @@ use velella_memtable::{
 use velella_mvcc::{Retention, Snapshots};
 use velella_sync::{epoch, thread};
 
-pub(crate) const KINDS: [MemtableKind; 2] = [MemtableKind::Jellyfish, MemtableKind::AppendOnly];
+pub(crate) const KINDS: [MemtableKind; 3] = MemtableKind::ALL;
+
+/// Those with a list of versions per key.
+pub(crate) const CHAINED: [MemtableKind; 2] = [MemtableKind::Jellyfish, MemtableKind::S3];
 
 /// A memtable with clock and slots, and what only some models need beside them.
 pub(crate) struct Scene {
@@ -375,46 +379,6 @@ pub(crate) const ITERATOR: Model = Model {
         },
     ],
     after: |world| assert_eq!(all(world).len(), 4, "a key was lost"),
-};
-
-/// Two threads insert, one key both, into a list whose guard directory is renewed in between, and
-/// a third searches it: everything is found, and in order.
-pub(crate) const GUARDED: Model = Model {
-    before: |world| {
-        for key in [b"b", b"d", b"f", b"h", b"j"] {
-            world.put(2, key, b"0");
-        }
-    },
-    roles: &[
-        |world| {
-            for key in [b"e", b"g", b"k", b"l"] {
-                world.put(0, key, b"1");
-            }
-        },
-        |world| {
-            for key in [b"k", b"i", b"c", b"a"] {
-                world.put(1, key, b"1");
-            }
-        },
-        |world| {
-            let stamp = world.clock.observe();
-            for key in [b"b", b"d", b"f", b"h", b"j"] {
-                let mut cursor = world.visible(at(stamp));
-                cursor.seek(key, Stamp::MAX).unwrap();
-                assert_eq!(row(&*cursor).unwrap().0, key, "a search missed its key");
-                cursor.seek_before(&[key[0] + 1]).unwrap();
-                assert_eq!(row(&*cursor).unwrap().0, key, "a search missed its key");
-            }
-        },
-    ],
-    after: |world| {
-        let rows = roles::both_ways(world, world.visible(at(world.clock.observe())), None);
-        assert_eq!(
-            rows.len(),
-            12,
-            "a key was lost, or is there twice: {rows:?}"
-        );
-    },
 };
 
 /// The same at no time in particular, which is no snapshot.

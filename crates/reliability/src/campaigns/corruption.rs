@@ -8,7 +8,9 @@
 //!     [`STEP`] attacks; each pass flips another bit, so eight passes flip all.
 //! D3. `flipped-below-the-cut` flips bytes of the journals of random victims: recovery may not
 //!     fall back to an older state (the cut rule's promise).
-//! D4. A manifest cut between two records is one that ended there; the state may then be older.
+//! D6. A manifest cut between two records is one that ended there; the state may then be older.
+//! D4. Reading a damaged copy takes less than [`MEMORY_MAX`] (where the binary counts allocations).
+//! D5. An error that calls a file corrupt says where in it.
 //!
 //! Tests: `tests/corruption.rs`, `tests/flipped_below_the_cut.rs`.
 
@@ -21,16 +23,19 @@ use crate::sim::setting::Setting;
 use crate::sim::store::{Store, Trouble};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
-use velella::RecoveryMode;
 use velella::simulation::Step;
 use velella::vfs::mem::CrashMode;
 use velella::vfs::{MemFs, Vfs};
+use velella::{ErrorKind, RecoveryMode};
+use velella_sync::allocations::peak_bytes;
 use velella_sync::pool::prefer;
 use velella_testkit::Seed;
 
 /// Attacks of one run.
 pub const STEP: u64 = 256;
 const SECTOR: usize = 512;
+/// Most bytes that reading a damaged copy may take.
+const MEMORY_MAX: u64 = 64 << 20;
 /// Flips of one run below the cut.
 const FLIPS: u64 = 40;
 
@@ -166,25 +171,35 @@ impl Victim {
         cut: bool,
         tally: &mut Tally,
     ) -> Result<(), String> {
-        let store = Store::open(Arc::new(copy.clone()), setting);
-        let read = store.map_err(Trouble::from).and_then(|store| {
-            let state = store.state()?;
-            let absent = store.absent(self.state.keys(), &state);
-            store.db().verify()?;
-            absent.map(|()| state)
+        let (read, bytes) = peak_bytes(|| {
+            let store = Store::open(Arc::new(copy.clone()), setting);
+            store.map_err(Trouble::from).and_then(|store| {
+                let state = store.state()?;
+                let absent = store.absent(self.state.keys(), &state);
+                store.db().verify()?;
+                absent.map(|()| state)
+            })
         });
+        if bytes >= MEMORY_MAX {
+            return Err(format!("reading it took {bytes} bytes"));
+        }
         drop(copy.crash(0, CrashMode::Strict));
         let manifest = path.to_string_lossy().contains("MANIFEST");
         let verdict = match read {
             Ok(state) if state == self.state => "answered rightly",
             Ok(_) if manifest && cut => "older, for its manifest ended there",
             Ok(_) => return Err("a wrong answer".to_owned()),
-            Err(Trouble::Refused(error)) if is_named(&error) => "noticed",
+            Err(Trouble::Refused(error)) if is_named(&error) && is_placed(&error) => "noticed",
             Err(trouble) => return Err(trouble.to_string()),
         };
         tally.add(verdict, 1);
         Ok(())
     }
+}
+
+/// Damage that says where in its file it is (D5).
+fn is_placed(error: &velella::Error) -> bool {
+    error.kind() != ErrorKind::Corruption || error.offset().is_some()
 }
 
 /// Zeroes, doubles (over the next) or swaps (with the next) a sector.
@@ -219,6 +234,8 @@ fn reading(accept_loss: bool) -> Setting {
 pub struct Corruption {
     /// A control: recovery is told to accept losses, so answers must be found wrong.
     accept_loss: bool,
+    /// A session has eight passes, which flip all bits.
+    every_bit: bool,
     victim: OnceLock<Result<Victim, String>>,
 }
 
@@ -228,6 +245,15 @@ impl Corruption {
     pub fn accepting_loss() -> Corruption {
         Corruption {
             accept_loss: true,
+            ..Corruption::default()
+        }
+    }
+
+    /// All eight bits of every byte.
+    #[must_use]
+    pub fn in_every_bit() -> Corruption {
+        Corruption {
+            every_bit: true,
             ..Corruption::default()
         }
     }
@@ -244,7 +270,11 @@ impl Corruption {
 
 impl Campaign for Corruption {
     fn name(&self) -> &'static str {
-        "corruption"
+        if self.every_bit {
+            "corruption-of-every-bit"
+        } else {
+            "corruption"
+        }
     }
 
     fn goal(&self) -> &'static str {
@@ -260,8 +290,9 @@ impl Campaign for Corruption {
     }
 
     fn usual_runs(&self) -> u64 {
-        self.victim()
-            .map_or(1, |victim| victim.attacks().div_ceil(STEP))
+        let passes = if self.every_bit { 8 } else { 1 };
+        let runs = |victim: &Victim| passes * victim.attacks().div_ceil(STEP);
+        self.victim().map_or(1, runs)
     }
 
     fn run(&self, seed: u64) -> Result<Tally, String> {

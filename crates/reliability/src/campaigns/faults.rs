@@ -4,7 +4,7 @@
 //!
 //! F1. Seed s fails call k = (s - 1) mod [`SPAN`] + 1 of workload (s - 1) / [`SPAN`], once for each
 //!     fault that such a call can meet; a k beyond the workload's calls does nothing.
-//! F2. From seed [`PAIRS_FROM`] on, two calls drawn from the seed fail, of a workload drawn too.
+//! F2. In pairs: two calls drawn from the seed fail, of a workload drawn too.
 //! F3. Every operation succeeds or says why not; what it answers is right; afterwards, when all is
 //!     well again, the database opens with all that was promised.
 //!
@@ -30,10 +30,10 @@ use velella_testkit::Seed;
 
 /// Most calls of one workload.
 pub const SPAN: u64 = 1_000;
-/// Seeds from here on fail two calls.
-pub const PAIRS_FROM: u64 = 1_000_000_000;
 /// Workloads of one session.
-const WORKLOADS: u64 = 6;
+const WORKLOADS: u64 = 20;
+/// Pairs of one session.
+const PAIRS: u64 = 10_000;
 /// Operations of a workload.
 const OPERATIONS: usize = 100;
 
@@ -51,13 +51,19 @@ const FAULTS: [Fault; 6] = [
 pub struct Faults {
     /// A control: besides, every sync lies, and nobody tells the judge.
     lies: bool,
+    /// Two calls of a run fail (F2).
+    pairs: bool,
     /// The calls of the workloads met so far.
     calls: Mutex<BTreeMap<u64, Arc<Vec<Call>>>>,
 }
 
 impl Campaign for Faults {
     fn name(&self) -> &'static str {
-        "faults"
+        if self.pairs {
+            "pairs-of-faults"
+        } else {
+            "faults"
+        }
     }
 
     fn goal(&self) -> &'static str {
@@ -65,6 +71,9 @@ impl Campaign for Faults {
     }
 
     fn about(&self) -> &'static str {
+        if self.pairs {
+            return "two calls of a workload to the file system fail, each in some way";
+        }
         "every call of a workload to the file system fails once, in every way it can"
     }
 
@@ -73,12 +82,12 @@ impl Campaign for Faults {
     }
 
     fn usual_runs(&self) -> u64 {
-        WORKLOADS * SPAN
+        if self.pairs { PAIRS } else { WORKLOADS * SPAN }
     }
 
     fn run(&self, seed: u64) -> Result<Tally, String> {
         let mut chance = Seed::silent(seed);
-        if seed >= PAIRS_FROM {
+        if self.pairs {
             let number = chance.below(1 << 32);
             let faults: Vec<_> = (0..2)
                 .map(|_| (1 + chance.below(800), *chance.pick(&FAULTS)))
@@ -108,6 +117,15 @@ impl Faults {
     pub fn on_a_device_that_lies() -> Faults {
         Faults {
             lies: true,
+            ..Faults::default()
+        }
+    }
+
+    /// Two at a time.
+    #[must_use]
+    pub fn in_pairs() -> Faults {
+        Faults {
+            pairs: true,
             ..Faults::default()
         }
     }

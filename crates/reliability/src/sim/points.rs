@@ -139,8 +139,8 @@ impl Points {
     }
 
     /// Whose watermark counts from now on (`None`: what counted last), and the last stamp that was
-    /// acknowledged. `structural`: a keyspace is created or dropped next, which takes a stamp of
-    /// its own that nobody is told, and is durable when it returns.
+    /// acknowledged. `structural`: a keyspace is created or dropped next; without a journal its
+    /// stamp, which nobody is told, may be durable before it is.
     pub fn promise(&self, db: Option<&Db>, acknowledged: u64, structural: bool) {
         let mut state = self.state.lock();
         let before = std::mem::replace(&mut state.db, db.cloned());
@@ -189,13 +189,13 @@ impl State {
             When::Always(modes) => modes.clone(),
         };
         let mut durable = self.db.as_ref().map_or(0, |db| db.durable().0);
-        if self.structural {
-            durable = durable.min(self.acknowledged);
-        }
         let journaled = self
             .db
             .as_ref()
             .is_none_or(|db| db.options().journal != velella::JournalMode::Off);
+        if self.structural && !journaled {
+            durable = durable.min(self.acknowledged);
+        }
         // A failed sync may take what only the page cache had.
         let kept = if journaled && !self.failed {
             self.acknowledged

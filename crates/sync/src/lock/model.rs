@@ -47,6 +47,11 @@ impl<T> Mutex<T> {
         tried(self.0.try_lock()).map(|guard| MutexGuard(Some(guard)))
     }
 
+    /// Whether somebody holds it.
+    pub fn is_locked(&self) -> bool {
+        self.try_lock().is_none()
+    }
+
     /// What it protects, which nobody else can reach.
     pub fn get_mut(&mut self) -> &mut T {
         passed(self.0.get_mut())

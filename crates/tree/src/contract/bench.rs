@@ -1,6 +1,6 @@
 //! A database directory in memory with one keyspace: what the cases work on.
 
-use crate::{Built, Edit, Env, ExternalStore, KeyspaceRecord, Manifest, Tree, TreeOptions};
+use crate::{Built, Edit, Env, ExternalStore, KeyspaceRecord, Manifest, Tree, TreeOptions, Wanted};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use velella_base::{Cursor, Entry, KeyspaceId, Order, Result, Stamp, ValueKind};
@@ -171,8 +171,8 @@ impl Bench {
     ///
     /// # Errors
     /// The job's.
-    pub fn work(&self, everything: bool, retention: &Retention) -> Result<bool> {
-        let Some(job) = self.tree.next_job(everything) else {
+    pub fn work(&self, wanted: Wanted, retention: &Retention) -> Result<bool> {
+        let Some(job) = self.tree.next_job(wanted) else {
             return Ok(false);
         };
         job.run(&|| retention.clone(), &|| false)?;
@@ -186,9 +186,9 @@ impl Bench {
     ///
     /// # Panics
     /// If upkeep does not come to an end.
-    pub fn work_all(&self, everything: bool, retention: &Retention) -> Result<usize> {
+    pub fn work_all(&self, wanted: Wanted, retention: &Retention) -> Result<usize> {
         let mut jobs = 0;
-        while self.work(everything, retention)? {
+        while self.work(wanted, retention)? {
             jobs += 1;
             assert!(jobs < 10_000, "upkeep goes on for ever");
         }

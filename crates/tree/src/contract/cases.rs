@@ -4,7 +4,7 @@
 
 use super::bench::{Bench, KEYSPACE, OpenTree, Run};
 use super::model::Model;
-use crate::Edit;
+use crate::{Edit, Wanted};
 use std::sync::Arc;
 use velella_base::external::ExternalRef;
 use velella_base::{ErrorKind, Order, Stamp, ValueKind};
@@ -14,6 +14,14 @@ use velella_sync::rng::Rng;
 use velella_vfs::MemFs;
 
 type Case = fn(OpenTree);
+
+fn any_sort(rng: &mut Rng) -> Wanted {
+    match rng.below(4) {
+        0 => Wanted::Everything,
+        1 => Wanted::Gathering,
+        _ => Wanted::Due,
+    }
+}
 
 pub(super) const ALL: &[(&str, Case)] = &[
     ("an empty tree answers", an_empty_tree_answers),
@@ -77,8 +85,8 @@ fn an_empty_tree_answers(open: OpenTree) {
     let bench = bench(open);
     assert_eq!(bench.get(b"a", 9).expect("answers"), None);
     assert!(bench.all().expect("walks").is_empty());
-    assert!(bench.tree.next_job(false).is_none());
-    assert!(bench.tree.next_job(true).is_none());
+    assert!(bench.tree.next_job(Wanted::Due).is_none());
+    assert!(bench.tree.next_job(Wanted::Everything).is_none());
     bench
         .flush(Run::new(), &everything_at(1))
         .expect("an empty run is no error");
@@ -109,7 +117,7 @@ fn history(mut bench: Bench, rng: &mut Rng) {
             }
             4..7 => {
                 bench
-                    .work(rng.below(4) == 0, &model.retention())
+                    .work(any_sort(rng), &model.retention())
                     .expect("works");
             }
             7 => model.snapshots.push(model.clock),
@@ -120,7 +128,7 @@ fn history(mut bench: Bench, rng: &mut Rng) {
             8 => bench = bench.restart().expect("opens again"),
             _ => {
                 bench
-                    .work_all(rng.below(2) == 0, &model.retention())
+                    .work_all(any_sort(rng), &model.retention())
                     .expect("works");
             }
         }
@@ -141,7 +149,10 @@ fn cl11_snapshot_during_a_job(open: OpenTree) {
             .flush(vec![put("k", stamp, &stamp.to_string())], &keep)
             .expect("flushes");
     }
-    let job = bench.tree.next_job(true).expect("six runs are work");
+    let job = bench
+        .tree
+        .next_job(Wanted::Everything)
+        .expect("six runs are work");
     // Chosen, not started: the snapshot at 3 must count, though it came after the choice.
     let asked = std::cell::Cell::new(0);
     let readers = || {
@@ -152,7 +163,7 @@ fn cl11_snapshot_during_a_job(open: OpenTree) {
     assert!(asked.get() <= 1, "one answer for the whole job");
     let mut left = Some(());
     while left.is_some() {
-        left = bench.tree.next_job(true).map(|job| {
+        left = bench.tree.next_job(Wanted::Everything).map(|job| {
             job.run(&readers, &|| false).expect("runs");
         });
     }
@@ -196,7 +207,7 @@ fn a6_expired_hides_older(open: OpenTree) {
         .flush(vec![put("k", 1, "old")], &everything_at(1))
         .expect("flushes");
     bench
-        .work_all(true, &everything_at(1))
+        .work_all(Wanted::Everything, &everything_at(1))
         .expect("the old value goes down");
     let mut payload = 1_000u64.to_le_bytes().to_vec();
     payload.extend_from_slice(b"new");
@@ -210,12 +221,12 @@ fn a6_expired_hides_older(open: OpenTree) {
         bench
             .flush(vec![put("k0", stamp, "x")], &rule)
             .expect("flushes");
-        bench.work(false, &rule).expect("works");
+        bench.work(Wanted::Due, &rule).expect("works");
         let found = bench.get(b"k", 99).expect("answers").map(|found| found.0);
         assert_ne!(found, Some(1), "the older value came back");
     }
     bench
-        .work_all(true, &everything_at(12).at_wall(5_000))
+        .work_all(Wanted::Everything, &everything_at(12).at_wall(5_000))
         .expect("works");
     assert_eq!(
         bench.get(b"k", 99).expect("answers"),
@@ -233,7 +244,9 @@ fn an_old_cursor_keeps_its_files(open: OpenTree) {
     }
     let before = bench.tree.generation();
     let mut cursor = bench.tree.cursor(true);
-    bench.work_all(true, &everything_at(4)).expect("works");
+    bench
+        .work_all(Wanted::Everything, &everything_at(4))
+        .expect("works");
     assert!(bench.tree.generation() > before);
     let files = bench.files().expect("lists").len();
     assert!(
@@ -255,7 +268,7 @@ fn an_old_cursor_keeps_its_files(open: OpenTree) {
 fn settle(bench: &Bench, count: usize) {
     for _ in 0..10_000 {
         epoch::flush();
-        drop(bench.tree.next_job(false));
+        drop(bench.tree.next_job(Wanted::Due));
         if bench.files().expect("lists").len() == count {
             return;
         }
@@ -273,7 +286,10 @@ fn a_cancelled_job_changes_nothing(open: OpenTree) {
         bench.flush(run, &model.retention()).expect("flushes");
     }
     let files = bench.files().expect("lists");
-    let job = bench.tree.next_job(true).expect("three runs are work");
+    let job = bench
+        .tree
+        .next_job(Wanted::Everything)
+        .expect("three runs are work");
     let error = job
         .run(&|| model.retention(), &|| true)
         .expect_err("it was cancelled");
@@ -281,7 +297,7 @@ fn a_cancelled_job_changes_nothing(open: OpenTree) {
     assert_eq!(bench.files().expect("lists"), files);
     model.check(&bench);
     bench
-        .work_all(true, &model.retention())
+        .work_all(Wanted::Everything, &model.retention())
         .expect("its inputs are free again");
     model.check(&bench);
 }
@@ -298,9 +314,11 @@ fn a_full_compaction_leaves_one_version(open: OpenTree) {
             (0..model.clock).map(Stamp).collect(),
         );
         bench.flush(run, &keep_all).expect("flushes");
-        bench.work(false, &keep_all).expect("works");
+        bench.work(Wanted::Due, &keep_all).expect("works");
     }
-    bench.work_all(true, &model.retention()).expect("works");
+    bench
+        .work_all(Wanted::Everything, &model.retention())
+        .expect("works");
     model.check(&bench);
     let run = bench.all().expect("walks");
     assert!(
@@ -334,11 +352,13 @@ fn external_values_go(open: OpenTree) {
     bench
         .flush(vec![external(3, 1_000)], &everything_at(3))
         .expect("flushes");
-    bench.work_all(true, &everything_at(3)).expect("works");
+    bench
+        .work_all(Wanted::Everything, &everything_at(3))
+        .expect("works");
     settle(&bench, 2);
     assert_eq!(count(&bench), 1);
     bench
-        .work_all(true, &everything_at(3).at_wall(2_000))
+        .work_all(Wanted::Everything, &everything_at(3).at_wall(2_000))
         .expect("works");
     settle(&bench, 0);
     assert_eq!(bench.get(b"k", 9).expect("answers"), None);
@@ -352,7 +372,10 @@ fn a_dropped_keyspace_gives_its_files_up(open: OpenTree) {
             .flush(vec![put("k", stamp, "v")], &everything_at(stamp))
             .expect("flushes");
     }
-    let running = bench.tree.next_job(true).expect("five runs are work");
+    let running = bench
+        .tree
+        .next_job(Wanted::Everything)
+        .expect("five runs are work");
     let drop_edit = Edit::DropKeyspace {
         id: KEYSPACE,
         stamp: Stamp(6),
@@ -400,7 +423,9 @@ fn doubles_are_read(open: OpenTree) {
         }
     };
     check(&bench);
-    bench.work_all(true, &everything_at(0)).expect("works");
+    bench
+        .work_all(Wanted::Everything, &everything_at(0))
+        .expect("works");
     check(&bench);
     assert_eq!(
         bench.all().expect("walks").len(),

@@ -1,9 +1,13 @@
-//! One line for each campaign in a file of all campaigns: the evidence that is published.
+//! The ledger: one line for each campaign that ran long, kept in the repository as evidence.
 //!
-//! Tab-separated, with a header: date, commit, goal, campaign, first seed, runs (kills, or power
-//! cuts), what was checked in them and how much of it, promises broken, verdict, seconds, command.
+//! Tab-separated, with a header: date (UTC), commit, goal, campaign, first seed, runs (of whatever
+//! the campaign does), what was checked in them and how much of it, promises broken, verdict,
+//! seconds, command.
 //!
-//! Tests: below.
+//! L1. Lines are only ever added; the first names the columns.
+//! L2. A text cannot break a line: tabs and line ends in it become spaces.
+//!
+//! The campaigns of `velella-reliability` write it, too. Tests: below.
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -15,28 +19,40 @@ const HEADER: &str = "date\tcommit\tgoal\tcampaign\tseed_from\truns\tunit\tcheck
                       seconds\tcommand";
 
 /// A line of the ledger.
-#[derive(Debug)]
-pub(super) struct Entry {
-    pub(super) goal: &'static str,
-    pub(super) campaign: String,
-    pub(super) seed_from: u64,
-    pub(super) runs: u64,
-    pub(super) unit: &'static str,
-    pub(super) checked: u64,
-    pub(super) lost: u64,
-    pub(super) seconds: f64,
-    pub(super) command: String,
+#[derive(Debug, Clone)]
+pub struct Entry<'a> {
+    /// The goal it counts for.
+    pub goal: &'a str,
+    /// The campaign.
+    pub campaign: &'a str,
+    /// The first seed.
+    pub seed_from: u64,
+    /// Runs completed.
+    pub runs: u64,
+    /// What is counted.
+    pub unit: &'a str,
+    /// How many of it.
+    pub checked: u64,
+    /// `0`, or what was lost: how many promises were broken, or which first.
+    pub lost: &'a str,
+    /// Seconds it took.
+    pub seconds: f64,
+    /// The command that does it again.
+    pub command: &'a str,
 }
 
-impl Entry {
-    /// Appends it, after a header if the file is new.
-    pub(super) fn append(&self, path: &Path, now_ms: u64) -> io::Result<()> {
+impl Entry<'_> {
+    /// Appends it at `now_ms` (since 1970), after a header if the file is new.
+    ///
+    /// # Errors
+    /// Those of making and writing the file.
+    pub fn append(&self, path: &Path, now_ms: u64) -> io::Result<()> {
         if let Some(parent) = path.parent() {
             std::fs::create_dir_all(parent)?;
         }
         let is_new = !path.exists();
         let mut file = File::options().create(true).append(true).open(path)?;
-        let verdict = if self.lost == 0 { "held" } else { "FAILED" };
+        let verdict = if self.lost == "0" { "held" } else { "FAILED" };
         let line = format!(
             "{}\t{}\t{}\t{}\t{}\t{}\t{}\t{}\t{}\t{verdict}\t{:.0}\t{}\n",
             date(now_ms),
@@ -47,9 +63,9 @@ impl Entry {
             self.runs,
             self.unit,
             self.checked,
-            self.lost,
+            clean(self.lost),
             self.seconds,
-            self.command,
+            clean(self.command),
         );
         let header = if is_new {
             format!("{HEADER}\n")
@@ -58,6 +74,63 @@ impl Entry {
         };
         file.write_all((header + &line).as_bytes())
     }
+}
+
+fn clean(text: &str) -> String {
+    text.replace(['\t', '\n', '\r'], " ")
+}
+
+/// One goal's sum over all lines of a ledger.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Sum {
+    /// The goal.
+    pub goal: String,
+    /// The campaign.
+    pub campaign: String,
+    /// What is counted.
+    pub unit: String,
+    /// How many of it, in all.
+    pub checked: u64,
+    /// Lines whose verdict is neither `held` nor `pass`.
+    pub failed: u64,
+}
+
+/// Adds the lines of the ledger `text` up, by goal, campaign and unit.
+#[must_use]
+pub fn sums(text: &str) -> Vec<Sum> {
+    let mut sums: Vec<Sum> = Vec::new();
+    for line in text.lines().skip(1) {
+        let columns: Vec<&str> = line.split('\t').collect();
+        let [_, _, goal, campaign, _, _, unit, checked, _, verdict, ..] = columns[..] else {
+            continue;
+        };
+        let same = |sum: &&mut Sum| {
+            (sum.goal.as_str(), sum.campaign.as_str(), sum.unit.as_str()) == (goal, campaign, unit)
+        };
+        let (more, failed) = (
+            checked.parse().unwrap_or(0),
+            u64::from(!matches!(verdict, "held" | "pass")),
+        );
+        match sums.iter_mut().find(same) {
+            Some(sum) => {
+                sum.checked += more;
+                sum.failed += failed;
+            }
+            None => sums.push(Sum {
+                goal: goal.to_owned(),
+                campaign: campaign.to_owned(),
+                unit: unit.to_owned(),
+                checked: more,
+                failed,
+            }),
+        }
+    }
+    sums.sort_by(|one, other| {
+        one.goal
+            .cmp(&other.goal)
+            .then(one.campaign.cmp(&other.campaign))
+    });
+    sums
 }
 
 /// The commit that is checked out here; `-` where that cannot be told.
@@ -115,17 +188,17 @@ mod tests {
     fn a_ledger_has_one_header_and_a_line_for_each_campaign() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("reliability").join("LEDGER.tsv");
-        for lost in [0, 1] {
+        for lost in ["0", "key 4\tis\nabsent", "0"] {
             let entry = Entry {
                 goal: "G1",
-                campaign: "kill -9".to_owned(),
+                campaign: "kill -9",
                 seed_from: 5,
                 runs: 10,
                 unit: "acknowledged writes",
                 checked: 1000,
                 lost,
                 seconds: 1.6,
-                command: "velella crash-test".to_owned(),
+                command: "velella crash-test",
             };
             entry.append(&path, 0).unwrap();
         }
@@ -134,8 +207,11 @@ mod tests {
             .lines()
             .map(|line| line.split('\t').collect())
             .collect();
-        assert_eq!(lines.len(), 3);
+        assert_eq!(lines.len(), 4);
         assert!(lines.iter().all(|line| line.len() == 12), "{text}");
         assert_eq!((lines[1][9], lines[2][9]), ("held", "FAILED"));
+        assert_eq!(lines[2][8], "key 4 is absent");
+        let sums = sums(&text);
+        assert_eq!((sums[0].checked, sums[0].failed), (3000, 1));
     }
 }

@@ -1,0 +1,176 @@
+//! cLSM (EuroSys '15): writes, reads, mixes, memtable sizes, read-modify-writes, production logs.
+//!
+//! The paper has 150 GB of data on 16 hardware threads and a RAID; here keys are 4 M (1 GB), and
+//! `--scale` makes them more. 8 B keys, 256 B values, memtables of 128 MB, as there.
+//!
+//! Tests: `catalogue`.
+
+use super::{Benchmark, plain, usual};
+use crate::choice::Choice;
+use crate::keys::KeyShape;
+use crate::spec::{Operation, Spec, Start};
+
+const GROUPS: &[&str] = &["clsm"];
+const MEMSIZE: &[&str] = &["clsm", "clsm.memsize"];
+const RMW: &[&str] = &["clsm", "rmw"];
+/// What cLSM is compared with, as far as it is one part of Velella.
+const LOCKED: &[&str] = &["rwlock-writers"];
+const MIB: u64 = 1 << 20;
+
+fn spec(mix: &[(Operation, f64)], choice: Choice) -> Spec {
+    let mut spec = usual(mix, choice);
+    spec.keys = KeyShape::Binary8;
+    spec.value_bytes = 256;
+    spec.records = 4_000_000;
+    spec.operations = 2_000_000;
+    spec.settings.write_buffer = 128 * MIB;
+    spec
+}
+
+fn mixed(write_buffer: u64) -> Spec {
+    let mix = [(Operation::Get, 0.5), (Operation::Update, 0.5)];
+    let mut spec = spec(&mix, Choice::Uniform);
+    spec.settings.write_buffer = write_buffer;
+    spec.settings.memory = spec.settings.memory.max(8 * write_buffer);
+    spec
+}
+
+const fn memsize(name: &'static str, about: &'static str, spec: fn() -> Spec) -> Benchmark {
+    Benchmark {
+        threads: &[2],
+        ..plain(
+            name,
+            MEMSIZE,
+            "cLSM (EuroSys '15), figure 8, its 8 threads as 2",
+            about,
+            spec,
+        )
+    }
+}
+
+fn rmw_spec(operation: Operation) -> Spec {
+    let mut spec = spec(&[(operation, 1.0)], Choice::Uniform);
+    spec.start = Start::Empty;
+    spec.records = 1_000_000;
+    spec.operations = 1_000_000;
+    spec
+}
+
+pub(super) const ALL: &[Benchmark] = &[
+    Benchmark {
+        baselines: LOCKED,
+        ..plain(
+            "clsm.write",
+            GROUPS,
+            "cLSM (EuroSys '15), figure 5",
+            "puts, uniform",
+            || spec(&[(Operation::Update, 1.0)], Choice::Uniform),
+        )
+    },
+    Benchmark {
+        baselines: LOCKED,
+        ..plain(
+            "clsm.read",
+            GROUPS,
+            "cLSM (EuroSys '15), figure 6",
+            "gets, nine in ten from the blocks that hold a tenth of the keys",
+            || {
+                let mut spec = spec(&[(Operation::Get, 1.0)], Choice::HotBlocks);
+                spec.keys = KeyShape::Ordered8;
+                spec
+            },
+        )
+    },
+    Benchmark {
+        baselines: LOCKED,
+        ..plain(
+            "clsm.mix",
+            GROUPS,
+            "cLSM (EuroSys '15), figure 7a",
+            "as many gets as puts, uniform",
+            || mixed(128 * MIB),
+        )
+    },
+    Benchmark {
+        baselines: LOCKED,
+        ..plain(
+            "clsm.scanmix",
+            GROUPS,
+            "cLSM (EuroSys '15), figure 7b",
+            "scans of 10 to 20 pairs and puts, as many pairs scanned as put",
+            || {
+                let scan = Operation::Scan { from: 10, to: 20 };
+                spec(
+                    &[(scan, 1.0 / 16.0), (Operation::Update, 15.0 / 16.0)],
+                    Choice::Uniform,
+                )
+            },
+        )
+    },
+    memsize("clsm.memsize.16", "as clsm.mix, memtables of 16 MB", || {
+        mixed(16 * MIB)
+    }),
+    memsize("clsm.memsize.64", "as clsm.mix, memtables of 64 MB", || {
+        mixed(64 * MIB)
+    }),
+    memsize(
+        "clsm.memsize.128",
+        "as clsm.mix, memtables of 128 MB",
+        || mixed(128 * MIB),
+    ),
+    memsize(
+        "clsm.memsize.512",
+        "as clsm.mix, memtables of 512 MB",
+        || mixed(512 * MIB),
+    ),
+    Benchmark {
+        baselines: &["lock-striped-rmw"],
+        ..plain(
+            "clsm.rmw",
+            RMW,
+            "cLSM (EuroSys '15), figure 9",
+            "put-if-absent of drawn keys, as one atomic step; stores that have none get striped \
+             locks",
+            || rmw_spec(Operation::PutIfAbsent),
+        )
+    },
+    Benchmark {
+        baselines: &["lock-striped-rmw"],
+        ..plain(
+            "clsm.rmw.put",
+            RMW,
+            "cLSM (EuroSys '15), figure 9",
+            "plain puts of the same keys: what clsm.rmw is held against",
+            || rmw_spec(Operation::Update),
+        )
+    },
+    Benchmark {
+        baselines: &["lock-striped-rmw"],
+        threads: &[1, 8],
+        ..plain(
+            "clsm.rmw.hot",
+            RMW,
+            "issue of one hot key; cLSM (EuroSys '15), 3.3",
+            "put-if-absent of one key by all threads",
+            || {
+                let mut spec = rmw_spec(Operation::PutIfAbsent);
+                spec.records = 1;
+                spec
+            },
+        )
+    },
+    plain(
+        "clsm.prod",
+        GROUPS,
+        "cLSM (EuroSys '15), figure 10, synthesized from the statistics it gives",
+        "90 % gets, 40 B keys, 1 KB values; 10 % of the keys get 81 % of the requests",
+        || {
+            let mix = [(Operation::Get, 0.9), (Operation::Update, 0.1)];
+            let mut spec = spec(&mix, Choice::Production);
+            spec.keys = KeyShape::Prefixed40;
+            spec.value_bytes = 1024;
+            spec.records = 1_000_000;
+            spec
+        },
+    ),
+];

@@ -1,0 +1,211 @@
+//! S3 (VLDB '19): a memtable alone, by its size, skew, mix and kind of key.
+//!
+//! 4-byte keys as there; the kinds of memtable are stores here, so what is compared is chosen with
+//! `--peers`. The paper's 4 M to 64 M keys are 1 M and 4 M; `--scale 16` makes them 64 M.
+//!
+//! Tests: `catalogue`.
+
+use super::{Benchmark, plain, usual};
+use crate::choice::Choice;
+use crate::keys::KeyShape;
+use crate::spec::{Operation, Spec, Start};
+use crate::store::Durability;
+
+const BASELINES: &[&str] = &["memtable:append-only"];
+/// The paper does not say how many centres.
+const CENTRES: Choice = Choice::Centres(16);
+
+const fn s3(
+    name: &'static str,
+    groups: &'static [&'static str],
+    source: &'static str,
+    about: &'static str,
+    spec: fn() -> Spec,
+) -> Benchmark {
+    Benchmark {
+        baselines: BASELINES,
+        peers: false,
+        ours: "memtable:jellyfish",
+        ..plain(name, groups, source, about, spec)
+    }
+}
+
+const SIZE: &[&str] = &["s3", "s3.size"];
+const SKEW: &[&str] = &["s3", "s3.skew"];
+const MIX: &[&str] = &["s3", "s3.mix"];
+const RANGE: &[&str] = &["s3", "s3.range"];
+const BYTES: &[&str] = &["s3", "s3.bytes"];
+
+fn spec(operation: Operation, choice: Choice, records: u64) -> Spec {
+    let mut spec = usual(&[(operation, 1.0)], choice);
+    spec.keys = KeyShape::Word4;
+    spec.value_bytes = 16;
+    spec.records = records;
+    spec.settings.durability = Durability::None;
+    if operation == Operation::Insert {
+        spec.start = Start::Empty;
+    }
+    spec
+}
+
+fn mix(writes: f64) -> Spec {
+    let mut spec = spec(Operation::Get, Choice::Uniform, 4_000_000);
+    spec.body = crate::spec::Body::Mix(vec![
+        (Operation::Update, writes),
+        (Operation::Get, 1.0 - writes),
+    ]);
+    spec
+}
+
+fn bytes(operation: Operation, keys: KeyShape) -> Spec {
+    let mut spec = spec(operation, Choice::Uniform, 1_000_000);
+    spec.keys = keys;
+    spec.value_bytes = 100;
+    spec
+}
+
+pub(super) const ALL: &[Benchmark] = &[
+    s3(
+        "s3.size.insert",
+        SIZE,
+        "S3 (VLDB '19), figures 3 to 5",
+        "insert 4 M keys",
+        || {
+            let mut spec = spec(Operation::Insert, Choice::Uniform, 4_000_000);
+            spec.keys = KeyShape::Binary8;
+            spec
+        },
+    ),
+    s3(
+        "s3.size.get",
+        SIZE,
+        "S3 (VLDB '19), figures 3 to 5",
+        "get, 4 M keys, uniform",
+        || spec(Operation::Get, Choice::Uniform, 4_000_000),
+    ),
+    s3(
+        "s3.skew.put",
+        SKEW,
+        "S3 (VLDB '19), figures 8 to 10",
+        "puts around 16 centres, Zipf 0.99, into an empty memtable",
+        || {
+            let mut spec = spec(Operation::Update, CENTRES, 4_000_000);
+            spec.start = Start::Empty;
+            spec
+        },
+    ),
+    s3(
+        "s3.skew.get",
+        SKEW,
+        "S3 (VLDB '19), figures 8 to 10",
+        "gets around 16 centres, of 4 M keys",
+        || spec(Operation::Get, CENTRES, 4_000_000),
+    ),
+    s3(
+        "s3.skew.normal",
+        SKEW,
+        "S3 (VLDB '19), figure 13: normal distribution",
+        "gets around the middle, deviation 1/400 of the key space",
+        || spec(Operation::Get, Choice::Normal(0.0025), 4_000_000),
+    ),
+    s3(
+        "s3.mix.20",
+        MIX,
+        "S3 (VLDB '19), figure 11",
+        "20 % puts, 80 % gets",
+        || mix(0.2),
+    ),
+    s3(
+        "s3.mix.40",
+        MIX,
+        "S3 (VLDB '19), figure 11",
+        "40 % puts, 60 % gets",
+        || mix(0.4),
+    ),
+    s3(
+        "s3.mix.60",
+        MIX,
+        "S3 (VLDB '19), figure 11",
+        "60 % puts, 40 % gets",
+        || mix(0.6),
+    ),
+    s3(
+        "s3.mix.80",
+        MIX,
+        "S3 (VLDB '19), figure 11",
+        "80 % puts, 20 % gets",
+        || mix(0.8),
+    ),
+    s3(
+        "s3.range.4",
+        RANGE,
+        "S3 (VLDB '19), figures 15, 16",
+        "scans of 4 of 4 M keys",
+        || {
+            spec(
+                Operation::Scan { from: 4, to: 4 },
+                Choice::Uniform,
+                4_000_000,
+            )
+        },
+    ),
+    s3(
+        "s3.range.40",
+        RANGE,
+        "S3 (VLDB '19), figures 15, 16",
+        "scans of 40 of 4 M keys",
+        || {
+            spec(
+                Operation::Scan { from: 40, to: 40 },
+                Choice::Uniform,
+                4_000_000,
+            )
+        },
+    ),
+    s3(
+        "s3.range.400",
+        RANGE,
+        "S3 (VLDB '19), figures 15, 16",
+        "scans of 400 keys",
+        || {
+            let mut spec = spec(
+                Operation::Scan { from: 400, to: 400 },
+                Choice::Uniform,
+                4_000_000,
+            );
+            spec.operations = 100_000;
+            spec
+        },
+    ),
+    s3(
+        "s3.bytes.prefixed.insert",
+        BYTES,
+        "ours: a case that S3 (VLDB '19) leaves out",
+        "insert 40 B keys that share their first 32 bytes",
+        || bytes(Operation::Insert, KeyShape::Prefixed40),
+    ),
+    s3(
+        "s3.bytes.prefixed.get",
+        BYTES,
+        "ours: a case that S3 (VLDB '19) leaves out",
+        "get 40 B keys that share their first 32 bytes",
+        || bytes(Operation::Get, KeyShape::Prefixed40),
+    ),
+    s3(
+        "s3.bytes.monotonic",
+        BYTES,
+        "ours: a case that S3 (VLDB '19) leaves out",
+        "insert ascending keys",
+        || bytes(Operation::Insert, KeyShape::DbBench),
+    ),
+    Benchmark {
+        baselines: &["aoc"],
+        ..plain(
+            "s3.db",
+            &["s3"],
+            "S3 (VLDB '19), figure 19, at a hundredth",
+            "get a random key after filling a database in random order",
+            || usual(&[(Operation::Get, 1.0)], Choice::Uniform),
+        )
+    },
+];

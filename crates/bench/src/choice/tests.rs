@@ -1,0 +1,104 @@
+//! What the distributions draw, against what their sources say.
+
+use super::*;
+use std::collections::HashMap;
+
+const DRAWS: u64 = 200_000;
+const KEYS: u64 = 100_000;
+
+/// How often each key was drawn, the most popular first.
+fn drawn(choice: Choice, draws: u64) -> Vec<u64> {
+    let chooser = Chooser::new(choice, KEYS, 5);
+    let mut random = Random::new(9);
+    let mut counts: HashMap<u64, u64> = HashMap::new();
+    for _ in 0..draws {
+        let n = chooser.draw(&mut random, KEYS);
+        assert!(n < KEYS || matches!(choice, Choice::ZipfUnbounded(_)));
+        *counts.entry(n).or_default() += 1;
+    }
+    let mut counts: Vec<u64> = counts.into_values().collect();
+    counts.sort_unstable_by(|a, b| b.cmp(a));
+    counts
+}
+
+fn top(counts: &[u64], keys: usize) -> f64 {
+    let top: u64 = counts.iter().take(keys).sum();
+    top as f64 / counts.iter().sum::<u64>() as f64
+}
+
+#[test]
+fn bounded_zipf_has_the_shares_of_its_formula() {
+    let counts = drawn(Choice::Zipf(0.99), DRAWS);
+    let zeta: f64 = (1..=KEYS).map(|i| (i as f64).powf(-0.99)).sum();
+    let expected = 1.0 / zeta;
+    let hottest = top(&counts, 1);
+    assert!(
+        (hottest - expected).abs() < 0.1 * expected,
+        "{hottest} {expected}"
+    );
+    let ten: f64 = (1..=10).map(|i| f64::from(i).powf(-0.99)).sum::<f64>() / zeta;
+    let found = top(&counts, 10);
+    assert!((found - ten).abs() < 0.1 * ten, "{found} {ten}");
+    assert!(top(&drawn(Choice::Zipf(0.5), DRAWS), 1) < hottest / 10.0);
+}
+
+#[test]
+fn unbounded_zipf_is_as_skewed_as_the_papers() {
+    // JellyFish: a million draws with a = 1.2 have 13.3 % distinct keys, the hottest 17.9 %.
+    let draws = 1_000_000;
+    let counts = drawn(Choice::ZipfUnbounded(1.2), draws);
+    let distinct = counts.len() as f64 / draws as f64;
+    assert!((0.125..0.140).contains(&distinct), "{distinct}");
+    let hottest = top(&counts, 1);
+    assert!((0.174..0.184).contains(&hottest), "{hottest}");
+}
+
+#[test]
+fn production_popularity_is_that_of_the_logs() {
+    let counts = drawn(Choice::Production, 2_000_000);
+    let tenth = top(&counts, usize::try_from(KEYS / 10).unwrap());
+    assert!(tenth > 0.75, "{tenth}");
+    let few = top(&counts, usize::try_from(KEYS / 50).unwrap());
+    assert!(few > 0.5, "{few}");
+}
+
+#[test]
+fn hot_blocks_get_nine_draws_in_ten() {
+    let chooser = Chooser::new(Choice::HotBlocks, KEYS, 5);
+    let mut random = Random::new(9);
+    let hot = (0..DRAWS)
+        .filter(|_| (chooser.draw(&mut random, KEYS) / BLOCK_KEYS).is_multiple_of(HOT_EVERY))
+        .count();
+    let share = hot as f64 / DRAWS as f64;
+    assert!((0.90..0.93).contains(&share), "{share}");
+}
+
+#[test]
+fn uniform_latest_normal_and_centres_are_what_they_say() {
+    assert!(top(&drawn(Choice::Uniform, DRAWS), 1) < 0.0002);
+    let mean = |choice| {
+        let chooser = Chooser::new(choice, KEYS, 5);
+        let mut random = Random::new(9);
+        let sum: u64 = (0..DRAWS).map(|_| chooser.draw(&mut random, KEYS)).sum();
+        sum as f64 / DRAWS as f64 / KEYS as f64
+    };
+    assert!(mean(Choice::Latest) > 0.8);
+    assert!((0.49..0.51).contains(&mean(Choice::Normal(0.1))));
+    // The rank before the hottest centre's neighbours: sixteen centres share the hottest draws.
+    let counts = drawn(Choice::Centres(16), DRAWS);
+    assert!(counts[15] * 2 > counts[0], "{:?}", &counts[..20]);
+    assert!(counts[0] > 50 * counts[5_000]);
+}
+
+#[test]
+fn the_same_seed_draws_the_same_keys() {
+    let draw = |seed| {
+        let chooser = Chooser::new(Choice::Zipf(0.99), KEYS, 1);
+        let mut random = Random::new(seed);
+        (0..100)
+            .map(|_| chooser.draw(&mut random, KEYS))
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(draw(3), draw(3));
+    assert_ne!(draw(3), draw(4));
+}

@@ -1,0 +1,426 @@
+//! One thread of a benchmark: draws operations, does them, notes what it wrote, measures.
+//!
+//! C1. Whatever is drawn follows from the specification, the thread's number and how far inserts
+//!     of the others are; so with one thread, from the specification alone.
+//! C2. Every value read is copied out; every 32nd answer is checked whole, and a key that must be
+//!     there and is not ends the run at once.
+//! C3. In an open loop latency counts from the intended time, so a stall delays, in the figures,
+//!     all that it delayed (no coordinated omission).
+//!
+//! Threads: one each. Tests: `drive`.
+
+use crate::choice::Chooser;
+use crate::failure::{Failure, Outcome};
+use crate::keys::Keys;
+use crate::ledger::{Notes, Sample};
+use crate::progress::Progress;
+use crate::random::Random;
+use crate::spec::{Operation, Spec};
+use crate::store::Store;
+use crate::values::Values;
+use hdrhistogram::Histogram;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+/// Longest latency the histogram tells from a longer one: a minute.
+const LATENCY_NS_MAX: u64 = 60_000_000_000;
+/// Answers between two that are checked whole.
+const CHECK_EVERY: u64 = 32;
+/// Operations between two reports of progress, and between two looks at the clock.
+const REPORT_EVERY: u64 = 256;
+/// Waits below this are yields: a sleep overshoots by about as much.
+const SLEEP_MIN: Duration = Duration::from_micros(60);
+
+/// What the threads of one benchmark share.
+pub(crate) struct Shared<'a> {
+    pub(crate) store: &'a dyn Store,
+    pub(crate) name: &'a str,
+    pub(crate) spec: &'a Spec,
+    pub(crate) chooser: &'a Chooser,
+    pub(crate) values: &'a Values,
+    pub(crate) sample: Sample,
+    /// Which part of the process's work it is: no two parts write the same versions.
+    pub(crate) part: u64,
+    pub(crate) threads: u64,
+    /// Keys of numbers below this were there at the beginning.
+    pub(crate) base: u64,
+    /// Whether every number below the bound has a key in the store.
+    pub(crate) whole: bool,
+    /// Per thread, how many keys it has inserted.
+    pub(crate) inserted: &'a [AtomicU64],
+    pub(crate) progress: &'a Progress,
+    /// Somebody failed: stop.
+    pub(crate) failed: &'a AtomicBool,
+}
+
+/// When a thread stops, and when its operations begin.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Schedule {
+    /// So many, each after the one before.
+    Count(u64),
+    /// Each after the one before, until this much time is over.
+    Time(Duration),
+    /// One every `every`, so many.
+    Timed { every: Duration, count: u64 },
+}
+
+/// What a thread did.
+#[derive(Debug)]
+pub(crate) struct Done {
+    pub(crate) start: Instant,
+    pub(crate) end: Instant,
+    pub(crate) operations: u64,
+    pub(crate) bytes_put: u64,
+    pub(crate) found: u64,
+    pub(crate) missed: u64,
+    pub(crate) checked: u64,
+    pub(crate) latencies: Vec<Histogram<u64>>,
+    pub(crate) notes: Notes,
+}
+
+/// An empty histogram of latencies.
+pub(crate) fn histogram() -> Histogram<u64> {
+    Histogram::new_with_bounds(1, LATENCY_NS_MAX, 3).expect("1 to a minute is a range")
+}
+
+/// Records how long it is from `from` to now.
+pub(crate) fn record(histogram: &mut Histogram<u64>, from: Instant) {
+    let ns = u64::try_from(from.elapsed().as_nanos()).unwrap_or(u64::MAX);
+    histogram.saturating_record(ns.clamp(1, LATENCY_NS_MAX));
+}
+
+/// Waits until `then`, without keeping the processor from others.
+pub(crate) fn wait_until(then: Instant) {
+    loop {
+        let left = then.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return;
+        }
+        if left >= SLEEP_MIN {
+            std::thread::sleep(left.saturating_sub(SLEEP_MIN / 2));
+        } else {
+            std::thread::yield_now();
+        }
+    }
+}
+
+/// One thread.
+pub(crate) struct Client<'a> {
+    shared: &'a Shared<'a>,
+    thread: u64,
+    random: Random,
+    keys: Keys,
+    value: Vec<u8>,
+    out: Vec<u8>,
+    versions: u64,
+    in_order: u64,
+    answers: u64,
+    done: Done,
+}
+
+impl<'a> Client<'a> {
+    pub(crate) fn new(shared: &'a Shared<'a>, thread: u64) -> Self {
+        let seed = shared.spec.seed ^ (shared.part << 32) ^ (thread << 16);
+        let now = Instant::now();
+        Client {
+            shared,
+            thread,
+            random: Random::new(seed),
+            keys: Keys::new(shared.spec.keys),
+            value: Vec::new(),
+            out: Vec::new(),
+            versions: 0,
+            in_order: 0,
+            answers: 0,
+            done: Done {
+                start: now,
+                end: now,
+                operations: 0,
+                bytes_put: 0,
+                found: 0,
+                missed: 0,
+                checked: 0,
+                latencies: shared.spec.mix().iter().map(|_| histogram()).collect(),
+                notes: Notes::default(),
+            },
+        }
+    }
+
+    /// Works `schedule` off.
+    pub(crate) fn run(mut self, schedule: Schedule) -> Outcome<Done> {
+        self.done.start = Instant::now();
+        let outcome = match schedule {
+            Schedule::Count(count) => self.closed(count, None),
+            Schedule::Time(time) => self.closed(u64::MAX, Some(time)),
+            Schedule::Timed { every, count } => self.open(every, count),
+        };
+        self.done.end = Instant::now();
+        if let Err(failure) = outcome {
+            // Relaxed: others only stop sooner for it.
+            self.shared.failed.store(true, Ordering::Relaxed);
+            return Err(failure);
+        }
+        Ok(self.done)
+    }
+
+    fn closed(&mut self, count: u64, time: Option<Duration>) -> Outcome<()> {
+        let every = self.shared.spec.latency_every;
+        let mut until_measured = every;
+        for n in 0..count {
+            if n.is_multiple_of(REPORT_EVERY) && self.report(time) {
+                return Ok(());
+            }
+            let (index, operation) = self.draw_operation();
+            if until_measured == 1 {
+                until_measured = every;
+                let start = Instant::now();
+                self.perform(operation)?;
+                record(&mut self.done.latencies[index], start);
+            } else {
+                until_measured = until_measured.wrapping_sub(1);
+                self.perform(operation)?;
+            }
+            self.done.operations += 1;
+        }
+        Ok(())
+    }
+
+    fn open(&mut self, every: Duration, count: u64) -> Outcome<()> {
+        let start = Instant::now();
+        for n in 0..count {
+            if n.is_multiple_of(REPORT_EVERY) && self.report(None) {
+                return Ok(());
+            }
+            let (index, operation) = self.draw_operation();
+            let offset = every.as_secs_f64() * crate::result::float(n);
+            let intended = start + Duration::from_secs_f64(offset);
+            wait_until(intended);
+            self.perform(operation)?;
+            record(&mut self.done.latencies[index], intended);
+            self.done.operations += 1;
+        }
+        Ok(())
+    }
+
+    /// Tells how far all are; whether it is time to stop.
+    fn report(&self, time: Option<Duration>) -> bool {
+        // Relaxed: for people, and to stop sooner.
+        let progress = self.shared.progress;
+        progress.done.fetch_add(REPORT_EVERY, Ordering::Relaxed);
+        progress.inserted.fetch_max(self.bound(), Ordering::Relaxed);
+        let over = time.is_some_and(|time| self.done.start.elapsed() >= time);
+        over || self.shared.failed.load(Ordering::Relaxed)
+    }
+
+    #[inline]
+    fn draw_operation(&mut self) -> (usize, Operation) {
+        let mix = self.shared.spec.mix();
+        if mix.len() > 1 {
+            let mut left = self.random.unit();
+            for (index, (operation, share)) in mix.iter().enumerate() {
+                if left < *share {
+                    return (index, *operation);
+                }
+                left -= share;
+            }
+        }
+        (0, mix[0].0)
+    }
+
+    /// Keys of numbers below this are there, or may be.
+    #[inline]
+    fn bound(&self) -> u64 {
+        let shared = self.shared;
+        // Acquire, partner: the Release in `insert`. Who counts a key finds it.
+        let inserted = shared.inserted.iter().map(|n| n.load(Ordering::Acquire));
+        let all = shared.base + inserted.min().unwrap_or(0) * shared.threads;
+        if shared.whole {
+            all
+        } else {
+            shared.spec.records
+        }
+    }
+
+    #[inline]
+    fn draw(&mut self) -> u64 {
+        let bound = self.bound().max(1);
+        self.shared.chooser.draw(&mut self.random, bound)
+    }
+
+    fn perform(&mut self, operation: Operation) -> Outcome<()> {
+        match operation {
+            Operation::Insert => self.insert(),
+            Operation::Update => {
+                let n = self.draw();
+                self.put(n)
+            }
+            Operation::UpdateInOrder { disjoint } => {
+                let n = self.next_in_order(disjoint);
+                self.put(n)
+            }
+            Operation::Get => {
+                let n = self.draw();
+                self.get(n, self.shared.whole)
+            }
+            Operation::GetMissing => self.get_missing(),
+            Operation::Scan { from, to } => self.scan(from, to),
+            Operation::ReadThenWrite => {
+                let n = self.draw();
+                self.get(n, self.shared.whole)?;
+                self.put(n)
+            }
+            Operation::PutIfAbsent => self.put_if_absent(),
+            Operation::Delete => self.delete(),
+        }
+    }
+
+    fn insert(&mut self) -> Outcome<()> {
+        let shared = self.shared;
+        let own = &shared.inserted[usize::try_from(self.thread).unwrap_or(0)];
+        // Relaxed: only this thread writes it.
+        let before = own.load(Ordering::Relaxed);
+        let n = shared.base + before * shared.threads + self.thread;
+        self.put(n)?;
+        // Release, partner: the Acquire in `bound`.
+        own.store(before + 1, Ordering::Release);
+        Ok(())
+    }
+
+    fn next_in_order(&mut self, disjoint: bool) -> u64 {
+        let shared = self.shared;
+        let n = self.in_order;
+        self.in_order += 1;
+        if disjoint {
+            let range = (shared.spec.records / shared.threads).max(1);
+            self.thread * range + n % range
+        } else {
+            n % shared.spec.records
+        }
+    }
+
+    fn next_version(&mut self) -> u64 {
+        self.versions += 1;
+        (self.shared.part << 52) | (self.thread << 40) | self.versions
+    }
+
+    fn put(&mut self, n: u64) -> Outcome<()> {
+        let version = self.next_version();
+        let key = self.keys.key(n);
+        self.shared.values.fill(key, version, &mut self.value);
+        self.shared.store.put(key, &self.value)?;
+        self.done.bytes_put += (key.len() + self.value.len()) as u64;
+        if self.shared.sample.follows(n) {
+            self.done.notes.note(n, Some(version));
+        }
+        Ok(())
+    }
+
+    fn put_if_absent(&mut self) -> Outcome<()> {
+        let n = self.draw();
+        let version = self.next_version();
+        let key = self.keys.key(n);
+        self.shared.values.fill(key, version, &mut self.value);
+        if self.shared.store.put_if_absent(key, &self.value)? {
+            self.done.bytes_put += (key.len() + self.value.len()) as u64;
+            if self.shared.sample.follows(n) {
+                self.done.notes.note(n, Some(version));
+            }
+            self.done.missed += 1;
+        } else {
+            self.done.found += 1;
+        }
+        Ok(())
+    }
+
+    fn delete(&mut self) -> Outcome<()> {
+        let n = self.draw();
+        self.shared.store.delete(self.keys.key(n))?;
+        if self.shared.sample.follows(n) {
+            self.done.notes.note(n, None);
+        }
+        Ok(())
+    }
+
+    fn get(&mut self, n: u64, must_be_there: bool) -> Outcome<()> {
+        let out = &mut self.out;
+        let key = self.keys.key(n);
+        let found = self.shared.store.get(key, &mut |value| {
+            out.clear();
+            out.extend_from_slice(value);
+        })?;
+        self.answers += 1;
+        if !found {
+            self.done.missed += 1;
+            if must_be_there {
+                return Err(self.wrong(format!("key number {n} is not there, but was put")));
+            }
+            return Ok(());
+        }
+        self.done.found += 1;
+        if self.answers.is_multiple_of(CHECK_EVERY) {
+            self.done.checked += 1;
+            if self.shared.values.check(key, &self.out).is_none() {
+                let found = format!("the value of key number {n} was never put under it");
+                return Err(self.wrong(found));
+            }
+        }
+        Ok(())
+    }
+
+    fn get_missing(&mut self) -> Outcome<()> {
+        let n = self.random.below(self.shared.spec.records.max(1));
+        let n = self.keys.missing(n);
+        let key = self.keys.key(n);
+        if self.shared.store.get(key, &mut |_| ())? {
+            return Err(self.wrong(format!("key number {n} has a value, but was never put")));
+        }
+        self.done.missed += 1;
+        self.done.checked += 1;
+        Ok(())
+    }
+
+    fn scan(&mut self, from: u64, to: u64) -> Outcome<()> {
+        let count = from + self.random.below((to - from + 1).max(1));
+        let n = self.draw();
+        let values = self.shared.values;
+        self.answers += 1;
+        let checked = self.answers.is_multiple_of(CHECK_EVERY);
+        let first = self.keys.key(n);
+        let mut before: Option<Vec<u8>> = None;
+        let mut wrong = None;
+        let out = &mut self.out;
+        let seen = self.shared.store.scan(
+            first,
+            usize::try_from(count).unwrap_or(usize::MAX),
+            &mut |key, value| {
+                out.clear();
+                out.extend_from_slice(key);
+                out.extend_from_slice(value);
+                if checked {
+                    let ascending = before
+                        .as_deref()
+                        .map_or(first <= key, |before| before < key);
+                    if !ascending {
+                        wrong = Some("a scan went backwards");
+                    } else if values.check(key, value).is_none() {
+                        wrong = Some("a scan showed a value that was never put under its key");
+                    }
+                    before = Some(key.to_vec());
+                }
+            },
+        )?;
+        self.done.found += seen as u64;
+        self.done.checked += u64::from(checked);
+        match wrong {
+            Some(found) => Err(self.wrong(format!("{found}, from key number {n} on"))),
+            None => Ok(()),
+        }
+    }
+
+    fn wrong(&self, found: String) -> Failure {
+        Failure::WrongAnswer {
+            store: self.shared.name.to_owned(),
+            found,
+        }
+    }
+}

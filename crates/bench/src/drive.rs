@@ -1,0 +1,334 @@
+//! Runs one mix of operations against an open store: threads, schedules, checks, counts.
+//!
+//! D1. The time is from the first thread's start to the last thread's end.
+//! D2. Nothing is counted that happened outside of that time, but for background work of the store
+//!     that an earlier benchmark caused.
+//! D3. Afterwards the store is audited; a wrong answer fails the run.
+//!
+//! Threads: starts the clients and joins them. Tests: `drive/tests.rs`.
+
+#[cfg(test)]
+mod tests;
+
+use crate::audit::{Known, audit};
+use crate::choice::{Choice, Chooser};
+use crate::client::{Client, Done, Schedule, Shared, histogram, record, wait_until};
+use crate::failure::{Failure, Outcome};
+use crate::ledger::Sample;
+use crate::meters::{Meters, grown, resident};
+use crate::progress::Progress;
+use crate::result::{Latencies, Measurement, float};
+use crate::spec::{Body, Operation, Pace, Spec};
+use crate::store::Store;
+use crate::values::Values;
+use hdrhistogram::Histogram;
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+/// A store at work.
+pub(crate) struct Bench<'a> {
+    pub(crate) store: &'a dyn Store,
+    pub(crate) name: &'a str,
+    pub(crate) threads: u64,
+    pub(crate) known: &'a mut Known,
+    pub(crate) meters: &'a mut Meters,
+    pub(crate) part: &'a mut u64,
+    pub(crate) progress: &'a Progress,
+}
+
+/// All threads' work together.
+struct All {
+    seconds: f64,
+    operations: u64,
+    bytes_put: u64,
+    found: u64,
+    missed: u64,
+    checked: u64,
+    latencies: Vec<Histogram<u64>>,
+}
+
+/// How late an idle thread wakes, which has nothing to do but wake at intended times.
+fn idle(every: Duration, count: u64, stop: &AtomicBool) -> Histogram<u64> {
+    let mut late = histogram();
+    let start = Instant::now();
+    for n in 1..=count {
+        let intended = start + every.mul_f64(float(n));
+        wait_until(intended);
+        record(&mut late, intended);
+        // Relaxed: stops within one more wait.
+        if stop.load(Ordering::Relaxed) {
+            break;
+        }
+    }
+    late
+}
+
+impl Bench<'_> {
+    /// Puts every record once, unmeasured, with what `spec` says of keys and values.
+    pub(crate) fn load(&mut self, spec: &Spec) -> Outcome<()> {
+        let mut load = spec.clone();
+        load.body = Body::Mix(vec![(Operation::Insert, 1.0)]);
+        load.latency_every = 0;
+        let records = spec.records;
+        let all = self.threads_run(&load, |threads, thread| {
+            Schedule::Count(portion(records, threads, thread))
+        })?;
+        debug_assert_eq!(all.operations, records);
+        Ok(())
+    }
+
+    /// Runs `spec`, whose body is a mix.
+    pub(crate) fn mix(&mut self, spec: &Spec, round: u64) -> Outcome<Measurement> {
+        if !spec.before.is_empty() {
+            let mut before = spec.clone();
+            before.body = Body::Mix(spec.before.clone());
+            before.latency_every = 0;
+            self.threads_run(&before, |threads, thread| {
+                Schedule::Count(portion(spec.records, threads, thread))
+            })?;
+        }
+        if spec.warm_up > 0 {
+            self.threads_run(spec, |threads, thread| {
+                Schedule::Count(portion(spec.warm_up, threads, thread))
+            })?;
+        }
+        let mut figures = BTreeMap::new();
+        let (before, counted) = (self.meters.read(), self.store.counters());
+        let all = match spec.pace {
+            Pace::Closed => self.threads_run(spec, |threads, thread| {
+                Schedule::Count(portion(spec.operations, threads, thread))
+            })?,
+            Pace::Open {
+                share,
+                measure_seconds,
+                seconds,
+            } => {
+                let time = Duration::from_secs_f64(measure_seconds);
+                let closed = self.threads_run(spec, |_, _| Schedule::Time(time))?;
+                let rate = float(closed.operations) / closed.seconds.max(1e-9) * share;
+                figures.insert("saturation_per_second".to_owned(), rate / share);
+                figures.insert("intended_per_second".to_owned(), rate);
+                self.open_loop(spec, rate, seconds, &mut figures)?
+            }
+        };
+        let mut meters = grown(&before, &self.meters.read());
+        let (now, most) = resident();
+        meters.insert("resident_bytes".to_owned(), float(now));
+        meters.insert("resident_bytes_max".to_owned(), float(most));
+        let counters = self.counters_since(&counted);
+        let values = Values::new(usize::try_from(spec.value_bytes).unwrap_or(0), spec.seed);
+        let audited = audit(self.store, self.name, spec, &values, self.known)?;
+        let mut whole = histogram();
+        let mut by_operation = BTreeMap::new();
+        for ((operation, _), latencies) in spec.mix().iter().zip(&all.latencies) {
+            // All have the same bounds, so nothing falls outside.
+            let _ = whole.add(latencies);
+            by_operation.insert(operation.name().to_owned(), Latencies::of(latencies));
+        }
+        Ok(Measurement {
+            benchmark: spec.name.clone(),
+            store: self.name.to_owned(),
+            threads: self.threads,
+            round,
+            operations: all.operations,
+            seconds: all.seconds,
+            bytes_put: all.bytes_put,
+            found: all.found,
+            missed: all.missed,
+            checked: all.checked + audited,
+            latencies: Latencies::of(&whole),
+            latencies_by_operation: by_operation,
+            meters,
+            counters,
+            figures,
+        })
+    }
+
+    pub(crate) fn counters_since(&self, before: &BTreeMap<String, u64>) -> BTreeMap<String, u64> {
+        let mut counters = self.store.counters();
+        for (name, count) in &mut counters {
+            *count = count.saturating_sub(before.get(name).copied().unwrap_or(0));
+        }
+        counters
+    }
+
+    fn open_loop(
+        &mut self,
+        spec: &Spec,
+        rate: f64,
+        seconds: f64,
+        figures: &mut BTreeMap<String, f64>,
+    ) -> Outcome<All> {
+        let each = rate / float(self.threads);
+        let every = Duration::from_secs_f64(1.0 / each.max(1e-3));
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "a float saturates when cast, and a rate is not negative"
+        )]
+        let count = (each * seconds) as u64;
+        let stop = AtomicBool::new(false);
+        let tick = Duration::from_millis(1);
+        let (all, late) = std::thread::scope(|scope| {
+            let idler = scope.spawn(|| idle(tick, u64::MAX, &stop));
+            let all = self.threads_run(spec, |_, _| Schedule::Timed { every, count });
+            // Relaxed: the idler stops within a wait.
+            stop.store(true, Ordering::Relaxed);
+            (all, idler.join())
+        });
+        if let Ok(late) = late {
+            figures.insert(
+                "idle_p999_ns".to_owned(),
+                float(late.value_at_quantile(0.999)),
+            );
+            figures.insert("idle_max_ns".to_owned(), float(late.max()));
+        }
+        all
+    }
+
+    /// Runs one client for each thread, as `schedule` says for it, and enters what they did.
+    fn threads_run(
+        &mut self,
+        spec: &Spec,
+        schedule: impl Fn(u64, u64) -> Schedule + Sync,
+    ) -> Outcome<All> {
+        let has = |wanted| spec.mix().iter().any(|(one, _)| *one == wanted);
+        let (inserts, deletes) = (has(Operation::Insert), has(Operation::Delete));
+        let bounded = !matches!(spec.choice, Choice::ZipfUnbounded(_));
+        let known = &*self.known;
+        let all = inserts || known.inserted >= spec.records;
+        let whole = known.whole && bounded && !deletes && all;
+        let values = Values::new(usize::try_from(spec.value_bytes).unwrap_or(0), spec.seed);
+        let chooser = Chooser::new(spec.choice, spec.records.max(known.inserted), spec.seed);
+        let inserted: Vec<AtomicU64> = (0..self.threads).map(|_| AtomicU64::new(0)).collect();
+        let failed = AtomicBool::new(false);
+        *self.part += 1;
+        // Relaxed: for people.
+        self.progress.done.store(0, Ordering::Relaxed);
+        self.progress.of.store(spec.operations, Ordering::Relaxed);
+        let shared = Shared {
+            store: self.store,
+            name: self.name,
+            spec,
+            chooser: &chooser,
+            values: &values,
+            sample: Sample::new(spec.records),
+            part: *self.part,
+            threads: self.threads,
+            base: known.inserted,
+            whole,
+            inserted: &inserted,
+            progress: self.progress,
+            failed: &failed,
+        };
+        let threads = self.threads;
+        let barrier = std::sync::Barrier::new(usize::try_from(threads).unwrap_or(1));
+        let done: Vec<Outcome<Done>> = std::thread::scope(|scope| {
+            let clients: Vec<_> = (0..threads)
+                .map(|thread| {
+                    let (shared, barrier, schedule) = (&shared, &barrier, &schedule);
+                    scope.spawn(move || {
+                        let client = Client::new(shared, thread);
+                        barrier.wait();
+                        client.run(schedule(threads, thread))
+                    })
+                })
+                .collect();
+            let joined = clients.into_iter().map(|client| {
+                let died = || Failure::system("measure", "a thread ended in a panic");
+                client.join().unwrap_or_else(|_| Err(died()))
+            });
+            joined.collect()
+        });
+        let done = done.into_iter().collect::<Outcome<Vec<Done>>>()?;
+        let inserted = inserted.into_iter().map(AtomicU64::into_inner).collect();
+        self.enter(spec, whole, inserted, done, &values)
+    }
+
+    /// Adds up what the clients did, and makes it known.
+    fn enter(
+        &mut self,
+        spec: &Spec,
+        whole: bool,
+        inserted: Vec<u64>,
+        done: Vec<Done>,
+        values: &Values,
+    ) -> Outcome<All> {
+        let start = done.iter().map(|done| done.start).min();
+        let end = done.iter().map(|done| done.end).max();
+        let mut all = All {
+            seconds: end
+                .zip(start)
+                .map_or(0.0, |(end, start)| (end - start).as_secs_f64()),
+            operations: 0,
+            bytes_put: 0,
+            found: 0,
+            missed: 0,
+            checked: 0,
+            latencies: spec.mix().iter().map(|_| histogram()).collect(),
+        };
+        let mut notes = Vec::new();
+        for done in done {
+            all.operations += done.operations;
+            all.bytes_put += done.bytes_put;
+            all.found += done.found;
+            all.missed += done.missed;
+            all.checked += done.checked;
+            for (sum, one) in all.latencies.iter_mut().zip(&done.latencies) {
+                // All have the same bounds, so nothing falls outside.
+                let _ = sum.add(one);
+            }
+            notes.push(done.notes);
+        }
+        let several = self.known.ledger.enter(notes);
+        let only_if_absent = matches!(spec.mix(), [(Operation::PutIfAbsent, _)]);
+        if let Some(n) = several.first().filter(|_| only_if_absent) {
+            return Err(Failure::WrongAnswer {
+                store: self.name.to_owned(),
+                found: format!("two threads were told that key number {n} was absent"),
+            });
+        }
+        self.fill_gaps(spec, &inserted, values)?;
+        let writes_elsewhere = |operation: &Operation| match operation {
+            Operation::Update
+            | Operation::UpdateInOrder { .. }
+            | Operation::ReadThenWrite
+            | Operation::PutIfAbsent => !whole,
+            Operation::Delete => true,
+            _ => false,
+        };
+        self.known.whole &= !spec.mix().iter().any(|(one, _)| writes_elsewhere(one));
+        Ok(all)
+    }
+
+    /// Threads insert every so many-th number each; where one was faster, the others' are missing.
+    fn fill_gaps(&mut self, spec: &Spec, inserted: &[u64], values: &Values) -> Outcome<()> {
+        let most = inserted.iter().copied().max().unwrap_or(0);
+        let mut keys = crate::keys::Keys::new(spec.keys);
+        let mut value = Vec::new();
+        let mut notes = crate::ledger::Notes::default();
+        let sample = Sample::new(spec.records);
+        *self.part += 1;
+        for (thread, own) in (0..).zip(inserted) {
+            for at in *own..most {
+                let n = self.known.inserted + at * self.threads + thread;
+                let version = (*self.part << 52) | (thread << 40) | at;
+                let key = keys.key(n);
+                values.fill(key, version, &mut value);
+                self.store.put(key, &value)?;
+                if sample.follows(n) {
+                    notes.note(n, Some(version));
+                }
+            }
+        }
+        self.known.ledger.enter(vec![notes]);
+        self.known.inserted += most * self.threads;
+        Ok(())
+    }
+}
+
+/// How many of `all` are for this thread.
+fn portion(all: u64, threads: u64, thread: u64) -> u64 {
+    all / threads + u64::from(thread < all % threads)
+}

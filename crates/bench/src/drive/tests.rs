@@ -1,0 +1,223 @@
+//! Mixes on small stores, honest ones and liars.
+
+use super::*;
+use crate::catalogue::{self, Changes};
+use crate::spec::Start;
+use crate::store::{Change, Peer, View, Visit};
+use crate::stores;
+use std::sync::atomic::AtomicU64;
+
+/// How a store lies.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Lie {
+    None,
+    /// Drops every 500th put.
+    LosesWrites,
+    /// Shows another key's value.
+    MixesUp,
+    /// Ends scans one pair early.
+    CutsScans,
+    /// Stores what it should only store if absent, and says that it was.
+    AlwaysAbsent,
+    /// Finds what was never put.
+    Invents,
+}
+
+/// An honest store with a lie around it.
+struct Liar {
+    inner: Box<dyn Store>,
+    lie: Lie,
+    puts: AtomicU64,
+    other: Vec<u8>,
+}
+
+impl Store for Liar {
+    fn put(&self, key: &[u8], value: &[u8]) -> Outcome<()> {
+        let nth = self.puts.fetch_add(1, Ordering::Relaxed);
+        if self.lie == Lie::LosesWrites && nth % 500 == 499 {
+            return Ok(());
+        }
+        self.inner.put(key, value)
+    }
+
+    fn delete(&self, key: &[u8]) -> Outcome<()> {
+        self.inner.delete(key)
+    }
+
+    fn get(&self, key: &[u8], see: &mut dyn FnMut(&[u8])) -> Outcome<bool> {
+        match self.lie {
+            Lie::MixesUp => self.inner.get(&self.other, see),
+            Lie::Invents => {
+                see(b"something");
+                Ok(true)
+            }
+            _ => self.inner.get(key, see),
+        }
+    }
+
+    fn scan(&self, from: &[u8], count: usize, visit: Visit<'_>) -> Outcome<usize> {
+        let short = usize::from(self.lie == Lie::CutsScans);
+        self.inner.scan(from, count - short, visit)
+    }
+
+    fn write(&self, batch: &[Change<'_>]) -> Outcome<()> {
+        self.inner.write(batch)
+    }
+
+    fn put_if_absent(&self, key: &[u8], value: &[u8]) -> Outcome<bool> {
+        if self.lie == Lie::AlwaysAbsent {
+            return self.inner.put(key, value).map(|()| true);
+        }
+        self.inner.put_if_absent(key, value)
+    }
+
+    fn view(&self) -> Outcome<Box<dyn View + '_>> {
+        self.inner.view()
+    }
+
+    fn settle(&self) -> Outcome<()> {
+        self.inner.settle()
+    }
+
+    fn counters(&self) -> BTreeMap<String, u64> {
+        self.inner.counters()
+    }
+
+    fn close(self: Box<Self>) -> Outcome<()> {
+        self.inner.close()
+    }
+}
+
+/// Loads a store that lies, unless it is `Lie::None`, and runs `names` on it.
+fn run(lie: Lie, names: &[&str], threads: u64) -> Outcome<Vec<Measurement>> {
+    let dir = tempfile::tempdir().unwrap();
+    let peer: &dyn Peer = stores::named("memtable:jellyfish").unwrap();
+    let changes = Changes {
+        records: Some(4000),
+        ..Changes::default()
+    };
+    let spec = |name: &str| catalogue::named(name).unwrap()[0].with(&changes, threads);
+    let first = spec(names[0]);
+    let mut keys = crate::keys::Keys::new(first.keys);
+    let liar = Liar {
+        inner: peer.open(dir.path(), &first.settings).unwrap(),
+        lie,
+        puts: AtomicU64::new(0),
+        other: keys.key(7).to_vec(),
+    };
+    let mut known = Known::empty();
+    let mut bench = Bench {
+        store: &liar,
+        name: "liar",
+        threads,
+        known: &mut known,
+        meters: &mut Meters::new(),
+        part: &mut 0,
+        progress: &Progress::default(),
+    };
+    if first.start == Start::Loaded {
+        bench.load(&first)?;
+    }
+    names.iter().map(|name| bench.mix(&spec(name), 0)).collect()
+}
+
+fn caught(lie: Lie, name: &str) -> bool {
+    matches!(run(lie, &[name], 2), Err(Failure::WrongAnswer { .. }))
+}
+
+#[test]
+fn an_honest_store_is_believed_in_every_row() {
+    let names: Vec<&str> = catalogue::named("rows")
+        .unwrap()
+        .iter()
+        .map(|one| one.name)
+        .collect();
+    for threads in [1, 2] {
+        let all = run(Lie::None, &names, threads).unwrap();
+        for one in all {
+            assert_eq!(one.operations, 4000, "{}", one.benchmark);
+            assert!(one.checked > 100, "{}", one.benchmark);
+            assert!(one.rate() > 0.0);
+        }
+    }
+}
+
+#[test]
+fn a_store_that_loses_writes_is_caught() {
+    assert!(caught(Lie::LosesWrites, "ycsb.load"));
+    assert!(caught(Lie::LosesWrites, "overwrite.uniform"));
+    assert!(caught(Lie::LosesWrites, "ycsb.f"));
+}
+
+#[test]
+fn a_store_that_returns_another_keys_value_is_caught() {
+    assert!(caught(Lie::MixesUp, "get"));
+}
+
+#[test]
+fn a_store_whose_scans_end_early_is_caught() {
+    assert!(caught(Lie::CutsScans, "seek10"));
+    assert!(caught(Lie::CutsScans, "ycsb.e"));
+}
+
+#[test]
+fn a_store_that_finds_what_was_never_put_is_caught() {
+    assert!(caught(Lie::Invents, "get.missing"));
+}
+
+#[test]
+fn a_store_that_stores_twice_what_was_absent_once_is_caught() {
+    assert!(caught(Lie::AlwaysAbsent, "clsm.rmw"));
+}
+
+#[test]
+fn with_one_thread_the_same_seed_does_the_same_work() {
+    let counts = || {
+        let all = run(Lie::None, &["ycsb.load", "ycsb.a", "ycsb.e"], 1).unwrap();
+        let count = |one: &Measurement| (one.found, one.bytes_put, one.checked);
+        all.iter().map(count).collect::<Vec<_>>()
+    };
+    assert_eq!(counts(), counts());
+}
+
+#[test]
+fn put_if_absent_stores_each_key_once() {
+    let all = run(Lie::None, &["clsm.rmw"], 2).unwrap();
+    let pair = 8 + 256;
+    assert_eq!(all[0].bytes_put, all[0].missed * pair);
+    assert!(all[0].missed < all[0].operations);
+}
+
+#[test]
+fn an_open_loop_keeps_its_pace_and_measures_every_operation() {
+    let dir = tempfile::tempdir().unwrap();
+    let peer = stores::named("memtable:jellyfish").unwrap();
+    let changes = Changes {
+        records: Some(1000),
+        ..Changes::default()
+    };
+    let mut spec = catalogue::named("tail").unwrap()[0].with(&changes, 1);
+    spec.pace = Pace::Open {
+        share: 0.01,
+        measure_seconds: 0.05,
+        seconds: 0.3,
+    };
+    let store = peer.open(dir.path(), &spec.settings).unwrap();
+    let mut known = Known::empty();
+    let mut bench = Bench {
+        store: store.as_ref(),
+        name: "memtable",
+        threads: 1,
+        known: &mut known,
+        meters: &mut Meters::new(),
+        part: &mut 0,
+        progress: &Progress::default(),
+    };
+    bench.load(&spec).unwrap();
+    let measured = bench.mix(&spec, 0).unwrap();
+    let intended = measured.figures["intended_per_second"] * 0.3;
+    assert!(measured.operations as f64 <= intended);
+    assert!(measured.operations as f64 > intended - 2.0);
+    assert_eq!(measured.latencies.count, measured.operations);
+    assert!(measured.figures.contains_key("idle_p999_ns"));
+}

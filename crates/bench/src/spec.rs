@@ -1,0 +1,178 @@
+//! What a benchmark does, as plain data: everything that a store's process has to know.
+//!
+//! P1. A specification is complete: two stores given the same one do the same work, draw by draw.
+//!
+//! Threads: plain data. Tests: `catalogue`, `drive`.
+
+use crate::choice::Choice;
+use crate::keys::KeyShape;
+use crate::store::Settings;
+use serde::{Deserialize, Serialize};
+
+/// One kind of operation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Operation {
+    /// Put the next new key; each key once.
+    Insert,
+    /// Put a drawn key.
+    Update,
+    /// Put keys in ascending order, over again where they end; with `disjoint`, each thread has a
+    /// range of its own, else all have the same.
+    UpdateInOrder {
+        /// Whether each thread has a range of its own.
+        disjoint: bool,
+    },
+    /// Get a drawn key.
+    Get,
+    /// Get a key that was never written.
+    GetMissing,
+    /// Seek a drawn key and read so many pairs from there on.
+    Scan {
+        /// Fewest pairs.
+        from: u64,
+        /// Most pairs.
+        to: u64,
+    },
+    /// Get a drawn key, then put it: two steps, as YCSB does.
+    ReadThenWrite,
+    /// Put a drawn key if it is absent, as one atomic step.
+    PutIfAbsent,
+    /// Delete a drawn key.
+    Delete,
+}
+
+impl Operation {
+    /// Its name in results.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Operation::Insert => "insert",
+            Operation::Update => "update",
+            Operation::UpdateInOrder { .. } => "update-in-order",
+            Operation::Get => "get",
+            Operation::GetMissing => "get-missing",
+            Operation::Scan { .. } => "scan",
+            Operation::ReadThenWrite => "read-then-write",
+            Operation::PutIfAbsent => "put-if-absent",
+            Operation::Delete => "delete",
+        }
+    }
+
+    /// Whether it reads keys that must be there once all were loaded.
+    #[must_use]
+    pub fn reads(self) -> bool {
+        matches!(
+            self,
+            Operation::Get | Operation::Scan { .. } | Operation::ReadThenWrite
+        )
+    }
+}
+
+/// With what a benchmark begins.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Start {
+    /// An empty store.
+    Empty,
+    /// A store with all records; what an earlier benchmark left will do.
+    Loaded,
+    /// Whatever the one before left, or an empty store.
+    AsIs,
+}
+
+/// When operations begin.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Pace {
+    /// Each as soon as the one before has ended.
+    Closed,
+    /// At intended times, this share of the rate that a closed loop of `measure_seconds` reached;
+    /// latency counts from the intended time.
+    Open {
+        /// Share of saturation, from 0 to 1.
+        share: f64,
+        /// Seconds of the closed loop before.
+        measure_seconds: f64,
+        /// Seconds of the open loop.
+        seconds: f64,
+    },
+}
+
+/// What is measured.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Body {
+    /// A mix of operations, each with its share.
+    Mix(Vec<(Operation, f64)>),
+    /// Scan a few keys that have so many versions each, by a new view and by the oldest.
+    Versions {
+        /// Keys.
+        keys: u64,
+        /// Numbers of versions.
+        versions: Vec<u64>,
+    },
+    /// Kill the process under full load, and open.
+    OpenAfterKill {
+        /// Seconds of load before the kill.
+        seconds: f64,
+    },
+}
+
+/// A benchmark with all its parameters.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Spec {
+    /// Its name.
+    pub name: String,
+    /// The store that the others are compared with.
+    pub ours: String,
+    /// How numbers become keys.
+    pub keys: KeyShape,
+    /// Bytes of a value.
+    pub value_bytes: u64,
+    /// Keys in the key space.
+    pub records: u64,
+    /// With what it begins.
+    pub start: Start,
+    /// Operations of all threads together, of the measured part.
+    pub operations: u64,
+    /// What is done before, as often as there are records, and is not measured.
+    pub before: Vec<(Operation, f64)>,
+    /// Whether the store writes out and compacts what it has before.
+    pub settled: bool,
+    /// Operations before that, of the same kinds, which warm up and are not measured.
+    pub warm_up: u64,
+    /// What is done.
+    pub body: Body,
+    /// Which keys are drawn.
+    pub choice: Choice,
+    /// When operations begin.
+    pub pace: Pace,
+    /// How the store is opened.
+    pub settings: Settings,
+    /// The latency of every so many operations is measured; 0: of none.
+    pub latency_every: u64,
+    /// Where random numbers begin.
+    pub seed: u64,
+}
+
+impl Spec {
+    /// Whether a store that `self` left can be used for `next` as it is.
+    #[must_use]
+    pub fn leaves_for(&self, next: &Spec) -> bool {
+        self.keys == next.keys
+            && self.value_bytes == next.value_bytes
+            && self.records == next.records
+            && self.settings == next.settings
+            && self.seed == next.seed
+    }
+
+    /// Operations that it is made of; none where it is no mix.
+    #[must_use]
+    pub fn mix(&self) -> &[(Operation, f64)] {
+        match &self.body {
+            Body::Mix(mix) => mix,
+            Body::Versions { .. } | Body::OpenAfterKill { .. } => &[],
+        }
+    }
+}

@@ -1,0 +1,48 @@
+//! Striped locks: read-modify-write for stores that have none.
+//!
+//! Source: what cLSM (EuroSys '15) 5.1.4 compares its own read-modify-write with: a granular lock
+//! per key, by hash, held over the read and the write.
+//!
+//! L1. Two steps on one key, both taken through the same stripes, do not overlap.
+//!
+//! Threads: shared by all. Tests: `tests/stores.rs`.
+
+use crate::failure::Outcome;
+use crate::random::mix;
+use std::sync::{Mutex, PoisonError};
+
+/// As many stripes as cores have no trouble with.
+const STRIPES: usize = 1024;
+
+/// The locks.
+#[derive(Debug)]
+pub struct Stripes(Vec<Mutex<()>>);
+
+impl Default for Stripes {
+    fn default() -> Self {
+        Stripes(
+            std::iter::repeat_with(Mutex::default)
+                .take(STRIPES)
+                .collect(),
+        )
+    }
+}
+
+impl Stripes {
+    /// Does `step` with the lock of `key` held.
+    ///
+    /// # Errors
+    /// Those of `step`.
+    pub fn locked<R>(&self, key: &[u8], step: impl FnOnce() -> Outcome<R>) -> Outcome<R> {
+        let hash = key.iter().fold(key.len() as u64, |hash, byte| {
+            hash.wrapping_mul(31).wrapping_add(u64::from(*byte))
+        });
+        let stripe = usize::try_from(mix(hash) % STRIPES as u64).unwrap_or(0);
+        let held = self.0[stripe]
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        let outcome = step();
+        drop(held);
+        outcome
+    }
+}

@@ -1,0 +1,114 @@
+//! What a run refuses: unequal durability, names nobody has, stores that were not built in.
+
+use std::path::PathBuf;
+use std::process::{Command, Output};
+use velella_bench::catalogue::{self, Changes};
+use velella_bench::failure::Failure;
+use velella_bench::result::Measurement;
+use velella_bench::session::{Session, Watch};
+use velella_bench::store::Durability;
+use velella_bench::stores;
+
+struct Silent;
+
+impl Watch for Silent {
+    fn begun(&self, _: (u64, u64), _: u64, _: &str, _: &str) {
+        panic!("nothing may begin");
+    }
+    fn progress(&self, _: u64, _: u64) {}
+    fn measured(&self, _: &Measurement) {}
+    fn failed(&self, _: &Failure) {}
+}
+
+fn session(names: &[&str], peers: &[&str], durability: Option<Durability>) -> Session {
+    Session {
+        benchmarks: names
+            .iter()
+            .flat_map(|name| catalogue::named(name).unwrap())
+            .collect(),
+        peers: Some(peers.iter().map(|peer| (*peer).to_owned()).collect()),
+        threads: vec![1],
+        rounds: 1,
+        dir: PathBuf::from(env!("CARGO_TARGET_TMPDIR")),
+        changes: Changes {
+            durability,
+            ..Changes::default()
+        },
+        command: String::new(),
+    }
+}
+
+#[test]
+fn unequal_durability_is_refused_before_anything_runs() {
+    let refused = session(&["get"], &["memtable:jellyfish"], None)
+        .run(&Silent)
+        .unwrap_err();
+    assert_eq!(
+        refused,
+        Failure::UnequalDurability {
+            store: "memtable:jellyfish".to_owned(),
+            asked: Durability::Process,
+            offers: vec![Durability::None],
+        }
+    );
+    let text = refused.to_string();
+    assert!(
+        text.contains("`process`") && text.contains("leave it out"),
+        "{text}"
+    );
+    let device = session(&["get"], &["inplace"], Some(Durability::Device));
+    assert!(matches!(
+        device.run(&Silent),
+        Err(Failure::UnequalDurability { .. })
+    ));
+}
+
+#[test]
+fn a_store_that_was_not_built_in_says_how_to_build_it() {
+    let built = |name: &str| stores::built().iter().any(|peer| peer.name() == name);
+    for name in ["rocksdb", "lmdb", "leveldb"] {
+        if !built(name) {
+            let refused = session(&["get"], &[name], None).run(&Silent).unwrap_err();
+            assert!(
+                refused.to_string().contains(&format!("--features {name}")),
+                "{refused}"
+            );
+        }
+    }
+    let refused = session(&["get"], &["oracle"], None)
+        .run(&Silent)
+        .unwrap_err();
+    assert!(matches!(refused, Failure::Unknown { .. }), "{refused}");
+}
+
+fn bench(arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_velella-bench"))
+        .args(arguments)
+        .output()
+        .unwrap()
+}
+
+#[test]
+fn a_refused_run_ends_with_1_and_prints_no_figures() {
+    let output = bench(&["run", "get", "--peers", "inplace"]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(output.stdout.is_empty());
+    assert!(String::from_utf8_lossy(&output.stderr).contains("durability"));
+    let output = bench(&["run", "got"]);
+    assert!(String::from_utf8_lossy(&output.stderr).contains("there is no benchmark"));
+    assert_eq!(
+        bench(&["run", "get", "--rounds", "0"]).status.code(),
+        Some(2)
+    );
+}
+
+#[test]
+fn the_list_explains_every_benchmark_with_its_source() {
+    let output = bench(&["list"]);
+    let text = String::from_utf8(output.stdout).unwrap();
+    for one in catalogue::all() {
+        for part in [one.name, one.about, one.source] {
+            assert!(text.contains(part), "{part}");
+        }
+    }
+}

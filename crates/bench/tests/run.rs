@@ -1,0 +1,166 @@
+//! Tiny runs of the program: its tables, its JSON, its page.
+
+use std::path::Path;
+use std::process::Command;
+use velella_bench::result::Results;
+
+/// Runs the program; what it printed, its results, its page.
+fn run(dir: &Path, arguments: &[&str]) -> (String, Results, String) {
+    let (json, html) = (dir.join("results.json"), dir.join("results.html"));
+    let output = Command::new(env!("CARGO_BIN_EXE_velella-bench"))
+        .arg("run")
+        .args(arguments)
+        .args(["--dir".as_ref(), dir.as_os_str()])
+        .args(["--json".as_ref(), json.as_os_str()])
+        .args(["--html".as_ref(), html.as_os_str()])
+        .output()
+        .unwrap();
+    let told = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{told}");
+    let results = serde_json::from_slice(&std::fs::read(&json).unwrap()).unwrap();
+    let page = std::fs::read_to_string(&html).unwrap();
+    (String::from_utf8(output.stdout).unwrap(), results, page)
+}
+
+#[test]
+fn rows_of_velella_beside_another_become_tables_json_and_a_page() {
+    let dir = tempfile::tempdir().unwrap();
+    let built = velella_bench::stores::peers();
+    let others: Vec<&str> = built
+        .iter()
+        .map(|peer| peer.name())
+        .chain(["aoc"])
+        .collect();
+    let peers = others.join(",");
+    let arguments = [
+        "rows",
+        "--records",
+        "400",
+        "--threads",
+        "1,2",
+        "--rounds",
+        "2",
+        "--peers",
+        &peers,
+        "--latencies",
+        "--counters",
+        "--latency-every",
+        "1",
+    ];
+    let (text, results, page) = run(dir.path(), &arguments);
+    assert_eq!(results.measurements.len(), 12 * 2 * 2 * (1 + others.len()));
+    for one in &results.measurements {
+        assert!(
+            one.operations == 400 && one.rate() > 0.0,
+            "{}",
+            one.benchmark
+        );
+        assert_eq!(one.latencies.count, 400, "{}", one.benchmark);
+        let l = one.latencies;
+        assert!(l.p50_ns <= l.p90_ns && l.p99_ns <= l.p999_ns && l.p999_ns <= l.max_ns);
+        assert!(one.checked > 0);
+    }
+    let ratio = results.ratio("get", "aoc", 2).unwrap();
+    assert!(ratio.least <= ratio.median && ratio.median <= ratio.greatest);
+    assert!(results.ratio("get", "velella", 2).is_none());
+    for name in [
+        "ycsb.load",
+        "seek10",
+        "ycsb.f",
+        "velella",
+        "aoc",
+        "p99.9",
+        "memtable_comparisons",
+    ] {
+        assert!(text.contains(name), "{name} in\n{text}");
+    }
+    for part in ["<svg", "ycsb.e", "aoc", "</html>"] {
+        assert!(page.contains(part), "{part}");
+    }
+    for outside in ["http:", "https:", "<script", "<link", "<img", "url("] {
+        assert!(!page.contains(outside), "{outside}");
+    }
+    // Nothing is left but what was asked for.
+    let left: Vec<_> = std::fs::read_dir(dir.path()).unwrap().collect();
+    assert_eq!(left.len(), 2);
+}
+
+#[test]
+fn versions_are_scanned_by_the_newest_and_by_the_oldest_view() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut spec = velella_bench::catalogue::named("versions.scan").unwrap()[0]
+        .with(&velella_bench::catalogue::Changes::default(), 1);
+    spec.body = velella_bench::spec::Body::Versions {
+        keys: 20,
+        versions: vec![1, 50],
+    };
+    let task = velella_bench::task::Task {
+        store: "velella".to_owned(),
+        threads: 1,
+        round: 0,
+        dir: dir.path().join("store"),
+        specs: vec![spec],
+    };
+    let peer = velella_bench::stores::named("velella").unwrap();
+    let measured = std::sync::Mutex::new(Vec::new());
+    velella_bench::task::perform(peer, &task, &|told| {
+        if let velella_bench::task::Told::Measured(one) = told {
+            measured.lock().unwrap().push(one);
+        }
+    })
+    .unwrap();
+    let measured = measured.into_inner().unwrap();
+    let figures = &measured[0].figures;
+    for name in [
+        "newest_ns_of_1",
+        "oldest_ns_of_50",
+        "newest_many_to_one",
+        "oldest_many_to_one",
+    ] {
+        assert!(figures[name] > 0.0, "{figures:?}");
+    }
+}
+
+#[test]
+fn a_killed_store_opens_with_everything_that_was_told() {
+    let dir = tempfile::tempdir().unwrap();
+    let arguments = [
+        "open-after-kill",
+        "--alone",
+        "--seconds",
+        "0.3",
+        "--threads",
+        "2",
+    ];
+    let (text, results, _) = run(dir.path(), &arguments);
+    let figures = &results.measurements[0].figures;
+    assert!(figures["open_seconds"] > 0.0 && figures["inserted_before_kill"] > 0.0);
+    assert!(text.contains("open_seconds"), "{text}");
+}
+
+#[test]
+fn the_papers_benchmarks_run_small() {
+    let dir = tempfile::tempdir().unwrap();
+    let names = "jf.sim,jf.dbb,jf.wa,jf.mem,jf.linkbench,clsm,s3,xyza,hot.overwrite,sync.writes";
+    let arguments = [
+        names,
+        "--records",
+        "300",
+        "--operations",
+        "300",
+        "--threads",
+        "2",
+        "--write-buffer",
+        "1MiB",
+        "--memory",
+        "64MiB",
+    ];
+    let (_, results, page) = run(dir.path(), &arguments);
+    let of = |name: &str, store: &str| results.of(name, store, 2).count();
+    assert_eq!(of("jf.sim.scan.zipf", "memtable:jellyfish"), 1);
+    assert_eq!(of("jf.sim.scan.zipf", "aoc-noreseek"), 1);
+    assert_eq!(of("jf.dbb.seekrandom", "aoc"), 1);
+    assert_eq!(of("clsm.rmw", "lock-striped-rmw"), 1);
+    assert_eq!(of("xyza.journal.sync", "journal-write"), 1);
+    assert!(page.contains("jf.sim.put.zipf"));
+}

@@ -1,0 +1,167 @@
+//! What every store that was built in must do, or no figure of it means anything.
+
+use std::collections::BTreeMap;
+use velella_bench::failure::Failure;
+use velella_bench::store::{Change, Durability, Peer, Settings, Store};
+use velella_bench::stores;
+
+fn settings(durability: Durability) -> Settings {
+    Settings {
+        durability,
+        memory: 64 << 20,
+        write_buffer: 1 << 20,
+        bloom_bits: 10,
+        data_bytes_max: 16 << 20,
+    }
+}
+
+fn get(store: &dyn Store, key: &[u8]) -> Option<Vec<u8>> {
+    let mut value = None;
+    let found = store
+        .get(key, &mut |bytes| value = Some(bytes.to_vec()))
+        .unwrap();
+    assert_eq!(found, value.is_some());
+    value
+}
+
+fn scan(store: &dyn Store, from: &[u8], count: usize) -> Vec<(Vec<u8>, Vec<u8>)> {
+    let mut pairs = Vec::new();
+    let seen = store
+        .scan(from, count, &mut |key, value| {
+            pairs.push((key.to_vec(), value.to_vec()))
+        })
+        .unwrap();
+    assert_eq!(seen, pairs.len());
+    pairs
+}
+
+/// The contract of `Store`, with one thread.
+fn contract(store: &dyn Store, name: &str) {
+    let key = |n: u32| format!("key{:05}", n * 7919 % 5000).into_bytes();
+    let mut model = BTreeMap::new();
+    for n in 0..5000_u32 {
+        store.put(&key(n), &n.to_le_bytes()).unwrap();
+        model.insert(key(n), n.to_le_bytes().to_vec());
+    }
+    for n in (0..5000).step_by(3) {
+        store.delete(&key(n)).unwrap();
+        model.remove(&key(n));
+    }
+    let (new, gone) = (key(0), key(1));
+    let batch = [
+        Change {
+            key: &new,
+            value: Some(b"again"),
+        },
+        Change {
+            key: &gone,
+            value: None,
+        },
+    ];
+    store.write(&batch).unwrap();
+    model.insert(new.clone(), b"again".to_vec());
+    model.remove(&gone);
+    assert!(!store.put_if_absent(&new, b"never").unwrap(), "{name}");
+    assert!(store.put_if_absent(&gone, b"back").unwrap(), "{name}");
+    model.insert(gone, b"back".to_vec());
+    for n in 0..5000 {
+        assert_eq!(
+            get(store, &key(n)),
+            model.get(&key(n)).cloned(),
+            "{name} {n}"
+        );
+    }
+    assert_eq!(get(store, b"absent"), None, "{name}");
+    for from in [&b"key02500"[..], b"", b"key04999", b"zzz"] {
+        let expected = model.range(from.to_vec()..).take(10);
+        let expected: Vec<_> = expected.map(|(k, v)| (k.clone(), v.clone())).collect();
+        assert_eq!(scan(store, from, 10), expected, "{name}");
+    }
+}
+
+/// What a view shows does not change.
+fn views(store: &dyn Store, name: &str) {
+    let before = scan(store, b"", usize::MAX);
+    let view = match store.view() {
+        Ok(view) => view,
+        Err(Failure::Unfit { .. }) => return,
+        Err(other) => panic!("{name}: {other}"),
+    };
+    store.put(b"key02222", b"changed").unwrap();
+    store.put(b"a new one", b"too").unwrap();
+    let mut seen = Vec::new();
+    view.scan(b"", usize::MAX, &mut |key, value| {
+        seen.push((key.to_vec(), value.to_vec()))
+    })
+    .unwrap();
+    assert_eq!(seen, before, "{name}");
+}
+
+fn each(test: impl Fn(&dyn Peer)) {
+    for peer in stores::built() {
+        eprintln!("{}", peer.name());
+        test(peer);
+    }
+}
+
+#[test]
+fn every_store_keeps_the_contract_at_every_durability_it_offers() {
+    each(|peer| {
+        for durability in peer.offers() {
+            // Thousands of writes that each wait for the device take too long for a test.
+            if *durability == Durability::Device {
+                continue;
+            }
+            let dir = tempfile::tempdir().unwrap();
+            let store = peer.open(dir.path(), &settings(*durability)).unwrap();
+            contract(store.as_ref(), peer.name());
+            views(store.as_ref(), peer.name());
+            store.close().unwrap();
+        }
+    });
+}
+
+#[test]
+fn what_was_written_durably_is_there_after_opening_again() {
+    each(|peer| {
+        for durability in [Durability::Process, Durability::Device] {
+            if peer.check(durability).is_err() {
+                continue;
+            }
+            let dir = tempfile::tempdir().unwrap();
+            let store = peer.open(dir.path(), &settings(durability)).unwrap();
+            for n in 0..20_u32 {
+                store.put(&n.to_be_bytes(), b"value").unwrap();
+            }
+            store.close().unwrap();
+            let store = peer.open(dir.path(), &settings(durability)).unwrap();
+            assert_eq!(scan(store.as_ref(), b"", 100).len(), 20, "{}", peer.name());
+            store.close().unwrap();
+        }
+    });
+}
+
+#[test]
+fn threads_that_put_if_absent_store_each_key_once() {
+    each(|peer| {
+        let durability = peer.offers()[0];
+        let dir = tempfile::tempdir().unwrap();
+        let store = peer.open(dir.path(), &settings(durability)).unwrap();
+        let stored: u64 = std::thread::scope(|scope| {
+            let threads: Vec<_> = (0..4_u64)
+                .map(|_| {
+                    scope.spawn(|| {
+                        let put = |n: &u64| store.put_if_absent(&n.to_be_bytes(), b"x").unwrap();
+                        (0..500_u64).filter(put).count() as u64
+                    })
+                })
+                .collect();
+            threads
+                .into_iter()
+                .map(|thread| thread.join().unwrap())
+                .sum()
+        });
+        assert_eq!(stored, 500, "{}", peer.name());
+        store.close().unwrap();
+    });
+}

@@ -1,0 +1,64 @@
+//! Seek compaction: what seeks have to look for in many places is gathered, once that pays.
+//!
+//! G1. Memtables are flushed, and level 0 goes down: what is left to search is the levels.
+//! G2. Flushes and compactions that are due come first.
+//!
+//! Threads: the workers. Tests: `tests/seek_compaction.rs`; when it pays, `seeks.rs`.
+
+use crate::core::Engine;
+use crate::keyspace_core::Core;
+use crate::seeks::Scattered;
+use std::sync::Arc;
+use velella_base::Result;
+use velella_sync::epoch;
+use velella_tree::Wanted;
+
+impl Engine {
+    /// Gathers a keyspace whose seeks have paid for it; whether there was one.
+    pub(crate) fn gather_once(&self) -> Result<bool> {
+        for core in self.cores() {
+            if core.seeks.have_paid(|| scattered(&core)) {
+                self.gather(&core)?;
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    fn gather(&self, core: &Arc<Core>) -> Result<()> {
+        self.drain_memtables(std::slice::from_ref(core))?;
+        let Some(_shared) = self.compacting.try_read() else {
+            return Ok(());
+        };
+        if let Some(job) = core.tree.next_job(Wanted::Gathering) {
+            self.run_job(core, job)?;
+        }
+        self.counters.gatherings.increment();
+        Ok(())
+    }
+}
+
+/// Where a seek into the keyspace looks.
+fn scattered(core: &Core) -> Scattered {
+    let levels = core.tree.levels();
+    let bytes_of = |level: usize| levels.get(level).map_or(0, |sizes| sizes.bytes);
+    let runs = |level: usize, tables: usize| match level {
+        0 => tables as u64,
+        _ => u64::from(tables > 0),
+    };
+    let tables: u64 = (0..)
+        .zip(&levels)
+        .map(|(level, sizes)| runs(level, sizes.tables))
+        .sum();
+    let guard = epoch::pin();
+    let view = core.view.load(&guard);
+    let filled = view.memtables().filter(|mem| !mem.table.is_empty());
+    let (memtables, memory) = filled.fold((0, 0), |(count, bytes), mem| {
+        (count + 1, bytes + mem.table.bytes() as u64)
+    });
+    Scattered {
+        sources: memtables + tables,
+        upper: memory + bytes_of(0),
+        lower: bytes_of(1),
+    }
+}

@@ -1,0 +1,361 @@
+//! Small worlds of the whole engine: a database in memory without threads of its own, and two to
+//! four roles, each what one thread of a user or of the background does.
+//!
+//! M1. Everything is the product's code, from the public interface down to the file system in
+//!     memory; background work is a role's (`velella::simulation`).
+//! M2. After the roles have ended, what all were told must be there, by get, by scan and after a
+//!     crash of the machine, and memory must be given back.
+
+use std::sync::{Arc, Mutex};
+use velella::simulation::{self, Sizes, Step};
+use velella::vfs::MemFs;
+use velella::vfs::mem::CrashMode;
+use velella::{Builder, Db, JournalMode, WriteBatch, WriteOptions};
+use velella_base::put_in;
+use velella_sync::thread;
+
+/// A database and what its roles were told.
+pub(crate) struct Scene {
+    fs: MemFs,
+    db: Db,
+    /// Keys that were put, and what; told in any order. The standard library's mutex: no step.
+    told: Mutex<Vec<(&'static str, u64)>>,
+}
+
+pub(crate) type Role = fn(&Scene);
+
+/// What was before, the roles, and what must hold afterwards.
+#[derive(Clone, Copy)]
+pub(crate) struct Model {
+    pub(crate) name: &'static str,
+    journal: JournalMode,
+    before: Role,
+    roles: &'static [Role],
+    after: Role,
+}
+
+fn builder(journal: JournalMode) -> Builder {
+    Db::builder()
+        .memory(velella::MEMORY_MIN)
+        .write_buffer(64 << 10)
+        .background_threads(1)
+        .journal(journal)
+        .simulated(Sizes {
+            lanes: 3,
+            segment_bytes: 24 << 10,
+            extent_bytes: 8 << 10,
+            inline_value_bytes: 3_000,
+            manifest_bytes: None,
+        })
+}
+
+fn open(fs: &MemFs, journal: JournalMode) -> Db {
+    builder(journal)
+        .vfs(Arc::new(fs.clone()))
+        .open("/db")
+        .unwrap()
+}
+
+impl Model {
+    /// Runs it once, with `fault` put in.
+    pub(crate) fn run(self, fault: Option<&'static str>) {
+        put_in(None);
+        let fs = MemFs::new();
+        let scene = Arc::new(Scene {
+            db: open(&fs, self.journal),
+            fs,
+            told: Mutex::default(),
+        });
+        (self.before)(&scene);
+        put_in(fault);
+        let role = |role: &Role| {
+            let (scene, role) = (Arc::clone(&scene), *role);
+            thread::spawn("role", move || role(&scene)).unwrap()
+        };
+        let roles: Vec<_> = self.roles.iter().map(role).collect();
+        for role in roles {
+            role.join().expect("a role failed");
+        }
+        put_in(None);
+        (self.after)(&scene);
+        scene.judge(self.journal);
+    }
+}
+
+impl Scene {
+    fn put(&self, key: &'static str, value: u64) {
+        self.db.put(key, value.to_string()).unwrap();
+        self.told.lock().unwrap().push((key, value));
+    }
+
+    fn get(&self, key: &str) -> Option<u64> {
+        self.db.get(key).unwrap().map(|value| number(&value))
+    }
+
+    fn scan(&self) -> Vec<(Vec<u8>, u64)> {
+        let pair = |pair: velella::Result<_>| {
+            pair.map(|(key, value): (_, velella::Value)| (key, number(&value)))
+        };
+        self.db
+            .iter()
+            .unwrap()
+            .map(|one| pair(one).unwrap())
+            .collect()
+    }
+
+    /// M2. The last value told of a key is one that is there: roles have keys of their own.
+    fn judge(&self, journal: JournalMode) {
+        let told = std::mem::take(&mut *self.told.lock().unwrap());
+        let mut last = std::collections::BTreeMap::new();
+        last.extend(told);
+        let scanned = self.scan();
+        for (key, value) in &last {
+            assert_eq!(self.get(key), Some(*value), "{key}");
+            let entry = (key.as_bytes().to_vec(), *value);
+            assert!(scanned.contains(&entry), "{key} is missing in {scanned:?}");
+        }
+        if journal != JournalMode::Off {
+            self.db.persist().unwrap();
+            let lost = self.fs.image(1, CrashMode::Strict);
+            let after = open(&lost, journal);
+            let found: Vec<_> = after
+                .iter()
+                .unwrap()
+                .map(|pair| pair.unwrap())
+                .map(|(key, value)| (key, number(&value)))
+                .collect();
+            assert_eq!(found, scanned, "after a loss of power");
+        }
+    }
+}
+
+fn number(value: &[u8]) -> u64 {
+    std::str::from_utf8(value).unwrap().parse().unwrap()
+}
+
+fn add(scene: &Scene) {
+    scene.db.fetch_add("sum", 1).unwrap();
+}
+
+fn flush(scene: &Scene) {
+    scene.db.flush().unwrap();
+}
+
+/// M2: the memtables that left their views are gone.
+fn memory_is_back(scene: &Scene) {
+    flush(scene);
+    simulation::step(&scene.db, Step::Reclaim).unwrap();
+}
+
+const fn model(name: &'static str, before: Role, roles: &'static [Role], after: Role) -> Model {
+    Model {
+        name,
+        journal: JournalMode::Write,
+        before,
+        roles,
+        after,
+    }
+}
+
+/// Writers of their own keys and of one counter while memtables are switched twice and flushed.
+pub(crate) const SWITCH: Model = model(
+    "switch",
+    |scene| scene.put("a", 0),
+    &[
+        |scene| {
+            scene.put("a", 1);
+            add(scene);
+        },
+        |scene| {
+            add(scene);
+            scene.put("b", 1);
+        },
+        |scene| {
+            flush(scene);
+            flush(scene);
+        },
+    ],
+    |scene| {
+        assert_eq!(scene.get("sum"), Some(2), "an update is lost");
+        memory_is_back(scene);
+    },
+);
+
+/// The same where one switch is of all keyspaces, and nothing but tables is durable.
+pub(crate) const SWITCH_WITHOUT_JOURNAL: Model = Model {
+    name: "switch without a journal",
+    journal: JournalMode::Off,
+    ..SWITCH
+};
+
+/// A snapshot is read before, while and after what it sees is overwritten, flushed and compacted.
+pub(crate) const SNAPSHOT: Model = model(
+    "snapshot",
+    |scene| {
+        scene.put("a", 0);
+        scene.put("b", 0);
+        flush(scene);
+    },
+    &[
+        |scene| {
+            // One after the other, so who sees b sees a.
+            scene.put("a", 1);
+            scene.put("b", 1);
+            scene.put("a", 2);
+        },
+        |scene| {
+            flush(scene);
+            scene.db.compact().unwrap();
+        },
+        |scene| {
+            let snapshot = scene.db.snapshot();
+            let look = |key| {
+                snapshot
+                    .get(&scene.db, key)
+                    .unwrap()
+                    .map(|value| number(&value))
+            };
+            let first = (look("a"), look("b"));
+            assert!(first.0 >= first.1, "b without a: {first:?}");
+            assert!(first.0.is_some() && first.1.is_some(), "{first:?}");
+            thread::yield_now();
+            let again = (look("a"), look("b"));
+            assert_eq!(first, again, "the snapshot at {} moved", snapshot.stamp());
+        },
+    ],
+    memory_is_back,
+);
+
+/// Gets while what they look for moves from the memtable to a table, and from table to table.
+pub(crate) const READERS: Model = model(
+    "readers",
+    |scene| {
+        scene.put("a", 1);
+        scene.put("b", 1);
+    },
+    &[
+        flush,
+        |scene| scene.db.compact().unwrap(),
+        |scene| {
+            for _ in 0..3 {
+                assert_eq!(scene.get("a"), Some(1), "a is on its way down");
+            }
+        },
+        |scene| scene.put("b", 2),
+    ],
+    memory_is_back,
+);
+
+/// An iterator stands on a key while memtables are switched and its files are compacted away.
+pub(crate) const ITERATOR: Model = model(
+    "iterator",
+    |scene| {
+        scene.put("a", 1);
+        flush(scene);
+        scene.put("b", 1);
+        scene.put("c", 1);
+    },
+    &[
+        |scene| {
+            scene.put("d", 1);
+            flush(scene);
+        },
+        |scene| scene.db.compact().unwrap(),
+        |scene| {
+            let mut iter = scene.db.iter().unwrap();
+            let mut keys = Vec::new();
+            while iter.step().unwrap() {
+                keys.push(iter.key().unwrap().to_vec());
+                thread::yield_now();
+            }
+            let mut back = Vec::new();
+            while iter.step_back().unwrap() {
+                back.insert(0, iter.key().unwrap().to_vec());
+            }
+            assert_eq!(keys, back, "the two ways differ");
+            assert!(
+                keys.starts_with(&[b"a".to_vec(), b"b".to_vec(), b"c".to_vec()]),
+                "{keys:?}"
+            );
+        },
+    ],
+    memory_is_back,
+);
+
+/// An iterator is positioned again and again while one flush moves what it looks for down.
+pub(crate) const ITERATOR_FLUSH: Model = model(
+    "iterator, flush",
+    |scene| scene.put("a", 1),
+    &[flush, |scene| {
+        let mut iter = scene.db.iter().unwrap();
+        for _ in 0..4 {
+            assert!(iter.seek_first().unwrap(), "a is on its way down");
+        }
+    }],
+    memory_is_back,
+);
+
+/// Keyspaces are created and dropped beside a write that waits for the device, and a flush: nobody
+/// waits for ever.
+pub(crate) const KEYSPACES: Model = model(
+    "keyspaces",
+    |scene| {
+        let old = scene.db.create_keyspace("old", Default::default()).unwrap();
+        old.put("k", "1").unwrap();
+        scene.put("a", 0);
+    },
+    &[
+        |scene| {
+            scene.db.create_keyspace("new", Default::default()).unwrap();
+        },
+        |scene| scene.db.drop_keyspace("old").unwrap(),
+        |scene| {
+            let options = WriteOptions::sync();
+            scene.db.put_with("s", "1", options).unwrap();
+        },
+        flush,
+    ],
+    |scene| {
+        let names = scene.db.keyspaces();
+        assert!(names.contains(&"new".to_owned()) && !names.contains(&"old".to_owned()));
+        memory_is_back(scene);
+    },
+);
+
+/// Batches of two keys against a put of one of them, while memtables are switched.
+pub(crate) const BATCHES: Model = model(
+    "batches",
+    |_| {},
+    &[
+        |scene| {
+            let mut batch = WriteBatch::new();
+            batch.put(&scene.db, "a", "1").put(&scene.db, "b", "1");
+            scene.db.write(&batch).unwrap();
+        },
+        |scene| {
+            scene.db.put("a", "2").unwrap();
+        },
+        flush,
+        |scene| {
+            let snapshot = scene.db.snapshot();
+            let look = |key| {
+                snapshot
+                    .get(&scene.db, key)
+                    .unwrap()
+                    .map(|value| number(&value))
+            };
+            let (a, b) = (look("a"), look("b"));
+            assert!(b.is_none() || a.is_some(), "half a batch: {a:?}, {b:?}");
+            assert!(a != Some(1) || b == Some(1), "half a batch: {a:?}, {b:?}");
+        },
+    ],
+    |scene| {
+        let newest = |key| scene.db.get_entry(key).unwrap().unwrap();
+        let (a, b) = (newest("a"), newest("b"));
+        match number(&a.value) {
+            1 => assert_eq!(a.stamp, b.stamp, "two halves"),
+            _ => assert_ne!(a.stamp, b.stamp),
+        }
+        memory_is_back(scene);
+    },
+);

@@ -1,0 +1,72 @@
+//! Seek compaction: what seeks look for in many places is gathered, and nobody notices but by time.
+//!
+//! Claims: `gather.rs` G1, through the public API with the workers at work.
+
+mod common;
+
+use common::{contents, counter, fresh, until};
+use velella::Db;
+use velella_testkit::Watchdog;
+
+/// 600 keys, some of them overwritten and some deleted, in tables of level 0 and in memory.
+fn scattered() -> Db {
+    let db = fresh();
+    for round in 0..3 {
+        for key in (round..600).step_by(2) {
+            db.put(format!("key{key:05}"), format!("{round}")).unwrap();
+        }
+        if round < 2 {
+            db.delete(format!("key{:05}", 7 * round)).unwrap();
+            db.flush().unwrap();
+        }
+    }
+    db
+}
+
+fn seek_until_gathered(db: &Db) {
+    let before = counter(db, "gatherings");
+    let mut key = 0;
+    until(|| {
+        for _ in 0..100 {
+            key = (key + 7) % 600;
+            let mut iter = db.iter().unwrap();
+            assert!(iter.seek(format!("key{key:05}")).unwrap() || key == 599);
+        }
+        counter(db, "gatherings") > before
+    });
+}
+
+#[test]
+fn seeks_leave_one_place_to_look_in() {
+    let _watchdog = Watchdog::new("seeks_leave_one_place", 60);
+    let db = scattered();
+    seek_until_gathered(&db);
+    let stats = db.stats();
+    let levels = &stats.keyspaces[0].levels;
+    assert_eq!(levels[0].tables, 0, "{levels:?}");
+    assert!(levels[1].tables > 0, "{levels:?}");
+    assert_eq!(stats.keyspaces[0].immutable_memtables, 0);
+}
+
+#[test]
+fn gathering_changes_no_answer_and_keeps_what_a_snapshot_sees() {
+    let _watchdog = Watchdog::new("gathering_changes_no_answer", 60);
+    let db = scattered();
+    let keyspace = db.default_keyspace();
+    let expected = contents(&keyspace);
+    let snapshot = db.snapshot();
+    for key in 0..600 {
+        db.put(format!("key{key:05}"), "later").unwrap();
+    }
+    seek_until_gathered(&db);
+    assert_eq!(contents(&keyspace).len(), 600);
+    for key in 0..600 {
+        let key = format!("key{key:05}").into_bytes();
+        let old = snapshot
+            .get(&keyspace, &key)
+            .unwrap()
+            .map(|value| value.to_vec());
+        assert_eq!(old.as_ref(), expected.get(&key));
+        assert_eq!(db.get(&key).unwrap().unwrap().to_vec(), b"later");
+    }
+}

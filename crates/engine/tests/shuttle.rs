@@ -1,0 +1,80 @@
+//! The whole engine under random schedules and PCT: switches, flushes, compactions, snapshots,
+//! iterators and rounds beside writers, on the code as it is.
+//!
+//! Run: `RUSTFLAGS="--cfg shuttle" cargo test -p velella --test shuttle --release`.
+//! `VELELLA_SCALE=n` explores n times as many schedules; `VELELLA_SEED=n` repeats one batch.
+//!
+//! Each model has controls: the same with one of the faults of `cargo xtask seeded` put in.
+#![cfg(shuttle)]
+#![expect(clippy::unwrap_used, reason = "helpers of tests")]
+
+mod models;
+
+use models::Model;
+use velella_sync::model;
+
+/// Schedules of each scheduler.
+const SCHEDULES: usize = 500;
+/// Schedules within which a control fails.
+const CONTROL: usize = 5_000;
+
+fn holds(this: Model) {
+    let name = format!("engine/{}", this.name);
+    model::holds(&name, SCHEDULES, move || this.run(None));
+}
+
+fn fails(this: Model, fault: &'static str) {
+    let name = format!("engine/{}, {fault}", this.name);
+    model::fails(&name, CONTROL, move || this.run(Some(fault)));
+}
+
+#[test]
+fn a_switch_loses_no_write_and_no_update() {
+    holds(models::SWITCH);
+    fails(models::SWITCH, "a-switch-does-not-wait-for-announced-slots");
+    fails(models::SWITCH, "a-write-does-not-look-at-the-view-again");
+    fails(models::SWITCH, "an-update-forgets-what-it-was-based-on");
+}
+
+#[test]
+fn a_switch_without_a_journal_loses_none_either() {
+    holds(models::SWITCH_WITHOUT_JOURNAL);
+    fails(
+        models::SWITCH_WITHOUT_JOURNAL,
+        "a-switch-does-not-wait-for-announced-slots",
+    );
+}
+
+#[test]
+fn a_snapshot_stands_still_over_flushes_and_compactions() {
+    holds(models::SNAPSHOT);
+    fails(models::SNAPSHOT, "a-snapshot-passes-open-windows");
+    fails(models::SNAPSHOT, "collectors-forget-snapshots");
+}
+
+#[test]
+fn a_get_meets_every_version_on_its_way_down() {
+    holds(models::READERS);
+    fails(
+        models::READERS,
+        "a-memtable-leaves-before-its-table-is-there",
+    );
+}
+
+#[test]
+fn an_iterator_goes_on_over_switches_and_compactions() {
+    holds(models::ITERATOR);
+    holds(models::ITERATOR_FLUSH);
+    fails(models::ITERATOR_FLUSH, "an-iterator-takes-the-tree-first");
+}
+
+#[test]
+fn a_batch_is_whole_over_a_switch() {
+    holds(models::BATCHES);
+    fails(models::BATCHES, "a-write-does-not-look-at-the-view-again");
+}
+
+#[test]
+fn keyspaces_come_and_go_beside_writers() {
+    holds(models::KEYSPACES);
+}
