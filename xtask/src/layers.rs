@@ -71,6 +71,7 @@ pub(crate) const LAYERS: &[Layer] = &[
     row("cli", "velella-cli", 4, &["engine", "server"]).through(&[Files, Threads]),
     row("testkit", "velella-testkit", 5, &["base", "vfs", "engine"]).through(&[Files, Threads]),
     row("reliability", "velella-reliability", 6, RELIABILITY).through(&[Files, Threads]),
+    row("neural", "velella-neural", 5, &["sync", "memtable"]),
     row("bench", "velella-bench", 6, BENCH)
         .with_unsafe_in(&["src/stores/leveldb.rs", "src/stores/lmdb.rs"])
         .through(&[Files, Threads]),

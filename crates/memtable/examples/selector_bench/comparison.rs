@@ -1,16 +1,15 @@
 //! What each way to choose guards costs: S3's (VLDB '19) figure 13, and what it leaves out.
 //!
-//! `selector_bench [keys] [guards] [searches]`: for each distribution of keys and accesses and each
-//! selector, the mean number of keys that a search compares below its guard, of steps that depend
-//! on one another (levels gone down and nodes passed), the same at the worst of a thousand
-//! searches, and how many guards stood in the end. What is searched
-//! is a skip list with p = 1/4 whose search begins at the last guard before the key, as high as
-//! that guard's area needs; samples are eight accesses and eight keys a guard, as an engine would
-//! have them.
+//! For each distribution of keys and accesses and each selector: the mean number of keys that a
+//! search compares below its guard, of steps that depend on one another (levels gone down and nodes
+//! passed), the same at the worst of a thousand searches, and how many guards stood in the end.
+//! What is searched is a skip list with p = 1/4 whose search begins at the last guard before the
+//! key, as high as that guard's area needs; samples are eight accesses and eight keys a guard, as
+//! an engine would have them.
 //!
 //! Gaussian: sigma = 10^7 around the middle of 2^31; Zipf: theta = 0.5 over ranks, as in the paper.
 
-use velella_memtable::guards::{GuardSelector, SELECTORS};
+use velella_memtable::guards::GuardSelector;
 use velella_sync::rng::Rng;
 
 /// A way to draw key words.
@@ -164,6 +163,14 @@ fn enough(nodes: usize) -> usize {
     (nodes.max(1).ilog2() as usize).div_ceil(2) + 1
 }
 
+/// Eight words for each of `count` guards, sorted.
+fn sample(words: &[u64], count: usize) -> Vec<u64> {
+    let each = (words.len() / (8 * count)).max(1);
+    let mut sample: Vec<u64> = words.iter().copied().step_by(each).collect();
+    sample.sort_unstable();
+    sample
+}
+
 fn measure(
     selector: &dyn GuardSelector,
     keys: &[u64],
@@ -172,13 +179,7 @@ fn measure(
     next: &[Vec<u32>],
     heights: &[u32],
 ) -> Cost {
-    let sample = |words: &[u64]| {
-        let each = (words.len() / (8 * count)).max(1);
-        let mut sample: Vec<u64> = words.iter().copied().step_by(each).collect();
-        sample.sort_unstable();
-        sample
-    };
-    let words = selector.select(&sample(keys), &sample(accesses), count);
+    let words = selector.select(&sample(keys, count), &sample(accesses, count), count);
     let guards = stand(&words, keys, heights);
     let mut costs = Vec::with_capacity(accesses.len());
     let mut cost = Cost {
@@ -208,36 +209,38 @@ fn measure(
     cost
 }
 
-fn main() {
-    let mut arguments = std::env::args()
-        .skip(1)
-        .filter_map(|n| n.parse::<usize>().ok());
-    let count = arguments.next().unwrap_or(1_000_000);
-    let guards = arguments.next().unwrap_or(4096);
-    let searches = arguments.next().unwrap_or(100_000);
-    let cases = [
-        ("uniform", Draw::Uniform, Draw::Uniform),
-        ("Gaussian", Draw::Gaussian, Draw::Gaussian),
-        (
-            "Zipf",
-            Draw::Zipf { is_spread: false },
-            Draw::Zipf { is_spread: false },
-        ),
-        (
-            "uniform, Zipf spread",
-            Draw::Uniform,
-            Draw::Zipf { is_spread: true },
-        ),
-        ("uniform, Gaussian", Draw::Uniform, Draw::Gaussian),
-        ("Gaussian, uniform", Draw::Gaussian, Draw::Uniform),
-        ("uniform, 20 centres", Draw::Uniform, Draw::Centres),
-        ("20 centres, uniform", Draw::Centres, Draw::Uniform),
-        ("ascending, newest", Draw::Uniform, Draw::Newest),
-        ("4 shared prefixes", Draw::SharedPrefix, Draw::SharedPrefix),
-    ];
+/// The distributions that are compared.
+const CASES: [(&str, Draw, Draw); 10] = [
+    ("uniform", Draw::Uniform, Draw::Uniform),
+    ("Gaussian", Draw::Gaussian, Draw::Gaussian),
+    (
+        "Zipf",
+        Draw::Zipf { is_spread: false },
+        Draw::Zipf { is_spread: false },
+    ),
+    (
+        "uniform, Zipf spread",
+        Draw::Uniform,
+        Draw::Zipf { is_spread: true },
+    ),
+    ("uniform, Gaussian", Draw::Uniform, Draw::Gaussian),
+    ("Gaussian, uniform", Draw::Gaussian, Draw::Uniform),
+    ("uniform, 20 centres", Draw::Uniform, Draw::Centres),
+    ("20 centres, uniform", Draw::Centres, Draw::Uniform),
+    ("ascending, newest", Draw::Uniform, Draw::Newest),
+    ("4 shared prefixes", Draw::SharedPrefix, Draw::SharedPrefix),
+];
+
+/// Prints what searches cost by each selector.
+pub(crate) fn print(
+    selectors: &[&dyn GuardSelector],
+    count: usize,
+    guards: usize,
+    searches: usize,
+) {
     println!("{count} keys, {guards} guards, {searches} searches");
     println!("  keys, accesses         selector          guards comparisons  steps  worst of 1000");
-    for (name, data, access) in cases {
+    for (name, data, access) in CASES {
         let mut rng = Rng::new(1);
         let draw = |count: usize, draw: Draw, rng: &mut Rng| -> Vec<u64> {
             (0..count).map(|_| draw.draw(rng)).collect()
@@ -247,8 +250,8 @@ fn main() {
         let heights = heights(keys.len());
         let next = link(&heights);
         let accesses = draw(searches, access, &mut rng);
-        for selector in SELECTORS {
-            let cost = measure(selector, &keys, &accesses, guards, &next, &heights);
+        for selector in selectors {
+            let cost = measure(*selector, &keys, &accesses, guards, &next, &heights);
             println!(
                 "  {name:<22} {:<17} {:>6} {:>11.2} {:>6.2} {:>6.0}",
                 selector.name(),
@@ -259,4 +262,13 @@ fn main() {
             );
         }
     }
+}
+
+/// Keys, guards and searches from the arguments.
+pub(crate) fn sizes() -> (usize, usize, usize) {
+    let mut arguments = std::env::args()
+        .skip(1)
+        .filter_map(|n| n.parse::<usize>().ok());
+    let mut next = |default| arguments.next().unwrap_or(default);
+    (next(1_000_000), next(4096), next(100_000))
 }
