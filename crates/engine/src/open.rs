@@ -57,11 +57,7 @@ pub(crate) fn open(builder: Builder, dir: &Path) -> Result<Arc<Handle>> {
         Some(doubt) => (Recovered::default(), tables_only(&doubt)),
     };
     sync_externals(&env, &recovered)?;
-    for name in
-        velella_tree::unreferenced(&*vfs, dir, &with(&state, &recovered), &recovered.externals)?
-    {
-        vfs.remove(&name.path(dir))?;
-    }
+    remove_unreferenced(&*vfs, dir, &with(&state, &recovered), &recovered)?;
     let start = match seeded("stamps-go-on-from-the-highest-seen") {
         true => recovered.last,
         false => state.clock_lease.max(recovered.last),
@@ -74,9 +70,7 @@ pub(crate) fn open(builder: Builder, dir: &Path) -> Result<Arc<Handle>> {
         journal.discard_older()?;
     }
     commit_opening(&env, &recovered, &cores, edit, start, lease)?;
-    for (core, built) in recovered.built {
-        core.tree.apply(built);
-    }
+    recovered.show();
     match &journal {
         Some(journal) => journal.discard_older()?,
         None => velella_journal::discard_all(&*vfs, dir)?,
@@ -102,15 +96,27 @@ pub(crate) fn open(builder: Builder, dir: &Path) -> Result<Arc<Handle>> {
         sizes,
         alone,
     });
-    let workers = if alone {
-        Workers::default()
-    } else {
-        Workers::start(&engine)?
+    let workers = match alone {
+        true => Workers::default(),
+        false => Workers::start(&engine)?,
     };
     Ok(Arc::new(Handle {
         engine,
         workers: Mutex::new(workers),
     }))
+}
+
+/// Removes what a crash left behind: files that nothing refers to.
+fn remove_unreferenced(
+    vfs: &dyn Vfs,
+    dir: &Path,
+    state: &State,
+    recovered: &Recovered,
+) -> Result<()> {
+    for name in velella_tree::unreferenced(vfs, dir, state, &recovered.externals)? {
+        vfs.remove(&name.path(dir))?;
+    }
+    Ok(())
 }
 
 /// Makes sure that there is a directory to lock: the database's, or one for a new database.

@@ -30,6 +30,15 @@ pub(crate) struct Recovered {
     pub(crate) last: Stamp,
 }
 
+impl Recovered {
+    /// Makes the tables visible, which the manifest names by now.
+    pub(crate) fn show(self) {
+        for (core, built) in self.built {
+            core.tree.apply(built);
+        }
+    }
+}
+
 /// What the manifest says of the records there can be.
 pub(crate) struct Known<'a> {
     /// Keyspaces whose records are skipped.
