@@ -9,7 +9,7 @@
 //! D3. `flipped-below-the-cut` flips bytes of the journals of random victims: recovery may not
 //!     fall back to an older state (the cut rule's promise).
 //! D6. A manifest cut between two records is one that ended there; the state may then be older.
-//! D4. Reading a damaged copy takes less than [`MEMORY_MAX`] (where the binary counts allocations).
+//! D4. Reading a damaged copy takes less than `MEMORY_MAX` (where the binary counts allocations).
 //! D5. An error that calls a file corrupt says where in it.
 //!
 //! Tests: `tests/corruption.rs`, `tests/flipped_below_the_cut.rs`.
