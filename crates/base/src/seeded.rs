@@ -8,7 +8,7 @@
 //!
 //! F1. Without a flag [`seeded`] is the constant `false`: nothing of a fault is compiled.
 //! F2. The names in the code and in the catalogue are the same (a test of xtask).
-//! F3. A model puts one in for its own thread, as its control, by [`put_in`].
+//! F3. A model puts one in for its own thread, as its control, by `put_in`.
 //!
 //! Tests: below, and all the others: that is the point.
 
