@@ -45,12 +45,16 @@ impl KeptBlocks {
         }
     }
 
-    /// Moves them into the table's slots.
+    /// Moves them into the table's slots, as far as the table has left room by what it pins.
     pub(crate) fn fill(mut self, slots: &Arc<TableBlocks>) {
         let blocks = std::mem::take(&mut self.blocks);
+        let cache = Arc::clone(&self.cache);
         // Gives their bytes back, for the slots to count.
         drop(self);
         for (number, block) in blocks.into_iter().enumerate() {
+            if cache.room() < weight(&block) {
+                break;
+            }
             slots.insert(number, &block);
         }
     }
