@@ -12,7 +12,7 @@ use std::sync::Arc;
 use velella_base::checksum::Context;
 use velella_base::file_name::FileName;
 use velella_base::{Entry, Result, seeded};
-use velella_sst::{TableBuilder, TableMeta, TableOptions};
+use velella_sst::{KeptBlocks, TableBuilder, TableMeta, TableOptions};
 use velella_tree::TableFile;
 
 /// A run of tables being written.
@@ -20,7 +20,7 @@ pub(crate) struct Output<'a> {
     shared: &'a Shared,
     options: TableOptions,
     open: Option<TableBuilder>,
-    done: Vec<TableMeta>,
+    done: Vec<(TableMeta, Option<KeptBlocks>)>,
     /// Files begun, to be removed unless they are handed on (O2).
     begun: Vec<u64>,
 }
@@ -66,14 +66,15 @@ impl<'a> Output<'a> {
             database: env.database,
             file: number,
         };
-        let builder = TableBuilder::new(file, context, self.options.clone());
+        let builder = TableBuilder::new(file, context, self.options.clone())
+            .keep_blocks(Arc::clone(&env.cache));
         Ok(self.open.insert(builder))
     }
 
     /// Finishes the open table; the next entry begins another. Call it only between keys.
     pub(crate) fn split(&mut self) -> Result<()> {
         if let Some(builder) = self.open.take() {
-            self.done.push(builder.finish()?);
+            self.done.push(builder.finish_keeping()?);
         }
         Ok(())
     }
@@ -86,9 +87,13 @@ impl<'a> Output<'a> {
         if !self.done.is_empty() && !seeded("the-names-of-tables-are-not-synced") {
             env.vfs.sync_dir(&env.dir)?;
         }
-        let open = |meta| {
+        let open = |(meta, kept): (TableMeta, Option<KeptBlocks>)| {
             let order = &self.shared.options.table.order;
-            TableFile::open(env, &self.shared.graveyard, order, meta)
+            let file = TableFile::open(env, &self.shared.graveyard, order, meta)?;
+            if let Some(kept) = kept {
+                file.table().warm(kept);
+            }
+            Ok(file)
         };
         let files = self.done.drain(..).map(open).collect::<Result<_>>()?;
         Ok(Finished {

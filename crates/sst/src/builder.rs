@@ -12,12 +12,15 @@
 
 use crate::block::builder::BlockBuilder;
 use crate::block::view::common_prefix;
+use crate::cache::BlockCache;
 use crate::compression::{Compression, Compressor};
 use crate::filter::{Filter, key_hash};
 use crate::format::{FOOTER_BYTES, Footer, Handle, MAGIC, TRAILER_BYTES, put_trailer};
 use crate::index::IndexBuilder;
+use crate::kept::KeptBlocks;
 use crate::properties::{Properties, TableMeta};
 use std::cmp::Ordering;
+use std::sync::Arc;
 use velella_base::checksum::Context;
 use velella_base::limits::{BATCH_BYTES_MAX, check_key};
 use velella_base::{Entry, Error, Order, Result, Stamp, ValueKind, seeded};
@@ -73,6 +76,7 @@ pub struct TableBuilder {
     last: Last,
     meta: TableMeta,
     raw_block_bytes: u64,
+    kept: Option<KeptBlocks>,
     failed: Option<Error>,
 }
 
@@ -110,9 +114,18 @@ impl TableBuilder {
             },
             meta: TableMeta::default(),
             raw_block_bytes: 0,
+            kept: None,
             failed: None,
             options,
         }
+    }
+
+    /// Keeps blocks for `cache`, as far as that has room: [`TableBuilder::finish_keeping`] hands
+    /// them out.
+    #[must_use]
+    pub fn keep_blocks(mut self, cache: Arc<BlockCache>) -> Self {
+        self.kept = Some(KeptBlocks::new(cache));
+        self
     }
 
     /// Appends an entry; entries come in order (T1).
@@ -147,7 +160,15 @@ impl TableBuilder {
     ///
     /// # Errors
     /// As [`TableBuilder::add`].
-    pub fn finish(mut self) -> Result<TableMeta> {
+    pub fn finish(self) -> Result<TableMeta> {
+        Ok(self.finish_keeping()?.0)
+    }
+
+    /// As [`TableBuilder::finish`], with the blocks kept for [`Table::warm`](crate::Table::warm).
+    ///
+    /// # Errors
+    /// As [`TableBuilder::add`].
+    pub fn finish_keeping(mut self) -> Result<(TableMeta, Option<KeptBlocks>)> {
         if let Some(error) = self.failed {
             return Err(error);
         }
@@ -178,7 +199,7 @@ impl TableBuilder {
         if !seeded("a-table-is-not-synced") {
             self.file.sync_all()?;
         }
-        Ok(self.meta)
+        Ok((self.meta, self.kept))
     }
 
     fn add_entry(&mut self, entry: Entry<'_>) -> Result<()> {
@@ -249,6 +270,9 @@ impl TableBuilder {
         self.raw.clear();
         self.block.finish(&mut self.raw);
         self.raw_block_bytes += self.raw.len() as u64;
+        if let Some(kept) = &mut self.kept {
+            kept.push(&self.raw);
+        }
         let (offset, start) = (self.position(), self.out.len());
         let became = self.compressor.append(&self.raw, &mut self.out);
         put_trailer(&mut self.out, start, became.id(), self.seed, offset);

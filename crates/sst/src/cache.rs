@@ -132,8 +132,14 @@ impl BlockCache {
         self.pinned.load(Ordering::Relaxed)
     }
 
+    /// Bytes that could be added, pinned or not, without an eviction.
+    pub(crate) fn room(&self) -> u64 {
+        let whole: u64 = self.shards.iter().map(|shard| shard.whole).sum();
+        whole.saturating_sub(self.pinned_bytes() + self.bytes())
+    }
+
     /// Tables hold `more` and give up `less` bytes outside of the cache.
-    fn pin(&self, more: u64, less: u64) {
+    pub(crate) fn pin(&self, more: u64, less: u64) {
         // Relaxed: each shard obeys its new capacity at its next insertion.
         let before = self
             .pinned
@@ -412,7 +418,8 @@ pub(crate) fn prefetch_head(block: &[u8]) {
     prefetch_all(block.get(..KEYS_BYTES).unwrap_or(block));
 }
 
-fn weight(block: &Arc<[u8]>) -> u64 {
+/// What a block takes of the capacity.
+pub(crate) fn weight(block: &[u8]) -> u64 {
     block.len() as u64 + OVERHEAD_BYTES
 }
 

@@ -18,6 +18,7 @@ use crate::filter::Filter;
 use crate::format::Footer;
 use crate::found::{BlockSlice, Found};
 use crate::index::Index;
+use crate::kept::KeptBlocks;
 use crate::parts::Parts;
 use crate::properties::{Properties, TableMeta};
 use crate::source::Source;
@@ -76,6 +77,11 @@ impl Table {
     #[must_use]
     pub fn meta(&self) -> &TableMeta {
         &self.properties.meta
+    }
+
+    /// Puts the blocks that its builder kept into the cache.
+    pub fn warm(&self, kept: KeptBlocks) {
+        kept.fill(&self.blocks);
     }
 
     /// Bytes of memory held outside the cache (filter, index, slots for cached blocks).
