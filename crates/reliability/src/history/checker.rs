@@ -21,6 +21,7 @@
 
 use super::event::{Event, State, Value, What};
 use std::collections::BTreeMap;
+use velella_base::Stamp;
 use velella_testkit::Model;
 
 /// What the keys held before the history began, with stamps.
@@ -55,6 +56,9 @@ fn model_of(before: &Before, events: &[Event]) -> Result<Model<usize>, String> {
         owners.insert((*key, *stamp), ());
     }
     for (stamp, changes) in events.iter().filter_map(|event| event.what.written()) {
+        if stamp == Stamp::ZERO {
+            return Err("H4: a write has stamp 0, which belongs to none".to_owned());
+        }
         for (key, value) in changes {
             if owners.insert((*key, stamp.0), ()).is_some() {
                 return Err(format!("H4: two writes to key {key} at stamp {stamp}"));
@@ -309,6 +313,12 @@ mod tests {
         check(&Before::new(), events)
             .err()
             .unwrap_or_else(|| "fine".to_owned())
+    }
+
+    /// As the first write of all, stamp 0 contradicts nothing else.
+    #[test]
+    fn a_write_without_a_stamp_is_refused() {
+        assert!(verdict(&[put(1, 2, 0, 0, "a")]).contains("stamp 0"));
     }
 
     #[test]
