@@ -247,6 +247,15 @@ impl TableBlocks {
         }
     }
 
+    /// As `prefetch_block`, and its values.
+    #[inline]
+    pub(crate) fn prefetch_whole(&self, number: usize) {
+        let held = self.slots.get(number).map(|slot| slot.block.try_read());
+        if let Some(Some(Some(block))) = held.as_ref().map(|held| held.as_deref()) {
+            prefetch_all(block);
+        }
+    }
+
     /// Puts block `number` into its slot, unless it is there or there is no room.
     pub(crate) fn insert(self: &Arc<Self>, number: usize, block: &Arc<[u8]>) {
         let shard = self.cache.shard(self.file, number);

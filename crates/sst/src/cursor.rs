@@ -131,6 +131,11 @@ impl TableCursor {
     /// Stands on the last entry in front of block `number`.
     fn last_before(&mut self, number: usize) -> Result<()> {
         if let Some(before) = number.checked_sub(1) {
+            // Going down through memory no prefetcher helps: the block in front is asked for while
+            // this one is walked.
+            if let (Some(next), None) = (before.checked_sub(1), &self.ahead) {
+                self.table.blocks.prefetch_whole(next);
+            }
             return self.on_block(before, Towards::Start, BlockCursor::seek_last);
         }
         self.unposition();
