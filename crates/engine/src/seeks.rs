@@ -14,7 +14,8 @@
 use velella_sync::counter::Counter;
 use velella_sync::lock::Mutex;
 
-/// What is rewritten while one more source costs a seek half a microsecond, at 250 MB/s.
+/// What is rewritten while one more source costs a seek half a microsecond, at 250 MB/s: an
+/// estimate, whose error only shifts when gathering begins.
 const SEEK_BYTES: u64 = 128;
 /// Less than this is not worth a file (K1).
 const GATHER_BYTES_MIN: u64 = 1 << 20;

@@ -1,8 +1,8 @@
 //! The blocks of a table being written, kept for the cache while that has room.
 //!
 //! A table that was just written is read soon: by gets of what was just put, by scans after a
-//! compaction that took the cached blocks of its inputs away. Reading a block back costs as much
-//! as fifty cached gets; keeping it costs one copy.
+//! compaction that took the cached blocks of its inputs away. Reading a block back costs a dozen
+//! cached gets (docs/decisions/0012); keeping it costs one copy.
 //!
 //! N1. Nothing is evicted for it: a block is kept only if the cache has room for it now.
 //! N2. What is kept counts against the cache's capacity from the first byte, as what tables pin
