@@ -1,8 +1,8 @@
 //! Which keyspaces exist: creating, changing and dropping them.
 //!
 //! C1. A keyspace's creation is durable before a record can name it.
-//! C2. Creating and dropping are writes: they take a stamp, and the edit of a drop is committed
-//!     only once everything before it is durable, so a crash leaves a prefix here too.
+//! C2. Creating and dropping are writes: they take a stamp, and their edit is committed only once
+//!     everything before it is durable, so a crash leaves a prefix here too.
 //! C3. Ids are never reused; recovery skips records of dropped ones.
 //! C4. A drop that failed before its edit has not happened. One whose edit is in doubt ends all
 //!     writing: what the keyspace took now, the next opening might not find.
@@ -55,10 +55,8 @@ impl Engine {
         settings::check(&format!("create keyspace `{name}`"), own)?;
         let stored = settings::merged(&KeyspaceSettings::default(), own);
         let (created, _window) = self.begin_change();
-        if self.journal.is_some() {
-            // C2. Without a journal D only moves with a switch, which would have to wait for us.
-            self.make_durable(Stamp(created.0 - 1), Duration::ZERO)?;
-        }
+        // C2. Without a journal that is a flush, which does not wait for our window.
+        self.make_durable(Stamp(created.0 - 1), Duration::ZERO)?;
         // Not during a switch: without a journal a switch covers every keyspace there is.
         let _switching = self.switching.lock();
         let mut keyspaces = self.keyspaces.lock();
