@@ -9,10 +9,12 @@
 //! C5. A change of settings is in the manifest before it is in force. It is in force for the next
 //!     memtable and the tables begun from then on; what exists stays as it is, and is read either
 //!     way, so it needs no stamp.
-//! C6. D does not reach the stamp of a creation or a drop before its edit is durable: its window is
+//! C6. Who reads a dropped keyspace is told, whatever of it is still in memory: it would find a part
+//!     of what was there. Until the edit is durable it is read as ever.
+//! C7. D does not reach the stamp of a creation or a drop before its edit is durable: its window is
 //!     open until then. Without a journal that is not so: there D moves by flushes of everything.
 //!
-//! Tests: `tests/keyspaces.rs`, `tests/settings.rs`.
+//! Tests: `tests/keyspaces.rs`, `tests/settings.rs`, `tests/views.rs`.
 
 use crate::commit::dropped;
 use crate::core::Engine;
@@ -146,7 +148,7 @@ impl Engine {
     }
 
     /// Draws the stamp of a change of the set of keyspaces. While the second is held D does not
-    /// reach it, and no other change begins (C6).
+    /// reach it, and no other change begins (C7).
     fn begin_change(&self) -> (Stamp, Changing<'_>) {
         let changing = Changing {
             slots: &self.slots,
@@ -177,7 +179,7 @@ impl Engine {
         self.keyspaces.lock().remove(&core.name);
         drop(paused);
         self.work.wake_all();
-        core.tree.drop_files();
+        core.give_up();
         let guard = epoch::pin();
         for mem in core.view.load(&guard).memtables() {
             mem.discount(&self.memtable_bytes);

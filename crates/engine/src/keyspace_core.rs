@@ -7,7 +7,7 @@ use crate::seeks::Seeks;
 use crate::settings::Effective;
 use crate::view::{Mem, View};
 use std::sync::Arc;
-use velella_base::{KeyspaceId, Order, Result, Stamp};
+use velella_base::{Error, ErrorKind, KeyspaceId, Order, Result, Stamp};
 use velella_memtable::{Counters, MemtableOptions};
 use velella_mvcc::Slots;
 use velella_sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -35,7 +35,10 @@ pub(crate) struct Core {
     flushed_below: AtomicU64,
     /// Rises with every published view.
     views: AtomicU64,
+    /// Writers are turned away: it is being dropped.
     dropped: AtomicBool,
+    /// It was dropped: its tables are gone.
+    gone: AtomicBool,
 }
 
 /// What memtables of all keyspaces share.
@@ -88,6 +91,7 @@ impl Core {
             flushed_below: AtomicU64::new(state.flushed_below.0),
             views: AtomicU64::new(0),
             dropped: AtomicBool::new(false),
+            gone: AtomicBool::new(false),
         }))
     }
 
@@ -148,5 +152,28 @@ impl Core {
     pub(crate) fn unmark_dropped(&self) {
         // Release, partner: `is_dropped`.
         self.dropped.store(false, Ordering::Release);
+    }
+
+    /// Gives its tables up, for good. What a reader finds from here on would be a part only.
+    pub(crate) fn give_up(&self) {
+        // Release, partner: `check_there`. Before the tables go: who misses them sees it.
+        self.gone.store(true, Ordering::Release);
+        self.tree.drop_files();
+    }
+
+    /// Fails if its tables were given up; to be asked after they were looked into.
+    #[inline]
+    pub(crate) fn check_there(&self) -> Result<()> {
+        // Acquire, partner: `give_up`.
+        match self.gone.load(Ordering::Acquire) {
+            false => Ok(()),
+            true => Err(self.is_gone()),
+        }
+    }
+
+    #[cold]
+    fn is_gone(&self) -> Error {
+        let attempt = format!("read keyspace `{}`", self.name);
+        Error::new(ErrorKind::NotFound, attempt, "it was dropped")
     }
 }
