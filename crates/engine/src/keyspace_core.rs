@@ -31,6 +31,8 @@ pub(crate) struct Core {
     pub(crate) seeks: Seeks,
     /// Held by whoever replaces the view.
     pub(crate) publishing: Mutex<()>,
+    /// Those of its opening of the database, and of no other.
+    slots: Arc<Slots>,
     /// Every stamp of this keyspace below this is in its tree.
     flushed_below: AtomicU64,
     /// Rises with every published view.
@@ -88,6 +90,7 @@ impl Core {
             tree,
             seeks: Seeks::default(),
             publishing: Mutex::new(()),
+            slots: Arc::clone(&shared.slots),
             flushed_below: AtomicU64::new(state.flushed_below.0),
             views: AtomicU64::new(0),
             dropped: AtomicBool::new(false),
@@ -104,6 +107,12 @@ impl Core {
     pub(crate) fn set_effective(&self, effective: Effective) {
         *self.effective.lock() = effective;
         self.tree.restyle(effective.style());
+    }
+
+    /// Whether it is a keyspace of the opening that has these slots.
+    #[inline]
+    pub(crate) fn is_of(&self, slots: &Arc<Slots>) -> bool {
+        Arc::ptr_eq(&self.slots, slots)
     }
 
     /// Replaces the view; the caller holds `publishing`.
