@@ -99,7 +99,9 @@ impl FileName {
 
 fn number(digits: &str) -> Option<u64> {
     let plain = digits.len() >= 6 && digits.bytes().all(|byte| byte.is_ascii_digit());
-    plain.then(|| digits.parse().ok()).flatten()
+    // With more zeros than we write it is another file than the one we would call so.
+    let ours = plain && (digits.len() == 6 || !digits.starts_with('0'));
+    ours.then(|| digits.parse().ok()).flatten()
 }
 
 #[cfg(test)]
@@ -128,6 +130,7 @@ mod tests {
             "000042.ldb",
             "MANIFEST-",
             "00+042.sst",
+            "0000042.sst",
             "x.tmp",
         ] {
             assert_eq!(FileName::parse(foreign), None, "{foreign}");
