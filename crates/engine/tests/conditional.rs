@@ -304,6 +304,7 @@ fn a_conditional_batch_is_refused_for_a_write_of_its_keys_and_for_nothing_else()
 
 #[test]
 fn a_refused_batch_leaves_no_file_and_no_record() {
+    let _watchdog = Watchdog::new("a_refused_batch_leaves_no_file", 60);
     let fs = MemFs::new();
     let db = on(&fs, tiny());
     let large = vec![5; (1 << 20) + 1];

@@ -11,6 +11,7 @@ use common::{INLINE_BYTES, alone, on};
 use std::collections::BTreeMap;
 use velella::vfs::MemFs;
 use velella::{Db, Decision, JournalMode, KeyspaceOptions, Stats, WriteBatch, WriteOptions};
+use velella_testkit::Watchdog;
 
 /// Everything that is counted, by name, the journal's and the cache's figures too.
 fn counted(stats: &Stats) -> BTreeMap<String, u64> {
@@ -218,6 +219,7 @@ fn bytes_of(fs: &MemFs, extension: &str) -> u64 {
 
 #[test]
 fn sizes_are_those_of_the_files_and_move_down_with_them() {
+    let _watchdog = Watchdog::new("sizes_are_those_of_the_files", 60);
     let fs = MemFs::new();
     let db = on(&fs, alone());
     let own = db

@@ -354,6 +354,7 @@ fn stamps_that_were_lost_are_never_given_again() {
 
 #[test]
 fn what_a_crash_left_of_files_goes_and_what_is_not_ours_stays() {
+    let _watchdog = Watchdog::new("what_a_crash_left_of_files_goes", 60);
     let fs = MemFs::new();
     let db = fresh_on(&fs);
     db.put("k", "v").unwrap();

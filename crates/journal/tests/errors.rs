@@ -140,6 +140,7 @@ fn numbers_that_leftover_files_have_are_passed_over() {
 #[test]
 fn a_preparation_that_fails_anywhere_is_made_good_by_the_next_and_loses_nothing() {
     for operation in Operation::ALL {
+        let mut left = Vec::new();
         for nth in 1.. {
             let mem = MemFs::new();
             let faulty = FaultFs::over_mem(&mem);
@@ -176,15 +177,19 @@ fn a_preparation_that_fails_anywhere_is_made_good_by_the_next_and_loses_nothing(
             let stamps = recovered.stamps();
             let needed: Vec<u64> = (100..=180).collect();
             assert!(stamps.ends_with(&needed), "{what}: {stamps:?}");
-            assert!(
-                files(&mem, "seg").len() < 16,
-                "{what}: {:?}",
-                files(&mem, "seg")
-            );
+            left.push(files(&mem, "seg").len());
             if !fired {
                 break;
             }
         }
+        // The last run met no fault. What there was of the segment went in the others, and the one
+        // to be reused with it.
+        let whole = left.pop().unwrap();
+        let goes = operation != Operation::Remove;
+        assert!(
+            !goes || left.iter().all(|count| *count < whole),
+            "{operation:?}: {left:?}"
+        );
     }
 }
 
