@@ -9,8 +9,8 @@
 //! C5. A change of settings is in the manifest before it is in force. It is in force for the next
 //!     memtable and the tables begun from then on; what exists stays as it is, and is read either
 //!     way, so it needs no stamp.
-//! C6. Who reads a dropped keyspace is told, whatever of it is still in memory: it would find a part
-//!     of what was there. Until the edit is durable it is read as ever.
+//! C6. Who reads a dropped keyspace is told, whatever of it is still in memory: he would find a
+//!     part of what was there. Until the edit is durable it is read as ever.
 //! C7. D does not reach the stamp of a creation or a drop before its edit is durable: its window is
 //!     open until then. Without a journal that is not so: there D moves by flushes of everything.
 //!
