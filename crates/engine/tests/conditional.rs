@@ -19,10 +19,13 @@ fn caseless() -> Order {
     })
 }
 
+/// The one spelling of a key that a map knows it by.
+type Folded = fn(&[u8]) -> Vec<u8>;
+
 /// What a key holds: its value and when it expires.
 type Map = BTreeMap<Vec<u8>, (Vec<u8>, Option<u64>)>;
 
-fn check(keyspace: &Keyspace, map: &Map, folded: fn(&[u8]) -> Vec<u8>) {
+fn check(keyspace: &Keyspace, map: &Map, folded: Folded) {
     let pairs = keyspace.iter().unwrap().map(|pair| pair.unwrap());
     let found: BTreeMap<_, _> = pairs
         .map(|(key, value)| (folded(&key), value.to_vec()))
@@ -35,7 +38,7 @@ fn check(keyspace: &Keyspace, map: &Map, folded: fn(&[u8]) -> Vec<u8>) {
 }
 
 /// One conditional write and what a map says of it.
-fn step(seed: &mut Seed, keyspace: &Keyspace, map: &mut Map, folded: fn(&[u8]) -> Vec<u8>) {
+fn step(seed: &mut Seed, keyspace: &Keyspace, map: &mut Map, folded: Folded) {
     let mut key = seed.key(12);
     if seed.one_in(2) {
         key.make_ascii_uppercase();
@@ -113,7 +116,7 @@ fn step(seed: &mut Seed, keyspace: &Keyspace, map: &mut Map, folded: fn(&[u8]) -
 #[test]
 fn conditional_writes_equal_those_of_a_map_under_every_order_and_memtable() {
     let _watchdog = Watchdog::new("conditional_writes_equal_a_map", 240);
-    let orders: [(Order, fn(&[u8]) -> Vec<u8>); 2] = [
+    let orders: [(Order, Folded); 2] = [
         (Order::Bytewise, <[u8]>::to_vec),
         (caseless(), <[u8]>::to_ascii_lowercase),
     ];

@@ -245,10 +245,7 @@ fn sizes_are_those_of_the_files_and_move_down_with_them() {
         let levels = |at: usize| &stats.keyspaces[at].levels;
         assert_eq!(levels(1)[0].tables, u64::from(run) + 1);
         assert_eq!(levels(1)[0].entries, 100 * (u64::from(run) + 1));
-        let sum: u64 = (0..2)
-            .flat_map(|at| levels(at))
-            .map(|level| level.bytes)
-            .sum();
+        let sum: u64 = (0..2).flat_map(levels).map(|level| level.bytes).sum();
         assert_eq!(sum, bytes_of(&fs, "sst"));
         flushed = stats.counters["flush_bytes"];
         assert_eq!(flushed, sum, "nothing was compacted yet");

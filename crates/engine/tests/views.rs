@@ -23,8 +23,10 @@ fn seen(snapshot: &Snapshot, keyspace: &Keyspace) -> Pairs {
     collected(snapshot.iter(keyspace).unwrap()).unwrap()
 }
 
+type Upheaval = fn(&Db, &Keyspace);
+
 /// What may happen to the memtables and tables below a view.
-const UPHEAVALS: [(&str, fn(&Db, &Keyspace)); 6] = [
+const UPHEAVALS: [(&str, Upheaval); 6] = [
     ("nothing", |_, _| {}),
     ("a flush of its keyspace", |_, keyspace| {
         keyspace.flush().unwrap();

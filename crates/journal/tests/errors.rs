@@ -4,8 +4,6 @@
 //! Claims: `lane.rs` A1, `inventory.rs` I1 to I3, `large.rs` L1 to L3, `poison.rs` P1 and P2,
 //! `evidence.rs` K1, `recovery/report.rs` P1.
 
-#![expect(clippy::unwrap_used, reason = "helpers of tests")]
-
 mod common;
 
 use common::*;

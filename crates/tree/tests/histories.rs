@@ -62,10 +62,13 @@ fn table(file: u64, rng: &mut Rng) -> TableMeta {
     }
 }
 
+/// Tables with their levels by file, settings, and where the flushed stamps end.
+type Keyspace = (BTreeMap<u64, (u32, TableMeta)>, KeyspaceSettings, u64);
+
 /// What the manifest should hold, kept in the plainest way.
 #[derive(Default)]
 struct Model {
-    keyspaces: BTreeMap<u32, (BTreeMap<u64, (u32, TableMeta)>, KeyspaceSettings, u64)>,
+    keyspaces: BTreeMap<u32, Keyspace>,
     dropped: BTreeSet<u32>,
     next: u32,
     lease: u64,
