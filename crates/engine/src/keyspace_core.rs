@@ -102,6 +102,13 @@ impl Core {
         self.tree.restyle(effective.style());
     }
 
+    /// Asks for what a write of `key` looks at first, while its record is written.
+    #[inline]
+    pub(crate) fn prefetch(&self, key: &[u8]) {
+        let guard = epoch::pin();
+        self.view.load(&guard).cur.table.prefetch(key, &guard);
+    }
+
     /// Replaces the view; the caller holds `publishing`.
     pub(crate) fn publish(&self, view: View, guard: &Guard) {
         self.exchange(Arc::new(view)).retire(guard);

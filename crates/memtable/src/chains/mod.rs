@@ -353,6 +353,14 @@ impl<L: Sorted> Memtable for Chained<L> {
         outcome
     }
 
+    #[inline]
+    fn prefetch(&self, key: &[u8], guard: &Guard) {
+        if L::IS_INDEXED {
+            self.index.prefetch(hash(key));
+        }
+        self.list.prefetch(&self.probe(key), guard);
+    }
+
     fn newest<'g>(&'g self, key: &[u8], guard: &'g Guard) -> Newest<'g> {
         let node = self.counted_lookup(key, guard);
         let newest = node.and_then(|node| newest_version(node, guard));

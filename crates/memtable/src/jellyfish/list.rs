@@ -173,6 +173,22 @@ impl List {
         self.descend(probe, Some(splice), guard, tally)
     }
 
+    /// Asks for the towers around the key that the guard directory leads to.
+    #[inline]
+    pub(super) fn prefetch(&self, probe: &Probe<'_>, guard: &Guard) {
+        let Some(directory) = self.guides.current(guard) else {
+            return;
+        };
+        // SAFETY: a directory of this list's guards.
+        let entrance = unsafe { directory.enter(probe) };
+        if let Some(below) = entrance.below {
+            below.tower.prefetch();
+        }
+        if let Some(above) = entrance.above {
+            above.prefetch();
+        }
+    }
+
     /// Where a search begins: at the tail, at a guard close before the key, or at the head (S3).
     #[inline]
     pub(super) fn enter<'l>(

@@ -59,6 +59,11 @@ impl Sorted for List {
     }
 
     #[inline]
+    fn prefetch(&self, probe: &Probe<'_>, guard: &Guard) {
+        List::prefetch(self, probe, guard);
+    }
+
+    #[inline]
     fn renew(&self, guard: &Guard, counters: &Counters) {
         if self.is_renewal_due() && self.renew_guides(guard) {
             counters.directories.increment();
