@@ -11,6 +11,7 @@ use crate::chains::node::Node;
 use crate::chains::store::Store;
 use crate::counters::{Counters, Tally};
 use crate::probe::Probe;
+use crate::spare::Supply;
 use std::fmt::Debug;
 use std::sync::Arc;
 use velella_base::Order;
@@ -27,7 +28,7 @@ pub(crate) trait Sorted: Debug + Send + Sync + Sized + 'static {
     const IS_INDEXED: bool;
 
     /// No nodes yet; `guard_bytes` for a guard directory, if the order allows for one.
-    fn new(order: &Order, guard_bytes: usize, counters: &Arc<Counters>) -> Self;
+    fn new(order: &Order, guard_bytes: usize, supply: &Supply) -> Self;
     /// Where nodes and versions lie.
     fn store(&self) -> &Arc<Store>;
     /// Bytes taken from the system.
