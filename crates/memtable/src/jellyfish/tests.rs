@@ -11,6 +11,7 @@ use crate::contract::World;
 use crate::contract::world::{NEWEST, rest_back};
 use crate::counters::Counters;
 use crate::probe::Probe;
+use crate::spare::Supply;
 use crate::{GUARD_BYTES, Memtable};
 use std::sync::{Arc, Barrier};
 use velella_base::Order;

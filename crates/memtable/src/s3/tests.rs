@@ -12,7 +12,6 @@ use velella_mvcc::Slots;
 use velella_sync::rng::Rng;
 
 fn s3(order: &Order, slots: Arc<Slots>, counters: &Arc<Counters>) -> Arc<S3> {
-    let counters = Arc::clone(counters);
     Arc::new(S3::new(order.clone(), slots, &counters.into(), GUARD_BYTES))
 }
 
