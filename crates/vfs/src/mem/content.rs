@@ -10,12 +10,15 @@
 //!     it (V4).
 //! C3. Length and data survive separately: a longer file may show zeros.
 //! C4. A surviving cut forgets what lay behind it before: it never shows again.
-//! C5. Bytes are shared by an image and what it was taken from until one of them changes: an image
-//!     copies what is not synced, and nothing else.
+//! C5. Bytes are shared by an image and what it was taken from until one of them changes.
+//! C6. A write that changes no byte, neither of the cache nor of the device, is not remembered:
+//!     whether it survives makes no difference.
 
 use crate::mem::crash::Choice;
-use crate::mem::sector::{self, Dirty, SECTOR};
+use crate::mem::pages::Pages;
+use crate::mem::sector::{Dirty, SECTOR};
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::sync::Arc;
 use velella_sync::rng::Rng;
 
@@ -33,13 +36,15 @@ struct Length {
 /// A file's content.
 #[derive(Clone, Default)]
 pub(super) struct Content {
-    cache: Arc<Vec<u8>>,
-    durable: Arc<Vec<u8>>,
-    dirty: BTreeMap<usize, Dirty>,
+    cache: Arc<Pages>,
+    durable: Arc<Pages>,
+    dirty: BTreeMap<usize, Arc<Dirty>>,
     /// Changes of the length since the last sync.
     lengths: Vec<Length>,
     /// Which blocks have space.
     blocks: Vec<bool>,
+    /// Whether sectors may differ that are not in `dirty` (C2).
+    is_split: bool,
 }
 
 impl Content {
@@ -49,7 +54,7 @@ impl Content {
     }
 
     /// The bytes, as readers see them.
-    pub(super) fn bytes(&self) -> &[u8] {
+    pub(super) fn bytes(&self) -> &Pages {
         &self.cache
     }
 
@@ -67,7 +72,7 @@ impl Content {
         }
         let end = offset + bytes.len();
         if end > self.cache.len() {
-            Arc::make_mut(&mut self.cache).resize(end, 0);
+            Arc::make_mut(&mut self.cache).resize(end);
             self.lengths.push(Length {
                 at,
                 len: end,
@@ -79,14 +84,28 @@ impl Content {
         while begin < end {
             let (number, within) = (begin / SECTOR, begin % SECTOR);
             let (part, after) = rest.split_at(rest.len().min(SECTOR - within));
-            let dirty = self
-                .dirty
-                .entry(number)
-                .or_insert_with(|| Dirty::new(sector::get(&self.cache, number)));
-            dirty.push(at, within, part);
+            self.write_sector(at, number, within, part);
             (rest, begin) = (after, begin + part.len());
         }
-        Arc::make_mut(&mut self.cache)[offset..end].copy_from_slice(bytes);
+    }
+
+    /// Stores a part of a sector.
+    fn write_sector(&mut self, at: u64, number: usize, within: usize, part: &[u8]) {
+        let cached = self.cache.sector(number);
+        let place = within..within + part.len();
+        match self.dirty.entry(number) {
+            Entry::Occupied(dirty) => Arc::make_mut(dirty.into_mut()).push(at, within, part),
+            // C6.
+            Entry::Vacant(_) if cached[place] == *part && cached == self.durable.sector(number) => {
+                return;
+            }
+            Entry::Vacant(place) => {
+                let mut dirty = Dirty::new(cached);
+                dirty.push(at, within, part);
+                place.insert(Arc::new(dirty));
+            }
+        }
+        Arc::make_mut(&mut self.cache).write(number * SECTOR + within, part);
     }
 
     /// Cuts or extends, at time `at`.
@@ -95,13 +114,13 @@ impl Content {
         if len == self.cache.len() {
             return;
         }
-        Arc::make_mut(&mut self.cache).resize(len, 0);
+        Arc::make_mut(&mut self.cache).resize(len);
         self.lengths.push(Length { at, len, cut });
         if cut {
             self.blocks.truncate(blocks_of(len));
             for (number, dirty) in self.dirty.range_mut(len / SECTOR..) {
                 let begin = len.saturating_sub(number * SECTOR);
-                dirty.push(at, begin, &[0; SECTOR][begin..]);
+                Arc::make_mut(dirty).push(at, begin, &[0; SECTOR][begin..]);
             }
         }
     }
@@ -111,14 +130,20 @@ impl Content {
         if self.lengths.is_empty() && self.dirty.is_empty() {
             return;
         }
+        if !self.is_split {
+            self.durable = Arc::clone(&self.cache);
+            self.lengths.clear();
+            self.dirty.clear();
+            return;
+        }
         let durable = Arc::make_mut(&mut self.durable);
         if let Some(shortest) = shortest(&self.lengths) {
-            durable.truncate(shortest);
-            durable.resize(self.cache.len(), 0);
+            durable.resize(shortest.min(durable.len()));
+            durable.resize(self.cache.len());
         }
         self.lengths.clear();
         for number in std::mem::take(&mut self.dirty).into_keys() {
-            sector::put(durable, number, &sector::get(&self.cache, number));
+            durable.put_sector(number, self.cache.sector(number));
         }
     }
 
@@ -126,14 +151,15 @@ impl Content {
     /// until the power goes; all are marked clean (C2).
     pub(super) fn fail_sync(&mut self, rng: &mut Rng) {
         self.lengths.clear();
+        self.is_split = true;
         let (cache, durable) = (
             Arc::make_mut(&mut self.cache),
             Arc::make_mut(&mut self.durable),
         );
         for number in std::mem::take(&mut self.dirty).into_keys() {
             match rng.below(3) {
-                0 => sector::put(durable, number, &sector::get(cache, number)),
-                1 => sector::put(cache, number, &sector::get(durable, number)),
+                0 => durable.put_sector(number, cache.sector(number)),
+                1 => cache.put_sector(number, durable.sector(number)),
                 _ => {}
             }
         }
@@ -150,12 +176,15 @@ impl Content {
             return self.image(shared, len);
         }
         let image = Arc::make_mut(&mut shared);
-        image.truncate(shortest(lengths).unwrap_or(usize::MAX));
-        image.resize(len, 0);
+        let least = shortest(lengths).unwrap_or(usize::MAX);
+        image.resize(least.min(image.len()));
+        image.resize(len);
         for (&number, dirty) in &self.dirty {
-            let kept = choice.prefix(dirty.times());
-            let durable = sector::get(image, number);
-            let mut bytes = dirty.value(&durable, kept, choice.torn_words());
+            let (kept, torn) = (choice.prefix(dirty.times()), choice.torn_words());
+            if kept == 0 && torn == 0 {
+                continue;
+            }
+            let mut bytes = dirty.value(image.sector(number), kept, torn);
             // C4: what was written before a surviving cut is gone behind it.
             let last = kept.checked_sub(1).and_then(|last| dirty.times().nth(last));
             let cuts = lengths
@@ -165,13 +194,13 @@ impl Content {
                 let end = end.saturating_sub(number * SECTOR).min(SECTOR);
                 bytes[end..].fill(0);
             }
-            sector::put(image, number, &bytes);
+            image.put_sector(number, &bytes);
         }
         self.image(shared, len)
     }
 
     /// A file of which nothing but `bytes` is left.
-    fn image(&self, bytes: Arc<Vec<u8>>, len: usize) -> Content {
+    fn image(&self, bytes: Arc<Pages>, len: usize) -> Content {
         let mut blocks = self.blocks.clone();
         blocks.truncate(blocks_of(len));
         Content {
@@ -185,7 +214,7 @@ impl Content {
     /// A file that was always there.
     pub(super) fn settled(bytes: &[u8]) -> Content {
         let len = bytes.len();
-        let bytes = Arc::new(bytes.to_vec());
+        let bytes = Arc::new(Pages::of(bytes));
         Content {
             cache: Arc::clone(&bytes),
             durable: bytes,
@@ -197,11 +226,14 @@ impl Content {
     /// Changes a byte everywhere it is remembered, as a failing device does.
     pub(super) fn flip(&mut self, offset: usize, mask: u8) {
         if let Some(dirty) = self.dirty.get_mut(&(offset / SECTOR)) {
-            dirty.flip(offset % SECTOR, mask);
+            Arc::make_mut(dirty).flip(offset % SECTOR, mask);
         }
+        // Where the file was extended since, only the cache has the byte.
+        self.is_split |= !self.lengths.is_empty();
         for image in [&mut self.cache, &mut self.durable] {
-            if let Some(byte) = Arc::make_mut(image).get_mut(offset) {
-                *byte ^= mask;
+            let mut byte = [0];
+            if image.read(offset, &mut byte) {
+                Arc::make_mut(image).write(offset, &[byte[0] ^ mask]);
             }
         }
     }
