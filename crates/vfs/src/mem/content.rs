@@ -18,7 +18,6 @@ use crate::mem::crash::Choice;
 use crate::mem::pages::Pages;
 use crate::mem::sector::{Dirty, SECTOR};
 use std::collections::BTreeMap;
-use std::collections::btree_map::Entry;
 use std::sync::Arc;
 use velella_sync::rng::Rng;
 
@@ -83,29 +82,47 @@ impl Content {
         let mut begin = offset;
         while begin < end {
             let (number, within) = (begin / SECTOR, begin % SECTOR);
-            let (part, after) = rest.split_at(rest.len().min(SECTOR - within));
-            self.write_sector(at, number, within, part);
-            (rest, begin) = (after, begin + part.len());
+            let mut len = rest.len().min(SECTOR - within);
+            match self.len_of_nothing(begin, rest) {
+                0 => self.write_sector(at, number, within, &rest[..len]),
+                zeros => len = zeros,
+            }
+            (rest, begin) = (&rest[len..], begin + len);
         }
+    }
+
+    /// How many of these bytes are zeros where a page has nothing else anywhere (C6).
+    fn len_of_nothing(&self, begin: usize, bytes: &[u8]) -> usize {
+        let len = self.cache.hole(begin).min(self.durable.hole(begin));
+        let len = len.min(bytes.len());
+        let sectors = begin / SECTOR..(begin + len).div_ceil(SECTOR);
+        let is_nothing = len > 0
+            && Pages::are_zeros(&bytes[..len])
+            && self.dirty.range(sectors).next().is_none();
+        if is_nothing { len } else { 0 }
     }
 
     /// Stores a part of a sector.
     fn write_sector(&mut self, at: u64, number: usize, within: usize, part: &[u8]) {
-        let cached = self.cache.sector(number);
-        let place = within..within + part.len();
-        match self.dirty.entry(number) {
-            Entry::Occupied(dirty) => Arc::make_mut(dirty.into_mut()).push(at, within, part),
+        if let Some(dirty) = self.dirty.get_mut(&number) {
+            Arc::make_mut(dirty).push(at, within, part);
+        } else {
+            let cached = self.cache.sector(number);
             // C6.
-            Entry::Vacant(_) if cached[place] == *part && cached == self.durable.sector(number) => {
+            if cached[within..within + part.len()] == *part && self.is_same(number) {
                 return;
             }
-            Entry::Vacant(place) => {
-                let mut dirty = Dirty::new(cached);
-                dirty.push(at, within, part);
-                place.insert(Arc::new(dirty));
-            }
+            let mut dirty = Dirty::new(cached);
+            dirty.push(at, within, part);
+            self.dirty.insert(number, Arc::new(dirty));
         }
         Arc::make_mut(&mut self.cache).write(number * SECTOR + within, part);
+    }
+
+    /// Whether the device has of a sector what the cache has.
+    fn is_same(&self, number: usize) -> bool {
+        let (cached, durable) = (self.cache.sector(number), self.durable.sector(number));
+        std::ptr::eq(cached, durable) || cached == durable
     }
 
     /// Cuts or extends, at time `at`.

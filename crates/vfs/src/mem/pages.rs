@@ -77,7 +77,7 @@ impl Pages {
             let within = offset % PAGE;
             let (now, later) = rest.split_at(rest.len().min(PAGE - within));
             let page = &mut self.pages[offset / PAGE];
-            if page.is_some() || *now != ZEROS[..now.len()] {
+            if page.is_some() || !Pages::are_zeros(now) {
                 let page = page.get_or_insert_with(|| Arc::new(ZEROS));
                 Arc::make_mut(page)[within..][..now.len()].copy_from_slice(now);
             }
@@ -98,6 +98,19 @@ impl Pages {
         let begin = (number * SECTOR).min(self.len);
         let end = self.len.min(begin + SECTOR);
         self.write(begin, &bytes[..end - begin]);
+    }
+
+    /// How many bytes from `offset` on, within its page, were never anything but zeros.
+    pub(super) fn hole(&self, offset: usize) -> usize {
+        match self.pages.get(offset / PAGE) {
+            Some(Some(_)) => 0,
+            _ => PAGE - offset % PAGE,
+        }
+    }
+
+    /// Whether these are zeros, at most a page of them.
+    pub(super) fn are_zeros(bytes: &[u8]) -> bool {
+        ZEROS.get(..bytes.len()) == Some(bytes)
     }
 
     /// The page that holds this byte; zeros behind the end.
