@@ -189,26 +189,29 @@ impl Names {
         }
     }
 
-    /// Numbers of the files with a name now.
-    pub(super) fn named_files(&self) -> BTreeSet<u64> {
+    /// Numbers of the files with a name now, sorted.
+    pub(super) fn named_files(&self) -> Vec<u64> {
         files(self.live.nodes())
     }
 
-    /// Numbers of the files that have a name, or would have one again after a power loss.
-    pub(super) fn reachable_files(&self) -> BTreeSet<u64> {
+    /// Numbers of the files that have a name, or would have one again after a power loss,
+    /// sorted.
+    pub(super) fn reachable_files(&self) -> Vec<u64> {
         let pending = self.pending.iter().flat_map(|change| &change.entries);
         let pending = pending.filter_map(|(_, node)| node.as_ref());
         files(self.live.nodes().chain(self.durable.nodes()).chain(pending))
     }
 }
 
-fn files<'n>(nodes: impl Iterator<Item = &'n Node>) -> BTreeSet<u64> {
-    nodes
-        .filter_map(|node| match node {
-            Node::File(number) => Some(*number),
-            Node::Dir(_) => None,
-        })
-        .collect()
+fn files<'n>(nodes: impl Iterator<Item = &'n Node>) -> Vec<u64> {
+    let number = |node: &Node| match node {
+        Node::File(number) => Some(*number),
+        Node::Dir(_) => None,
+    };
+    let mut numbers: Vec<u64> = nodes.filter_map(number).collect();
+    numbers.sort_unstable();
+    numbers.dedup();
+    numbers
 }
 
 /// The names on the way to `path`, absolute or not; `None` if it steps up.
