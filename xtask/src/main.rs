@@ -60,7 +60,7 @@ fn run(arguments: &[String]) -> Result<(), String> {
         _ if help && COMMANDS.contains(&command) => {
             println!("{}", describe(command));
         }
-        "tidy" | "readme" | "ratio" | "coverage" if !rest.is_empty() => {
+        "tidy" | "readme" | "ratio" if !rest.is_empty() => {
             return Err(format!("`{command}` takes no arguments"));
         }
         "tidy" => return tidy::run(&root),
@@ -69,7 +69,7 @@ fn run(arguments: &[String]) -> Result<(), String> {
         "models" => return models::run(&root, rest),
         "check" => return check::run(&root, rest),
         "ratio" => return ratio::run(&root),
-        "coverage" => return coverage::run(&root),
+        "coverage" => return coverage::run(&root, rest),
         "bench-check" => return bench_check(&root, rest),
         "readme" => return renew_readme(&root),
         "help" | "--help" | "-h" => {
@@ -116,9 +116,9 @@ fn describe(command: &str) -> String {
         "ratio" => "cargo xtask ratio\n\n\
              Counts lines of tests and of product in the storage crates.\n"
             .to_owned(),
-        "coverage" => "cargo xtask coverage\n\n\
-             Runs the tests of the storage crates and says which lines they executed; needs the\n\
-             component llvm-tools.\n"
+        "coverage" => "cargo xtask coverage [crate ...]\n\n\
+             Runs the tests of the storage crates, or of those named, and says which lines they\n\
+             executed; needs the component llvm-tools.\n"
             .to_owned(),
         "bench-check" => "cargo xtask bench-check [--renew]\n\n\
              Runs small workloads with one thread and compares what is counted for each operation\n\
