@@ -93,7 +93,7 @@ impl World {
         let settings = &self.settings;
         let (flush, compact) = (due(settings.flush_every), due(settings.compact_every));
         let (gather, reopen) = (due(settings.gather_every), due(settings.reopen_every));
-        let turn = Step::ALL[self.done as usize % Step::ALL.len()];
+        let turn = Step::ALL[usize::try_from(self.done).unwrap_or(0) % Step::ALL.len()];
         let in_turn = (settings.threads == 0).then_some(turn);
         let open = self.open();
         if let Some(step) = in_turn {

@@ -61,7 +61,7 @@ impl Pages {
     /// Cuts or extends by zeros.
     pub(super) fn resize(&mut self, len: usize) {
         if len < self.len
-            && len % PAGE != 0
+            && !len.is_multiple_of(PAGE)
             && let Some(page) = &mut self.pages[len / PAGE]
         {
             Arc::make_mut(page)[len % PAGE..].fill(0);
