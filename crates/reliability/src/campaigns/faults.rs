@@ -203,15 +203,18 @@ fn work(
         Err(error) => return (None, true, Err(format!("opening: {error}"))),
     };
     for (round, operation) in operations.iter().enumerate() {
-        match operation {
-            Operation::Pass(ms) => simulation.pass(*ms),
-            Operation::Reopen(next) => setting = (**next).clone(),
-            _ => {}
+        if let Operation::Pass(ms) = operation {
+            simulation.pass(*ms);
         }
         prefer(round % setting.lanes);
         let before = store.last();
         match store.perform(operation, history) {
-            Ok(()) => {}
+            // What was promised before a reopening that failed, the old setting promised.
+            Ok(()) => {
+                if let Operation::Reopen(next) = operation {
+                    setting = (**next).clone();
+                }
+            }
             Err(Trouble::Refused(error)) if is_typed(&error) => {
                 if store.last() > before || matches!(operation, Operation::Reopen(_)) {
                     break;
