@@ -101,16 +101,22 @@ pub trait Store: Send + Sync {
     ///
     /// # Errors
     /// As `put`.
-    fn settle(&self) -> Outcome<()>;
+    fn settle(&self) -> Outcome<()> {
+        Ok(())
+    }
 
     /// What the store counts of itself, growing numbers all.
-    fn counters(&self) -> BTreeMap<String, u64>;
+    fn counters(&self) -> BTreeMap<String, u64> {
+        BTreeMap::new()
+    }
 
     /// Closes it, as orderly as it can.
     ///
     /// # Errors
     /// As `put`.
-    fn close(self: Box<Self>) -> Outcome<()>;
+    fn close(self: Box<Self>) -> Outcome<()> {
+        Ok(())
+    }
 }
 
 /// A kind of store.

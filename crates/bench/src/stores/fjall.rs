@@ -127,13 +127,7 @@ impl Store for Open {
     }
 
     fn put_if_absent(&self, key: &[u8], value: &[u8]) -> Outcome<bool> {
-        self.stripes.locked(key, || {
-            let absent = !self.get(key, &mut |_| ())?;
-            if absent {
-                self.put(key, value)?;
-            }
-            Ok(absent)
-        })
+        self.stripes.put_if_absent(self, key, value)
     }
 
     fn view(&self) -> Outcome<Box<dyn View + '_>> {

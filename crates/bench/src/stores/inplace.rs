@@ -8,7 +8,6 @@
 use crate::failure::{Failure, Outcome};
 use crate::store::{Change, Durability, Peer, Settings, Store, View, Visit};
 use crossbeam_skiplist::SkipMap;
-use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::path::Path;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -136,17 +135,5 @@ impl Store for List {
             store: NAME.to_owned(),
             lacks: "views of the past".to_owned(),
         })
-    }
-
-    fn settle(&self) -> Outcome<()> {
-        Ok(())
-    }
-
-    fn counters(&self) -> BTreeMap<String, u64> {
-        BTreeMap::new()
-    }
-
-    fn close(self: Box<Self>) -> Outcome<()> {
-        Ok(())
     }
 }

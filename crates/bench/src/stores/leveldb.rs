@@ -13,7 +13,6 @@
 use crate::failure::{Failure, Outcome};
 use crate::store::{Change, Durability, Peer, Settings, Store, View, Visit};
 use crate::stripes::Stripes;
-use std::collections::BTreeMap;
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::marker::PhantomData;
 use std::os::unix::ffi::OsStrExt;
@@ -393,13 +392,7 @@ impl Store for Ldb {
     }
 
     fn put_if_absent(&self, key: &[u8], value: &[u8]) -> Outcome<bool> {
-        self.stripes.locked(key, || {
-            let absent = !self.get(key, &mut |_| ())?;
-            if absent {
-                self.put(key, value)?;
-            }
-            Ok(absent)
-        })
+        self.stripes.put_if_absent(self, key, value)
     }
 
     fn view(&self) -> Outcome<Box<dyn View + '_>> {
@@ -423,14 +416,6 @@ impl Store for Ldb {
     fn settle(&self) -> Outcome<()> {
         // SAFETY: a live database; two null ends stand for all keys (include/leveldb/c.h).
         unsafe { c::leveldb_compact_range(self.db.pointer, ptr::null(), 0, ptr::null(), 0) };
-        Ok(())
-    }
-
-    fn counters(&self) -> BTreeMap<String, u64> {
-        BTreeMap::new()
-    }
-
-    fn close(self: Box<Self>) -> Outcome<()> {
         Ok(())
     }
 }

@@ -9,7 +9,6 @@ use crate::failure::{Failure, Outcome};
 use crate::store::{Change, Durability, Peer, Settings, Store, View, Visit};
 use heed::types::Bytes;
 use heed::{Database, Env, EnvFlags, EnvOpenOptions, RoTxn, WithTls};
-use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::path::Path;
 
@@ -152,14 +151,6 @@ impl Store for Open {
             .static_read_txn()
             .map_err(failed("take a view"))?;
         Ok(Box::new(At { open: self, txn }))
-    }
-
-    fn settle(&self) -> Outcome<()> {
-        Ok(())
-    }
-
-    fn counters(&self) -> BTreeMap<String, u64> {
-        BTreeMap::new()
     }
 
     fn close(self: Box<Self>) -> Outcome<()> {

@@ -295,10 +295,6 @@ impl Store for World {
         }))
     }
 
-    fn settle(&self) -> Outcome<()> {
-        Ok(())
-    }
-
     fn counters(&self) -> BTreeMap<String, u64> {
         let counters = &self.counters;
         [
@@ -313,10 +309,6 @@ impl Store for World {
         .into_iter()
         .map(|(name, counter)| (name.to_owned(), counter.sum()))
         .collect()
-    }
-
-    fn close(self: Box<Self>) -> Outcome<()> {
-        Ok(())
     }
 }
 

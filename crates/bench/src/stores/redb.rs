@@ -12,7 +12,6 @@ use redb::{
     Builder, Database, ReadOnlyTable, ReadableDatabase, ReadableTable, StorageBackend,
     TableDefinition,
 };
-use std::collections::BTreeMap;
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
@@ -194,18 +193,6 @@ impl Store for Open {
 
     fn view(&self) -> Outcome<Box<dyn View + '_>> {
         Ok(Box::new(At(self.table("take a view")?)))
-    }
-
-    fn settle(&self) -> Outcome<()> {
-        Ok(())
-    }
-
-    fn counters(&self) -> BTreeMap<String, u64> {
-        BTreeMap::new()
-    }
-
-    fn close(self: Box<Self>) -> Outcome<()> {
-        Ok(())
     }
 }
 

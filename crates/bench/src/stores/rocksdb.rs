@@ -11,7 +11,6 @@ use crate::stripes::Stripes;
 use rocksdb::{
     BlockBasedOptions, Cache, DB, DBCompressionType, Options, ReadOptions, WriteBatch, WriteOptions,
 };
-use std::collections::BTreeMap;
 use std::path::Path;
 
 const NAME: &str = "rocksdb";
@@ -130,13 +129,7 @@ impl Store for Open {
     }
 
     fn put_if_absent(&self, key: &[u8], value: &[u8]) -> Outcome<bool> {
-        self.stripes.locked(key, || {
-            let absent = !self.get(key, &mut |_| ())?;
-            if absent {
-                self.put(key, value)?;
-            }
-            Ok(absent)
-        })
+        self.stripes.put_if_absent(self, key, value)
     }
 
     fn view(&self) -> Outcome<Box<dyn View + '_>> {
@@ -150,10 +143,6 @@ impl Store for Open {
         self.db.flush().map_err(failed("flush"))?;
         self.db.compact_range::<&[u8], &[u8]>(None, None);
         Ok(())
-    }
-
-    fn counters(&self) -> BTreeMap<String, u64> {
-        BTreeMap::new()
     }
 
     fn close(self: Box<Self>) -> Outcome<()> {

@@ -238,13 +238,7 @@ impl Store for Open {
                 .as_writer(|| self.keyspace.put_if_absent(key, value))
                 .map_err(self.failed("put if absent"));
         }
-        self.stripes.locked(key, || {
-            let absent = !self.get(key, &mut |_| ())?;
-            if absent {
-                self.put(key, value)?;
-            }
-            Ok(absent)
-        })
+        self.stripes.put_if_absent(self, key, value)
     }
 
     fn view(&self) -> Outcome<Box<dyn View + '_>> {
