@@ -60,6 +60,11 @@ impl Store for Liar {
         self.inner.scan(from, count - short, visit)
     }
 
+    fn scan_back(&self, count: usize, visit: Visit<'_>) -> Outcome<usize> {
+        let short = usize::from(self.lie == Lie::CutsScans);
+        self.inner.scan_back(count - short, visit)
+    }
+
     fn write(&self, batch: &[Change<'_>]) -> Outcome<()> {
         self.inner.write(batch)
     }

@@ -67,7 +67,11 @@ fn failed(attempt: &'static str) -> impl FnOnce(fjall::Error) -> Failure {
     move |error| Failure::store(NAME, attempt, error)
 }
 
-fn walk(iter: fjall::Iter, count: usize, visit: Visit<'_>) -> Outcome<usize> {
+fn walk(
+    iter: impl Iterator<Item = fjall::Guard>,
+    count: usize,
+    visit: Visit<'_>,
+) -> Outcome<usize> {
     let mut seen = 0;
     for pair in iter.take(count) {
         let (key, value) = pair.into_inner().map_err(failed("scan"))?;
@@ -108,6 +112,10 @@ impl Store for Open {
 
     fn scan(&self, from: &[u8], count: usize, visit: Visit<'_>) -> Outcome<usize> {
         walk(self.keyspace.range(from..), count, visit)
+    }
+
+    fn scan_back(&self, count: usize, visit: Visit<'_>) -> Outcome<usize> {
+        walk(self.keyspace.iter().rev(), count, visit)
     }
 
     fn write(&self, batch: &[Change<'_>]) -> Outcome<()> {

@@ -69,7 +69,9 @@ mod c {
         pub(super) fn leveldb_iter_destroy(iter: *mut Opaque);
         pub(super) fn leveldb_iter_valid(iter: *const Opaque) -> u8;
         pub(super) fn leveldb_iter_seek(iter: *mut Opaque, key: *const u8, key_bytes: usize);
+        pub(super) fn leveldb_iter_seek_to_last(iter: *mut Opaque);
         pub(super) fn leveldb_iter_next(iter: *mut Opaque);
+        pub(super) fn leveldb_iter_prev(iter: *mut Opaque);
         pub(super) fn leveldb_iter_key(iter: *const Opaque, bytes: *mut usize) -> *const u8;
         pub(super) fn leveldb_iter_value(iter: *const Opaque, bytes: *mut usize) -> *const u8;
         pub(super) fn leveldb_iter_get_error(iter: *const Opaque, error: *mut *mut c_char);
@@ -256,14 +258,25 @@ impl<'a> Iter<'a> {
         }
     }
 
-    fn seek(&mut self, key: &[u8]) {
-        // SAFETY: a live iterator, and as many bytes as are told.
-        unsafe { c::leveldb_iter_seek(self.owned.pointer, key.as_ptr(), key.len()) };
+    /// Moves to the first pair at or above `from`, or to the last one of all.
+    fn seek(&mut self, from: Option<&[u8]>) {
+        let iter = self.owned.pointer;
+        match from {
+            // SAFETY: a live iterator, and as many bytes as are told.
+            Some(key) => unsafe { c::leveldb_iter_seek(iter, key.as_ptr(), key.len()) },
+            // SAFETY: a live iterator.
+            None => unsafe { c::leveldb_iter_seek_to_last(iter) },
+        }
     }
 
-    fn step(&mut self) {
+    /// Moves on, or back.
+    fn step(&mut self, onwards: bool) {
+        let step = match onwards {
+            true => c::leveldb_iter_next,
+            false => c::leveldb_iter_prev,
+        };
         // SAFETY: a live iterator that stands on a pair: `pair` said so before.
-        unsafe { c::leveldb_iter_next(self.owned.pointer) };
+        unsafe { step(self.owned.pointer) };
     }
 
     /// The pair it stands on, until it is moved.
@@ -284,7 +297,8 @@ impl<'a> Iter<'a> {
         Some((key, value))
     }
 
-    fn walk(mut self, from: &[u8], count: usize, visit: Visit<'_>) -> Outcome<usize> {
+    /// Shows pairs from `from` on, or from the end backwards.
+    fn walk(mut self, from: Option<&[u8]>, count: usize, visit: Visit<'_>) -> Outcome<usize> {
         self.seek(from);
         let mut seen = 0;
         while seen < count
@@ -293,7 +307,7 @@ impl<'a> Iter<'a> {
             visit(key, value);
             seen += 1;
             if seen < count {
-                self.step();
+                self.step(from.is_some());
             }
         }
         let mut fault = Fault::none();
@@ -363,7 +377,11 @@ impl Store for Ldb {
     }
 
     fn scan(&self, from: &[u8], count: usize, visit: Visit<'_>) -> Outcome<usize> {
-        Iter::new(self, &self.read).walk(from, count, visit)
+        Iter::new(self, &self.read).walk(Some(from), count, visit)
+    }
+
+    fn scan_back(&self, count: usize, visit: Visit<'_>) -> Outcome<usize> {
+        Iter::new(self, &self.read).walk(None, count, visit)
     }
 
     fn write(&self, batch: &[Change<'_>]) -> Outcome<()> {
@@ -436,6 +454,6 @@ impl Drop for At<'_> {
 
 impl View for At<'_> {
     fn scan(&self, from: &[u8], count: usize, visit: Visit<'_>) -> Outcome<usize> {
-        Iter::new(self.db, &self.options).walk(from, count, visit)
+        Iter::new(self.db, &self.options).walk(Some(from), count, visit)
     }
 }

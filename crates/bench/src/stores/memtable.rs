@@ -189,7 +189,14 @@ impl World {
         });
     }
 
-    fn walk(&self, at: Stamp, from: &[u8], count: usize, visit: Visit<'_>) -> Outcome<usize> {
+    /// Shows pairs from `from` on, or from the end backwards.
+    fn walk(
+        &self,
+        at: Stamp,
+        from: Option<&[u8]>,
+        count: usize,
+        visit: Visit<'_>,
+    ) -> Outcome<usize> {
         let failed = |error| Failure::store("memtable", "scan", error);
         let mode = CursorMode::Visible {
             at: ReadAt {
@@ -199,7 +206,11 @@ impl World {
             keys_only: false,
         };
         let mut cursor = Arc::clone(&self.table).cursor(mode);
-        cursor.seek(from, Stamp::MAX).map_err(failed)?;
+        let sought = match from {
+            Some(from) => cursor.seek(from, Stamp::MAX),
+            None => cursor.seek_last(),
+        };
+        sought.map_err(failed)?;
         let mut seen = 0;
         while seen < count
             && let Some(entry) = cursor.entry()
@@ -209,7 +220,11 @@ impl World {
                 seen += 1;
             }
             if seen < count {
-                cursor.next().map_err(failed)?;
+                let moved = match from {
+                    Some(_) => cursor.next(),
+                    None => cursor.prev(),
+                };
+                moved.map_err(failed)?;
             }
         }
         Ok(seen)
@@ -238,7 +253,11 @@ impl Store for World {
     }
 
     fn scan(&self, from: &[u8], count: usize, visit: Visit<'_>) -> Outcome<usize> {
-        self.walk(self.clock.observe(), from, count, visit)
+        self.walk(self.clock.observe(), Some(from), count, visit)
+    }
+
+    fn scan_back(&self, count: usize, visit: Visit<'_>) -> Outcome<usize> {
+        self.walk(self.clock.observe(), None, count, visit)
     }
 
     fn write(&self, batch: &[Change<'_>]) -> Outcome<()> {
@@ -319,6 +338,6 @@ struct At<'a> {
 
 impl View for At<'_> {
     fn scan(&self, from: &[u8], count: usize, visit: Visit<'_>) -> Outcome<usize> {
-        self.world.walk(self.stamp, from, count, visit)
+        self.world.walk(self.stamp, Some(from), count, visit)
     }
 }

@@ -174,7 +174,13 @@ impl Store for Open {
 
     fn scan(&self, from: &[u8], count: usize, visit: Visit<'_>) -> Outcome<usize> {
         self.with("scan", |session| {
-            in_transaction(session, |session| session.walk(from, count, visit))
+            in_transaction(session, |session| session.walk(Some(from), count, visit))
+        })
+    }
+
+    fn scan_back(&self, count: usize, visit: Visit<'_>) -> Outcome<usize> {
+        self.with("scan backwards", |session| {
+            in_transaction(session, |session| session.walk(None, count, visit))
         })
     }
 
@@ -218,7 +224,7 @@ struct At(RefCell<Session>);
 
 impl View for At {
     fn scan(&self, from: &[u8], count: usize, visit: Visit<'_>) -> Outcome<usize> {
-        let seen = self.0.borrow_mut().walk(from, count, visit);
+        let seen = self.0.borrow_mut().walk(Some(from), count, visit);
         seen.map_err(failed("scan a view"))
     }
 }

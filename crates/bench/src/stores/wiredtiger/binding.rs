@@ -81,7 +81,7 @@ mod c {
         pub(super) set_value: unsafe extern "C" fn(*mut Cursor, ...),
         pub(super) compare_and_equals: [Other; 2],
         pub(super) next: unsafe extern "C" fn(*mut Cursor) -> c_int,
-        pub(super) prev: Other,
+        pub(super) prev: unsafe extern "C" fn(*mut Cursor) -> c_int,
         pub(super) reset: unsafe extern "C" fn(*mut Cursor) -> c_int,
         pub(super) search: unsafe extern "C" fn(*mut Cursor) -> c_int,
         pub(super) search_near: unsafe extern "C" fn(*mut Cursor, *mut c_int) -> c_int,
@@ -305,6 +305,12 @@ impl Cursor {
         Code::found(unsafe { (self.methods().next)(self.0) })
     }
 
+    /// Moves to the last key, or the one before; whether there is one.
+    fn step_back(&self) -> Result<bool, Code> {
+        // SAFETY: a live cursor.
+        Code::found(unsafe { (self.methods().prev)(self.0) })
+    }
+
     /// Moves to the first key at or above `key`; whether there is one.
     fn seek(&self, key: &[u8]) -> Result<bool, Code> {
         if key.is_empty() {
@@ -394,24 +400,29 @@ impl Session {
         self.over.get(key, see)
     }
 
-    /// Shows up to `count` pairs from `from` on to `visit`; how many there were. In a transaction,
-    /// of one state.
+    /// Shows up to `count` pairs from `from` on, or from the end backwards, to `visit`; how many
+    /// there were. In a transaction, of one state.
     pub(super) fn walk(
         &mut self,
-        from: &[u8],
+        from: Option<&[u8]>,
         count: usize,
         visit: &mut dyn FnMut(&[u8], &[u8]),
     ) -> Result<usize, Code> {
         let cursor = &self.over;
         let mut walk = || {
-            let mut there = count > 0 && cursor.seek(from)?;
+            let mut there =
+                count > 0 && from.map_or_else(|| cursor.step_back(), |from| cursor.seek(from))?;
             let mut seen = 0;
             while there {
                 let mut valued = Ok(());
                 cursor.key(|key| valued = cursor.value(|value| visit(key, value)))?;
                 valued?;
                 seen += 1;
-                there = seen < count && cursor.step()?;
+                there = seen < count
+                    && match from {
+                        Some(_) => cursor.step()?,
+                        None => cursor.step_back()?,
+                    };
             }
             Ok(seen)
         };
