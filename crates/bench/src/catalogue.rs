@@ -6,6 +6,7 @@
 //! Tests: below.
 
 mod rows;
+mod dbbench;
 mod jellyfish;
 mod clsm;
 mod s3;
@@ -42,7 +43,14 @@ pub struct Benchmark {
     pub spec: fn() -> Spec,
 }
 
-const ALL: &[&[Benchmark]] = &[rows::ALL, jellyfish::ALL, clsm::ALL, s3::ALL, own::ALL];
+const ALL: &[&[Benchmark]] = &[
+    rows::ALL,
+    dbbench::ALL,
+    jellyfish::ALL,
+    clsm::ALL,
+    s3::ALL,
+    own::ALL,
+];
 
 /// What may be changed about benchmarks.
 #[derive(Debug, Clone, Default)]
@@ -203,6 +211,8 @@ fn usual(mix: &[(Operation, f64)], choice: Choice) -> Spec {
         settled: false,
         warm_up: 0,
         body: Body::Mix(mix.to_vec()),
+        beside: None,
+        reconnect_every: 0,
         choice,
         pace: Pace::Closed,
         settings: Settings {

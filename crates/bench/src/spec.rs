@@ -34,6 +34,12 @@ pub enum Operation {
         /// Most pairs.
         to: u64,
     },
+    /// Read the next pair in order, or in the opposite one: so many operations are one scan, over
+    /// again where it ends. Its latency is not measured.
+    ReadInOrder {
+        /// From the last key to the first.
+        backwards: bool,
+    },
     /// Get a drawn key, then put it: two steps, as YCSB does.
     ReadThenWrite,
     /// Put a drawn key if it is absent, as one atomic step.
@@ -53,6 +59,8 @@ impl Operation {
             Operation::Get => "get",
             Operation::GetMissing => "get-missing",
             Operation::Scan { .. } => "scan",
+            Operation::ReadInOrder { backwards: false } => "read-in-order",
+            Operation::ReadInOrder { backwards: true } => "read-backwards",
             Operation::ReadThenWrite => "read-then-write",
             Operation::PutIfAbsent => "put-if-absent",
             Operation::Delete => "delete",
@@ -64,7 +72,10 @@ impl Operation {
     pub fn reads(self) -> bool {
         matches!(
             self,
-            Operation::Get | Operation::Scan { .. } | Operation::ReadThenWrite
+            Operation::Get
+                | Operation::Scan { .. }
+                | Operation::ReadInOrder { .. }
+                | Operation::ReadThenWrite
         )
     }
 }
@@ -144,6 +155,10 @@ pub struct Spec {
     pub warm_up: u64,
     /// What is done.
     pub body: Body,
+    /// What one more thread does all the while, unmeasured.
+    pub beside: Option<Operation>,
+    /// After so many operations a client is another thread; 0: never.
+    pub reconnect_every: u64,
     /// Which keys are drawn.
     pub choice: Choice,
     /// When operations begin.

@@ -148,6 +148,62 @@ fn an_honest_store_is_believed_in_every_row() {
 }
 
 #[test]
+fn an_honest_store_is_believed_in_db_bench() {
+    let names: Vec<&str> = catalogue::named("db_bench")
+        .unwrap()
+        .iter()
+        .map(|one| one.name)
+        .collect();
+    for threads in [1, 2] {
+        for name in &names {
+            let one = run(Lie::None, &[name], threads).unwrap().remove(0);
+            assert_eq!(one.operations, 4000 * threads, "{name}");
+            let beside = one.figures.get("beside_per_second");
+            assert_eq!(beside.is_some(), *name == "readwhilewriting");
+        }
+    }
+}
+
+#[test]
+fn a_store_that_skips_pairs_in_order_or_backwards_is_caught() {
+    assert!(caught(Lie::CutsScans, "readseq"));
+    assert!(caught(Lie::CutsScans, "readreverse"));
+}
+
+#[test]
+fn what_another_thread_writes_beside_is_checked_too() {
+    assert!(caught(Lie::LosesWrites, "readwhilewriting"));
+}
+
+#[test]
+fn a_client_that_reconnects_does_the_same_as_one_that_stays() {
+    let dir = tempfile::tempdir().unwrap();
+    let peer = stores::named("memtable:jellyfish").unwrap();
+    let changes = Changes {
+        records: Some(1000),
+        ..Changes::default()
+    };
+    let done = |every| {
+        let mut spec = catalogue::named("ycsb.f").unwrap()[0].with(&changes, 1);
+        spec.reconnect_every = every;
+        let store = peer.open(dir.path(), &spec.settings).unwrap();
+        let mut bench = Bench {
+            store: store.as_ref(),
+            name: "memtable",
+            threads: 1,
+            known: &mut Known::empty(),
+            meters: &mut Meters::new(),
+            part: &mut 0,
+            progress: &Progress::default(),
+        };
+        bench.load(&spec).unwrap();
+        let one = bench.mix(&spec, 0).unwrap();
+        (one.operations, one.bytes_put, one.found, one.checked)
+    };
+    assert_eq!(done(0), done(7));
+}
+
+#[test]
 fn a_store_that_loses_writes_is_caught() {
     assert!(caught(Lie::LosesWrites, "ycsb.load"));
     assert!(caught(Lie::LosesWrites, "overwrite.uniform"));
