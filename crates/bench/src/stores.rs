@@ -8,6 +8,7 @@
 pub mod velella;
 pub mod memtable;
 pub mod inplace;
+pub mod listnode;
 #[cfg(feature = "rocksdb")]
 pub mod rocksdb;
 #[cfg(feature = "fjall")]
@@ -39,6 +40,7 @@ pub fn built() -> Vec<&'static dyn Peer> {
     all.extend(velella::ALL.iter().map(|store| store as &dyn Peer));
     all.extend(memtable::ALL.iter().map(|store| store as &dyn Peer));
     all.push(&inplace::InPlace);
+    all.extend(listnode::ALL.iter().map(|store| store as &dyn Peer));
     #[cfg(feature = "rocksdb")]
     all.push(&rocksdb::RocksDb);
     #[cfg(feature = "fjall")]

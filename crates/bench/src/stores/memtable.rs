@@ -58,7 +58,7 @@ pub static ALL: LazyLock<Vec<Bare>> = LazyLock::new(|| {
 });
 
 /// More than twice the threads that can be asked for (W1).
-const SLOTS: usize = 1024;
+pub(super) const SLOTS: usize = 1024;
 
 impl Peer for Bare {
     fn name(&self) -> &'static str {
@@ -115,7 +115,7 @@ struct World {
 }
 
 /// This thread's slot (W1).
-fn slot() -> usize {
+pub(super) fn slot() -> usize {
     static NEXT: AtomicUsize = AtomicUsize::new(0);
     thread_local! {
         // Relaxed: only the number matters.
@@ -315,20 +315,24 @@ impl Store for World {
     }
 
     fn counters(&self) -> BTreeMap<String, u64> {
-        let counters = &self.counters;
-        [
-            ("memtable_comparisons", &counters.comparisons),
-            ("memtable_cas_attempts", &counters.cas_attempts),
-            ("memtable_cas_failures", &counters.cas_failures),
-            ("memtable_towers", &counters.towers),
-            ("memtable_versions", &counters.versions),
-            ("memtable_versions_skipped", &counters.versions_skipped),
-            ("memtable_bytes_allocated", &counters.bytes),
-        ]
-        .into_iter()
-        .map(|(name, counter)| (name.to_owned(), counter.sum()))
-        .collect()
+        counted(&self.counters)
     }
+}
+
+/// What a memtable counted, by name.
+pub(super) fn counted(counters: &Counters) -> BTreeMap<String, u64> {
+    [
+        ("memtable_comparisons", &counters.comparisons),
+        ("memtable_cas_attempts", &counters.cas_attempts),
+        ("memtable_cas_failures", &counters.cas_failures),
+        ("memtable_towers", &counters.towers),
+        ("memtable_versions", &counters.versions),
+        ("memtable_versions_skipped", &counters.versions_skipped),
+        ("memtable_bytes_allocated", &counters.bytes),
+    ]
+    .into_iter()
+    .map(|(name, counter)| (name.to_owned(), counter.sum()))
+    .collect()
 }
 
 struct At<'a> {
