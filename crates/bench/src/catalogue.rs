@@ -77,6 +77,8 @@ pub struct Changes {
     pub warm_up: Option<u64>,
     /// Whether stores write out and compact what they have before each benchmark.
     pub settled: bool,
+    /// Whether doing so afterwards is counted too.
+    pub drained: bool,
     /// Seconds of what is measured in seconds.
     pub seconds: Option<f64>,
     /// The latency of every so many operations is measured.
@@ -151,6 +153,7 @@ impl Benchmark {
         set(&mut spec.value_bytes, changes.value_bytes);
         set(&mut spec.warm_up, changes.warm_up);
         spec.settled |= changes.settled;
+        spec.drained |= changes.drained && spec.writes();
         set(&mut spec.latency_every, changes.latency_every);
         set(&mut spec.seed, changes.seed);
         set(&mut spec.settings.memory, changes.memory);
@@ -209,6 +212,7 @@ fn usual(mix: &[(Operation, f64)], choice: Choice) -> Spec {
         operations: 1_000_000,
         before: Vec::new(),
         settled: false,
+        drained: false,
         warm_up: 0,
         body: Body::Mix(mix.to_vec()),
         beside: None,

@@ -119,6 +119,9 @@ impl Bench<'_> {
                 self.open_loop(spec, rate, seconds, &mut figures)?
             }
         };
+        if spec.drained {
+            self.store.settle()?;
+        }
         if let Some(beside) = all.beside {
             let rate = float(beside) / all.seconds.max(1e-9);
             figures.insert("beside_per_second".to_owned(), rate);
@@ -130,13 +133,7 @@ impl Bench<'_> {
         let counters = self.counters_since(&counted);
         let values = Values::new(usize::try_from(spec.value_bytes).unwrap_or(0), spec.seed);
         let audited = audit(self.store, self.name, spec, &values, self.known)?;
-        let mut whole = histogram();
-        let mut by_operation = BTreeMap::new();
-        for ((operation, _), latencies) in spec.mix().iter().zip(&all.latencies) {
-            // All have the same bounds, so nothing falls outside.
-            let _ = whole.add(latencies);
-            by_operation.insert(operation.name().to_owned(), Latencies::of(latencies));
-        }
+        let (whole, by_operation) = together(spec, &all.latencies);
         Ok(Measurement {
             benchmark: spec.name.clone(),
             store: self.name.to_owned(),
@@ -325,6 +322,18 @@ impl Bench<'_> {
         self.known.inserted += most * self.threads;
         Ok(())
     }
+}
+
+/// Latencies of all operations, and of each kind.
+fn together(spec: &Spec, all: &[Histogram<u64>]) -> (Histogram<u64>, BTreeMap<String, Latencies>) {
+    let mut whole = histogram();
+    let mut by_operation = BTreeMap::new();
+    for ((operation, _), latencies) in spec.mix().iter().zip(all) {
+        // All have the same bounds, so nothing falls outside.
+        let _ = whole.add(latencies);
+        by_operation.insert(operation.name().to_owned(), Latencies::of(latencies));
+    }
+    (whole, by_operation)
 }
 
 /// Runs all clients, and one beside them for as long as they work, if there is one.

@@ -67,6 +67,18 @@ impl Operation {
         }
     }
 
+    /// Whether it may change what is stored.
+    #[must_use]
+    pub fn writes(self) -> bool {
+        !matches!(
+            self,
+            Operation::Get
+                | Operation::GetMissing
+                | Operation::Scan { .. }
+                | Operation::ReadInOrder { .. }
+        )
+    }
+
     /// Whether it reads keys that must be there once all were loaded.
     #[must_use]
     pub fn reads(self) -> bool {
@@ -151,6 +163,8 @@ pub struct Spec {
     pub before: Vec<(Operation, f64)>,
     /// Whether the store writes out and compacts what it has before.
     pub settled: bool,
+    /// Whether writing out and compacting what it then has is counted, though not timed.
+    pub drained: bool,
     /// Operations before that, of the same kinds, which warm up and are not measured.
     pub warm_up: u64,
     /// What is done.
@@ -180,6 +194,12 @@ impl Spec {
             && self.records == next.records
             && self.settings == next.settings
             && self.seed == next.seed
+    }
+
+    /// Whether any of its operations writes.
+    #[must_use]
+    pub fn writes(&self) -> bool {
+        self.mix().iter().any(|(operation, _)| operation.writes())
     }
 
     /// Operations that it is made of; none where it is no mix.
