@@ -10,6 +10,7 @@ mod dbbench;
 mod jellyfish;
 mod clsm;
 mod s3;
+mod xyza;
 mod own;
 
 use crate::choice::Choice;
@@ -49,7 +50,22 @@ const ALL: &[&[Benchmark]] = &[
     jellyfish::ALL,
     clsm::ALL,
     s3::ALL,
+    xyza::ALL,
     own::ALL,
+];
+
+/// Experiments of the papers that take parts which Velella does not have, and which parts. What
+/// only looked like them would measure something else.
+pub const NOT_THERE: &[(&str, &str)] = &[
+    (
+        "xyza.conflict, xyza.opt",
+        "ranges of keys that one operation at a time may enter, and a scheduler that holds back, \
+         joins or drops operations which want the same one: Velella lets all writers in",
+    ),
+    (
+        "yodb.B, yodb.D, yodb.E10, yodb.E100, yodb.E1000",
+        "chunks with a log each, and caches of chunks and rows: Velella's tables are an LSM tree",
+    ),
 ];
 
 /// What may be changed about benchmarks.
@@ -215,6 +231,7 @@ fn usual(mix: &[(Operation, f64)], choice: Choice) -> Spec {
         drained: false,
         warm_up: 0,
         body: Body::Mix(mix.to_vec()),
+        store_for_each: false,
         beside: None,
         reconnect_every: 0,
         choice,

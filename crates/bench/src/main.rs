@@ -122,6 +122,10 @@ fn show(list: &List) -> Outcome<()> {
             for peer in stores::built() {
                 writeln!(out, "    {:<18} {}", peer.name(), peer.about())?;
             }
+            writeln!(out, "\nnot there, for want of parts in Velella:")?;
+            for (names, parts) in catalogue::NOT_THERE {
+                writeln!(out, "    {names}\n        {parts}")?;
+            }
         }
         Ok(())
     };

@@ -169,6 +169,8 @@ pub struct Spec {
     pub warm_up: u64,
     /// What is done.
     pub body: Body,
+    /// Whether each thread has a store of its own, with its range of the keys.
+    pub store_for_each: bool,
     /// What one more thread does all the while, unmeasured.
     pub beside: Option<Operation>,
     /// After so many operations a client is another thread; 0: never.
@@ -193,6 +195,7 @@ impl Spec {
             && self.value_bytes == next.value_bytes
             && self.records == next.records
             && self.settings == next.settings
+            && self.store_for_each == next.store_for_each
             && self.seed == next.seed
     }
 

@@ -204,6 +204,39 @@ fn a_client_that_reconnects_does_the_same_as_one_that_stays() {
 }
 
 #[test]
+fn stores_of_their_own_hold_a_range_each_and_are_read_as_one() {
+    let dir = tempfile::tempdir().unwrap();
+    let peer = stores::named("memtable:jellyfish").unwrap();
+    let changes = Changes {
+        records: Some(1000),
+        ..Changes::default()
+    };
+    let mut spec = catalogue::named("xyza.multi").unwrap()[0].with(&changes, 4);
+    let store = crate::several::open(peer, dir.path(), &spec, 4).unwrap();
+    let mut bench = Bench {
+        store: store.as_ref(),
+        name: "several",
+        threads: 4,
+        known: &mut Known::empty(),
+        meters: &mut Meters::new(),
+        part: &mut 0,
+        progress: &Progress::default(),
+    };
+    assert_eq!(bench.mix(&spec, 0).unwrap().operations, 1000);
+    let mut numbers = Vec::new();
+    let mut note = |key: &[u8], _: &[u8]| {
+        numbers.push(u64::from_be_bytes(key[..8].try_into().unwrap()));
+    };
+    assert_eq!(store.scan(b"", usize::MAX, &mut note).unwrap(), 1000);
+    assert_eq!(store.scan_back(600, &mut note).unwrap(), 600);
+    assert!(numbers[..1000].iter().copied().eq(0..1000));
+    assert!(numbers[1000..].iter().copied().eq((400..1000).rev()));
+    assert_eq!(store.counters()["memtable_versions"], 1000);
+    spec.keys = crate::keys::KeyShape::Hex;
+    assert!(crate::several::open(peer, dir.path(), &spec, 4).is_err());
+}
+
+#[test]
 fn a_store_that_loses_writes_is_caught() {
     assert!(caught(Lie::LosesWrites, "ycsb.load"));
     assert!(caught(Lie::LosesWrites, "overwrite.uniform"));
