@@ -22,18 +22,20 @@ mod binaries;
 mod seeded;
 mod ci;
 mod check;
+mod soak;
 mod ratio;
 mod coverage;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-const COMMANDS: [&str; 9] = [
+const COMMANDS: [&str; 10] = [
     "tidy",
     "ci",
     "models",
     "seeded",
     "check",
+    "soak",
     "ratio",
     "coverage",
     "bench-check",
@@ -60,7 +62,7 @@ fn run(arguments: &[String]) -> Result<(), String> {
         _ if help && COMMANDS.contains(&command) => {
             println!("{}", describe(command));
         }
-        "tidy" | "readme" | "ratio" | "coverage" if !rest.is_empty() => {
+        "tidy" | "readme" | "ratio" if !rest.is_empty() => {
             return Err(format!("`{command}` takes no arguments"));
         }
         "tidy" => return tidy::run(&root),
@@ -68,8 +70,9 @@ fn run(arguments: &[String]) -> Result<(), String> {
         "seeded" => return seeded::run(&root, rest),
         "models" => return models::run(&root, rest),
         "check" => return check::run(&root, rest),
+        "soak" => return soak::run(&root, rest),
         "ratio" => return ratio::run(&root),
-        "coverage" => return coverage::run(&root),
+        "coverage" => return coverage::run(&root, rest),
         "bench-check" => return bench_check(&root, rest),
         "readme" => return renew_readme(&root),
         "help" | "--help" | "-h" => {
@@ -113,12 +116,18 @@ fn describe(command: &str) -> String {
              SKIPPED where something is missing. The checks:\n\n{}",
             check::describe()
         ),
+        "soak" => format!(
+            "cargo xtask soak WHAT [--minutes N] [--seed S [--again]]\n\n\
+             Attacks for N minutes (10; at most 60) with seeds that reliability/LEDGER.tsv has not\n\
+             seen, and adds a line to it. --again repeats seeds, and adds none. WHAT is one of\n\n{}",
+            soak::describe()
+        ),
         "ratio" => "cargo xtask ratio\n\n\
              Counts lines of tests and of product in the storage crates.\n"
             .to_owned(),
-        "coverage" => "cargo xtask coverage\n\n\
-             Runs the tests of the storage crates and says which lines they executed; needs the\n\
-             component llvm-tools.\n"
+        "coverage" => "cargo xtask coverage [crate ...]\n\n\
+             Runs the tests of the storage crates, or of those named, and says which lines they\n\
+             executed; needs the component llvm-tools.\n"
             .to_owned(),
         "bench-check" => "cargo xtask bench-check [--renew | --store STORE]\n\n\
              Runs small workloads with one thread and compares what is counted for each operation\n\

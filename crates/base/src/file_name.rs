@@ -97,8 +97,10 @@ impl FileName {
     }
 }
 
+/// The number that [`FileName::path`] writes so: with another nought in front it is another name.
 fn number(digits: &str) -> Option<u64> {
-    let plain = digits.len() >= 6 && digits.bytes().all(|byte| byte.is_ascii_digit());
+    let is_padded = digits.len() == 6 || (digits.len() > 6 && !digits.starts_with('0'));
+    let plain = is_padded && digits.bytes().all(|byte| byte.is_ascii_digit());
     plain.then(|| digits.parse().ok()).flatten()
 }
 
