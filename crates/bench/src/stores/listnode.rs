@@ -11,26 +11,25 @@
 //! allocations of their own, as in Java. Nothing is freed until the list is, and nothing removed.
 //!
 //! L1. Keys ascend on every level, and what is on a level is on all below.
-//! L2. Versions of a key descend by stamp: a stamp is drawn after the head was read that the
-//!     version is put before, and drawn again if another was faster.
-//! L3. A stamp is drawn and its version put in within the window of a slot; who reads at a stamp
-//!     first waits until all windows are past it.
+//! L2. A version is put in undecided and then gets its stamp. Whoever meets an undecided one waits
+//!     for its stamp, readers and the next writer of the key: so the versions of a key descend by
+//!     stamp, and all stamps at or below one that was observed are in place or soon decided.
 //!
-//! Threads: any, without locks. Tests: `tests/stores.rs`.
+//! Threads: any; they wait as L2 says, for a draw from the clock. Tests: `tests/stores.rs`.
 
 mod arena;
 
 use crate::failure::{Failure, Outcome};
 use crate::store::{Change, Durability, Peer, Settings, Store, View, Visit};
-use crate::stores::memtable::{SLOTS, counted, slot};
+use crate::stores::memtable::counted;
 use arena::{Arena, NONE};
 use std::cmp::Ordering::Less;
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use velella_base::Stamp;
 use velella_memtable::Counters;
-use velella_mvcc::{Clock, Slots};
+use velella_mvcc::Clock;
 use velella_sync::rng::local_u64;
 
 /// Levels above the bottom.
@@ -82,7 +81,6 @@ impl Peer for ListNode {
             heads: std::array::from_fn(|_| AtomicU32::new(NONE)),
             levels: AtomicUsize::new(0),
             clock: Clock::new(Stamp::ZERO, Stamp::MAX),
-            slots: Slots::new(SLOTS),
             counters: Counters::default(),
         }))
     }
@@ -107,10 +105,29 @@ struct Tower {
 
 #[derive(Debug)]
 struct Version {
-    stamp: Stamp,
+    /// [`UNDECIDED`] until it has one.
+    stamp: AtomicU64,
     older: u32,
     /// None after a deletion.
     value: Option<Box<[u8]>>,
+}
+
+/// The stamp of a version that waits for it: the clock begins above.
+const UNDECIDED: u64 = 0;
+/// The stamp of all versions where there is one for each key.
+const ALWAYS: u64 = 1;
+
+impl Version {
+    /// Its stamp, once it has it (L2).
+    fn stamp(&self) -> Stamp {
+        loop {
+            // Acquire, partner: the Release in `put_before`.
+            match self.stamp.load(Ordering::Acquire) {
+                UNDECIDED => std::thread::yield_now(),
+                stamp => return Stamp(stamp),
+            }
+        }
+    }
 }
 
 struct List {
@@ -126,7 +143,6 @@ struct List {
     /// Levels that have a tower.
     levels: AtomicUsize,
     clock: Clock,
-    slots: Slots,
     counters: Counters,
 }
 
@@ -312,7 +328,7 @@ impl List {
         loop {
             // Acquire, partner: the Release of the CAS in `swap`.
             let older = node.newest.load(Ordering::Acquire);
-            if only_if_absent && self.value(older).is_some() {
+            if only_if_absent && self.value_of(older).is_some() {
                 return Ok(false);
             }
             if self.put_before(node, older, value)? {
@@ -322,39 +338,42 @@ impl List {
         }
     }
 
-    /// Puts a version before `older`, if that is still the newest (L2, L3); whether it was.
+    /// Puts a version before `older`, if that is still the newest; whether it was (L2).
     fn put_before(&self, node: &Node, older: u32, value: Option<&[u8]>) -> Outcome<bool> {
-        self.counters
-            .bytes
-            .add(bytes::<Version>(value.map_or(0, <[u8]>::len)));
-        let value = value.map(Box::from);
-        if !self.versioned {
-            let version = Version {
-                stamp: Stamp::ZERO,
-                older: NONE,
-                value,
-            };
-            let made = self.versions.push(version).ok_or_else(|| self.full())?;
-            return Ok(self.swap(&node.newest, older, made));
-        }
-        let slot = slot();
-        self.slots.announce(slot, self.clock.lower_bound());
-        let stamp = self.clock.draw();
-        let version = Version {
-            stamp,
-            older,
-            value,
+        let (stamp, older_kept) = match self.versioned {
+            true => (UNDECIDED, older),
+            false => (ALWAYS, NONE),
         };
-        let made = self.versions.push(version);
-        let done = made.map(|made| self.swap(&node.newest, older, made));
-        self.slots.idle(slot);
-        done.ok_or_else(|| self.full())
+        // Decided before mine is put in: then my stamp is above its.
+        self.value_of(older_kept);
+        let own = value.map_or(0, <[u8]>::len);
+        self.counters.bytes.add(bytes::<Version>(own));
+        let version = Version {
+            stamp: AtomicU64::new(stamp),
+            older: older_kept,
+            value: value.map(Box::from),
+        };
+        let made = self.versions.push(version).ok_or_else(|| self.full())?;
+        let swapped = self.swap(&node.newest, older, made);
+        if swapped && self.versioned {
+            let stamp = self.clock.draw();
+            // Release, partner: the Acquire in `Version::stamp`.
+            self.versions
+                .get(made)
+                .stamp
+                .store(stamp.0, Ordering::Release);
+        }
+        Ok(swapped)
     }
 
-    fn value(&self, version: u32) -> Option<&[u8]> {
+    fn value_of(&self, version: u32) -> Option<&[u8]> {
         match version {
             NONE => None,
-            version => self.versions.get(version).value.as_deref(),
+            version => {
+                let version = self.versions.get(version);
+                version.stamp();
+                version.value.as_deref()
+            }
         }
     }
 
@@ -363,24 +382,22 @@ impl List {
         // Acquire, partner: the Release of the CAS in `swap`.
         let mut version = node.newest.load(Ordering::Acquire);
         let mut skipped = 0;
-        while version != NONE && self.versions.get(version).stamp > at {
+        while version != NONE && self.versions.get(version).stamp() > at {
             version = self.versions.get(version).older;
             skipped += 1;
         }
         if skipped > 0 {
             self.counters.versions_skipped.add(skipped);
         }
-        self.value(version)
+        self.value_of(version)
     }
 
-    /// The stamp of now, with every version at or below it in place (L3).
+    /// The stamp of now.
     fn now(&self) -> Stamp {
-        if !self.versioned {
-            return Stamp::MAX;
+        match self.versioned {
+            true => self.clock.observe(),
+            false => Stamp::MAX,
         }
-        let now = self.clock.observe();
-        self.slots.wait_past(Stamp(now.0 + 1));
-        now
     }
 
     fn walk(&self, at: Stamp, from: &[u8], count: usize, visit: Visit<'_>) -> usize {

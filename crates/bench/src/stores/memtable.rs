@@ -58,7 +58,7 @@ pub static ALL: LazyLock<Vec<Bare>> = LazyLock::new(|| {
 });
 
 /// More than twice the threads that can be asked for (W1).
-pub(super) const SLOTS: usize = 1024;
+const SLOTS: usize = 1024;
 
 impl Peer for Bare {
     fn name(&self) -> &'static str {
@@ -116,7 +116,7 @@ struct World {
 }
 
 /// This thread's slot (W1).
-pub(super) fn slot() -> usize {
+fn slot() -> usize {
     static NEXT: AtomicUsize = AtomicUsize::new(0);
     thread_local! {
         // Relaxed: only the number matters.
