@@ -30,6 +30,7 @@ enum Action {
     ),
     /// As `Cargo`, if the file is there.
     CargoIf(&'static str, &'static [&'static str]),
+    BenchCheck,
     /// Each of these campaigns, so many runs, by the released binary.
     Attack(&'static [(&'static str, u64)]),
     /// `bash` on this file, if it is there.
@@ -123,6 +124,11 @@ const STEPS: &[Step] = &[
         action: Action::Cargo(&["build", "--release"], &[]),
     },
     Step {
+        name: "bench",
+        says: "cargo xtask bench-check: counts of small workloads, as they were committed",
+        action: Action::BenchCheck,
+    },
+    Step {
         name: "attack",
         says: "the campaigns of velella-reliability, at the figures of a commit",
         action: Action::Attack(ATTACKS),
@@ -208,6 +214,7 @@ fn perform(root: &Path, action: &Action) -> Outcome {
             true => execute(root, Command::new(cargo()).args(*arguments)),
             false => skip(file),
         },
+        Action::BenchCheck => told(crate::bench_check(root, &[])),
         Action::Attack(campaigns) => attack(root, campaigns),
         Action::Script(file) => match root.join(file).exists() {
             true => execute(root, Command::new("bash").arg(file)),

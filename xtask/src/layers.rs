@@ -73,7 +73,11 @@ pub(crate) const LAYERS: &[Layer] = &[
     row("reliability", "velella-reliability", 6, RELIABILITY).through(&[Files, Threads]),
     row("neural", "velella-neural", 5, &["sync", "memtable"]),
     row("bench", "velella-bench", 6, BENCH)
-        .with_unsafe_in(&["src/stores/leveldb.rs", "src/stores/lmdb.rs"])
+        .with_unsafe_in(&[
+            "src/stores/leveldb.rs",
+            "src/stores/lmdb.rs",
+            "src/stores/wiredtiger/binding.rs",
+        ])
         .through(&[Files, Threads]),
     row("xtask", "xtask", 5, NONE).through(&[Files, Threads]),
 ];

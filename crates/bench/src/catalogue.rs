@@ -6,9 +6,11 @@
 //! Tests: below.
 
 mod rows;
+mod dbbench;
 mod jellyfish;
 mod clsm;
 mod s3;
+mod xyza;
 mod own;
 
 use crate::choice::Choice;
@@ -42,7 +44,29 @@ pub struct Benchmark {
     pub spec: fn() -> Spec,
 }
 
-const ALL: &[&[Benchmark]] = &[rows::ALL, jellyfish::ALL, clsm::ALL, s3::ALL, own::ALL];
+const ALL: &[&[Benchmark]] = &[
+    rows::ALL,
+    dbbench::ALL,
+    jellyfish::ALL,
+    clsm::ALL,
+    s3::ALL,
+    xyza::ALL,
+    own::ALL,
+];
+
+/// Experiments of the papers that take parts which Velella does not have, and which parts. What
+/// only looked like them would measure something else.
+pub const NOT_THERE: &[(&str, &str)] = &[
+    (
+        "xyza.conflict, xyza.opt",
+        "ranges of keys that one operation at a time may enter, and a scheduler that holds back, \
+         joins or drops operations which want the same one: Velella lets all writers in",
+    ),
+    (
+        "yodb.B, yodb.D, yodb.E10, yodb.E100, yodb.E1000",
+        "chunks with a log each, and caches of chunks and rows: Velella's tables are an LSM tree",
+    ),
+];
 
 /// What may be changed about benchmarks.
 #[derive(Debug, Clone, Default)]
@@ -69,6 +93,8 @@ pub struct Changes {
     pub warm_up: Option<u64>,
     /// Whether stores write out and compact what they have before each benchmark.
     pub settled: bool,
+    /// Whether doing so afterwards is counted too.
+    pub drained: bool,
     /// Seconds of what is measured in seconds.
     pub seconds: Option<f64>,
     /// The latency of every so many operations is measured.
@@ -143,6 +169,7 @@ impl Benchmark {
         set(&mut spec.value_bytes, changes.value_bytes);
         set(&mut spec.warm_up, changes.warm_up);
         spec.settled |= changes.settled;
+        spec.drained |= changes.drained && spec.writes();
         set(&mut spec.latency_every, changes.latency_every);
         set(&mut spec.seed, changes.seed);
         set(&mut spec.settings.memory, changes.memory);
@@ -201,8 +228,12 @@ fn usual(mix: &[(Operation, f64)], choice: Choice) -> Spec {
         operations: 1_000_000,
         before: Vec::new(),
         settled: false,
+        drained: false,
         warm_up: 0,
         body: Body::Mix(mix.to_vec()),
+        store_for_each: false,
+        beside: None,
+        reconnect_every: 0,
         choice,
         pace: Pace::Closed,
         settings: Settings {

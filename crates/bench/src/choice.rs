@@ -32,6 +32,8 @@ pub enum Choice {
     Normal(f64),
     /// Zipf (0.99) from the newest key backwards.
     Latest,
+    /// Each of the first hundredth as often as any other of them (`db_bench`'s readhot).
+    FirstHundredth,
     /// 90 % of the draws from every tenth block of 16 neighbours.
     HotBlocks,
     /// The production logs' popularity.
@@ -93,6 +95,7 @@ impl Chooser {
                     break share(at, bound);
                 }
             },
+            Choice::FirstHundredth => random.below(bound.div_ceil(100)),
             Choice::HotBlocks => {
                 let blocks = bound.div_ceil(BLOCK_KEYS);
                 let block = if random.unit() < HOT_SHARE {

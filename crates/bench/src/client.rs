@@ -150,7 +150,7 @@ impl<'a> Client<'a> {
     pub(crate) fn run(mut self, schedule: Schedule) -> Outcome<Done> {
         self.done.start = Instant::now();
         let outcome = match schedule {
-            Schedule::Count(count) => self.closed(count, None),
+            Schedule::Count(count) => self.count(count),
             Schedule::Time(time) => self.closed(u64::MAX, Some(time)),
             Schedule::Timed { every, count } => self.open(every, count),
         };
@@ -163,14 +163,39 @@ impl<'a> Client<'a> {
         Ok(self.done)
     }
 
+    /// Does `count` operations, as often as asked for on another thread.
+    fn count(&mut self, count: u64) -> Outcome<()> {
+        let every = self.shared.spec.reconnect_every;
+        if every == 0 {
+            return self.closed(count, None);
+        }
+        let mut left = count;
+        // Relaxed: to stop sooner.
+        while left > 0 && !self.shared.failed.load(Ordering::Relaxed) {
+            let now = left.min(every);
+            let ended = std::thread::scope(|scope| scope.spawn(|| self.closed(now, None)).join());
+            let died = || Failure::system("measure", "a thread ended in a panic");
+            ended.unwrap_or_else(|_| Err(died()))?;
+            left -= now;
+        }
+        Ok(())
+    }
+
     fn closed(&mut self, count: u64, time: Option<Duration>) -> Outcome<()> {
         let every = self.shared.spec.latency_every;
         let mut until_measured = every;
-        for n in 0..count {
-            if n.is_multiple_of(REPORT_EVERY) && self.report(time) {
+        let mut left = count;
+        while left > 0 {
+            if self.done.operations.is_multiple_of(REPORT_EVERY) && self.report(time) {
                 return Ok(());
             }
             let (index, operation) = self.draw_operation();
+            if let Operation::ReadInOrder { backwards } = operation {
+                let read = self.read_in_order(backwards, left)?;
+                self.done.operations += read;
+                left -= read;
+                continue;
+            }
             if until_measured == 1 {
                 until_measured = every;
                 let start = Instant::now();
@@ -181,6 +206,7 @@ impl<'a> Client<'a> {
                 self.perform(operation)?;
             }
             self.done.operations += 1;
+            left -= 1;
         }
         Ok(())
     }
@@ -264,6 +290,7 @@ impl<'a> Client<'a> {
             }
             Operation::GetMissing => self.get_missing(),
             Operation::Scan { from, to } => self.scan(from, to),
+            Operation::ReadInOrder { backwards } => self.read_in_order(backwards, 1).map(|_| ()),
             Operation::ReadThenWrite => {
                 let n = self.draw();
                 self.get(n, self.shared.whole)?;
@@ -414,6 +441,49 @@ impl<'a> Client<'a> {
         match wrong {
             Some(found) => Err(self.wrong(format!("{found}, from key number {n} on"))),
             None => Ok(()),
+        }
+    }
+
+    /// Reads up to `most` pairs from the first on, or from the last backwards, in one scan; how
+    /// many there were.
+    fn read_in_order(&mut self, backwards: bool, most: u64) -> Outcome<u64> {
+        let values = self.shared.values;
+        let (mut seen, mut checked, mut wrong) = (0_u64, 0, None);
+        let (out, before) = (&mut self.out, &mut self.value);
+        let mut visit = |key: &[u8], value: &[u8]| {
+            out.clear();
+            out.extend_from_slice(key);
+            out.extend_from_slice(value);
+            let in_order = seen == 0 || (key < before.as_slice()) == backwards && key != *before;
+            if !in_order {
+                wrong = Some("pairs came out of order");
+            }
+            before.clear();
+            before.extend_from_slice(key);
+            seen += 1;
+            if seen.is_multiple_of(CHECK_EVERY) {
+                checked += 1;
+                if values.check(key, value).is_none() {
+                    wrong = Some("a value was never put under its key");
+                }
+            }
+        };
+        let count = usize::try_from(most).unwrap_or(usize::MAX);
+        let told = match backwards {
+            false => self.shared.store.scan(&[], count, &mut visit)?,
+            true => self.shared.store.scan_back(count, &mut visit)?,
+        };
+        if told as u64 != seen || self.shared.whole && seen != most.min(self.bound()) {
+            wrong = Some("there were more or fewer pairs than were put");
+        }
+        if seen == 0 {
+            wrong = Some("there was nothing to read");
+        }
+        self.done.found += seen;
+        self.done.checked += checked;
+        match wrong {
+            Some(found) => Err(self.wrong(format!("{found}, reading in order"))),
+            None => Ok(seen),
         }
     }
 

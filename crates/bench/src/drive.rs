@@ -24,6 +24,7 @@ use crate::values::Values;
 use hdrhistogram::Histogram;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread::ScopedJoinHandle;
 use std::time::{Duration, Instant};
 
 /// A store at work.
@@ -46,6 +47,8 @@ struct All {
     missed: u64,
     checked: u64,
     latencies: Vec<Histogram<u64>>,
+    /// What the thread beside them did.
+    beside: Option<u64>,
 }
 
 /// How late an idle thread wakes, which has nothing to do but wake at intended times.
@@ -70,6 +73,8 @@ impl Bench<'_> {
         let mut load = spec.clone();
         load.body = Body::Mix(vec![(Operation::Insert, 1.0)]);
         load.latency_every = 0;
+        load.beside = None;
+        load.reconnect_every = 0;
         let records = spec.records;
         let all = self.threads_run(&load, |threads, thread| {
             Schedule::Count(portion(records, threads, thread))
@@ -84,6 +89,8 @@ impl Bench<'_> {
             let mut before = spec.clone();
             before.body = Body::Mix(spec.before.clone());
             before.latency_every = 0;
+            before.beside = None;
+            before.reconnect_every = 0;
             self.threads_run(&before, |threads, thread| {
                 Schedule::Count(portion(spec.records, threads, thread))
             })?;
@@ -112,6 +119,13 @@ impl Bench<'_> {
                 self.open_loop(spec, rate, seconds, &mut figures)?
             }
         };
+        if spec.drained {
+            self.store.settle()?;
+        }
+        if let Some(beside) = all.beside {
+            let rate = float(beside) / all.seconds.max(1e-9);
+            figures.insert("beside_per_second".to_owned(), rate);
+        }
         let mut meters = grown(&before, &self.meters.read());
         let (now, most) = resident();
         meters.insert("resident_bytes".to_owned(), float(now));
@@ -119,13 +133,7 @@ impl Bench<'_> {
         let counters = self.counters_since(&counted);
         let values = Values::new(usize::try_from(spec.value_bytes).unwrap_or(0), spec.seed);
         let audited = audit(self.store, self.name, spec, &values, self.known)?;
-        let mut whole = histogram();
-        let mut by_operation = BTreeMap::new();
-        for ((operation, _), latencies) in spec.mix().iter().zip(&all.latencies) {
-            // All have the same bounds, so nothing falls outside.
-            let _ = whole.add(latencies);
-            by_operation.insert(operation.name().to_owned(), Latencies::of(latencies));
-        }
+        let (whole, by_operation) = together(spec, &all.latencies);
         Ok(Measurement {
             benchmark: spec.name.clone(),
             store: self.name.to_owned(),
@@ -222,28 +230,11 @@ impl Bench<'_> {
             progress: self.progress,
             failed: &failed,
         };
-        let threads = self.threads;
-        let barrier = std::sync::Barrier::new(usize::try_from(threads).unwrap_or(1));
-        let done: Vec<Outcome<Done>> = std::thread::scope(|scope| {
-            let clients: Vec<_> = (0..threads)
-                .map(|thread| {
-                    let (shared, barrier, schedule) = (&shared, &barrier, &schedule);
-                    scope.spawn(move || {
-                        let client = Client::new(shared, thread);
-                        barrier.wait();
-                        client.run(schedule(threads, thread))
-                    })
-                })
-                .collect();
-            let joined = clients.into_iter().map(|client| {
-                let died = || Failure::system("measure", "a thread ended in a panic");
-                client.join().unwrap_or_else(|_| Err(died()))
-            });
-            joined.collect()
-        });
+        let (done, beside) = clients_run(&shared, &schedule);
         let done = done.into_iter().collect::<Outcome<Vec<Done>>>()?;
+        let beside = beside.transpose()?;
         let inserted = inserted.into_iter().map(AtomicU64::into_inner).collect();
-        self.enter(spec, whole, inserted, done, &values)
+        self.enter(spec, whole, inserted, (done, beside), &values)
     }
 
     /// Adds up what the clients did, and makes it known.
@@ -252,7 +243,7 @@ impl Bench<'_> {
         spec: &Spec,
         whole: bool,
         inserted: Vec<u64>,
-        done: Vec<Done>,
+        (done, beside): (Vec<Done>, Option<Done>),
         values: &Values,
     ) -> Outcome<All> {
         let start = done.iter().map(|done| done.start).min();
@@ -267,8 +258,13 @@ impl Bench<'_> {
             missed: 0,
             checked: 0,
             latencies: spec.mix().iter().map(|_| histogram()).collect(),
+            beside: beside.as_ref().map(|beside| beside.operations),
         };
         let mut notes = Vec::new();
+        if let Some(beside) = beside {
+            all.bytes_put += beside.bytes_put;
+            notes.push(beside.notes);
+        }
         for done in done {
             all.operations += done.operations;
             all.bytes_put += done.bytes_put;
@@ -326,6 +322,62 @@ impl Bench<'_> {
         self.known.inserted += most * self.threads;
         Ok(())
     }
+}
+
+/// Latencies of all operations, and of each kind.
+fn together(spec: &Spec, all: &[Histogram<u64>]) -> (Histogram<u64>, BTreeMap<String, Latencies>) {
+    let mut whole = histogram();
+    let mut by_operation = BTreeMap::new();
+    for ((operation, _), latencies) in spec.mix().iter().zip(all) {
+        // All have the same bounds, so nothing falls outside.
+        let _ = whole.add(latencies);
+        by_operation.insert(operation.name().to_owned(), Latencies::of(latencies));
+    }
+    (whole, by_operation)
+}
+
+/// Runs all clients, and one beside them for as long as they work, if there is one.
+fn clients_run(
+    shared: &Shared<'_>,
+    schedule: &(impl Fn(u64, u64) -> Schedule + Sync),
+) -> (Vec<Outcome<Done>>, Option<Outcome<Done>>) {
+    let threads = shared.threads;
+    let over = AtomicBool::new(false);
+    let spec = shared.spec.beside.map(|operation| Spec {
+        body: Body::Mix(vec![(operation, 1.0)]),
+        latency_every: 0,
+        reconnect_every: 0,
+        ..shared.spec.clone()
+    });
+    let beside = spec.as_ref().map(|spec| Shared {
+        spec,
+        failed: &over,
+        ..*shared
+    });
+    let barrier = std::sync::Barrier::new(usize::try_from(threads).unwrap_or(1));
+    let joined = |client: ScopedJoinHandle<'_, Outcome<Done>>| {
+        let died = || Failure::system("measure", "a thread ended in a panic");
+        client.join().unwrap_or_else(|_| Err(died()))
+    };
+    std::thread::scope(|scope| {
+        let beside = beside.as_ref().map(|shared| {
+            scope.spawn(move || Client::new(shared, threads).run(Schedule::Count(u64::MAX)))
+        });
+        let clients: Vec<_> = (0..threads)
+            .map(|thread| {
+                let barrier = &barrier;
+                scope.spawn(move || {
+                    let client = Client::new(shared, thread);
+                    barrier.wait();
+                    client.run(schedule(threads, thread))
+                })
+            })
+            .collect();
+        let done = clients.into_iter().map(joined).collect();
+        // Relaxed: it stops within a few hundred operations.
+        over.store(true, Ordering::Relaxed);
+        (done, beside.map(joined))
+    })
 }
 
 /// How many of `all` are for this thread.

@@ -20,7 +20,8 @@ pub enum KeyShape {
     User,
     /// 16 decimal digits, zeros in front (JellyFish's simulation).
     Decimal,
-    /// The number in 8 bytes, the greatest first, then eight `0` (`db_bench`).
+    /// The number in 8 bytes, the greatest first, then eight `0` (`db_bench`); where it is
+    /// missing, the last is a `.`, which sorts it right before the number's own key.
     DbBench,
     /// 8 bytes of the scattered number (cLSM).
     Binary8,
@@ -43,6 +44,8 @@ pub struct Keys {
 
 const SHARED: &[u8; 32] = b"production/table-000042/user-id/";
 const USER_BOUND: u64 = 1_000_000_000_000;
+/// Numbers that are put are below it.
+const MISSING_FROM: u64 = 1 << 40;
 
 impl Keys {
     /// Keys of this shape.
@@ -66,8 +69,14 @@ impl Keys {
             }
             KeyShape::Decimal => push_decimal::<16>(n, &mut self.key),
             KeyShape::DbBench => {
-                self.key.extend_from_slice(&n.to_be_bytes());
-                self.key.extend_from_slice(b"00000000");
+                let number = n % MISSING_FROM;
+                self.key.extend_from_slice(&number.to_be_bytes());
+                let end = if n < MISSING_FROM {
+                    b"00000000"
+                } else {
+                    b"0000000."
+                };
+                self.key.extend_from_slice(end);
             }
             KeyShape::Binary8 => self.key.extend_from_slice(&mix(n).to_be_bytes()),
             KeyShape::Ordered8 => self.key.extend_from_slice(&n.to_be_bytes()),
@@ -100,7 +109,7 @@ impl Keys {
         match self.shape {
             KeyShape::User => n + USER_BOUND / 2,
             KeyShape::Word4 => n + (1 << 31),
-            _ => n + (1 << 40),
+            _ => n + MISSING_FROM,
         }
     }
 }
@@ -164,6 +173,10 @@ mod tests {
             let keys: Vec<_> = (0..1000).map(|n| keys.key(n * 7).to_vec()).collect();
             assert!(keys.is_sorted(), "{shape:?}");
         }
+        let mut keys = Keys::new(KeyShape::DbBench);
+        let key = |n| keys.key(n).to_vec();
+        let around = [4, MISSING_FROM + 4, 3].map(key);
+        assert!(around.iter().rev().is_sorted(), "{around:?}");
         let mut keys = Keys::new(KeyShape::Hex);
         assert!(!(0..10).map(|n| keys.key(n).to_vec()).is_sorted());
     }

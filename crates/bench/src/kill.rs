@@ -82,7 +82,10 @@ fn load_and_kill(task: &Task, spec: &Spec, seconds: f64) -> Outcome<u64> {
             pace: Pace::Closed,
             before: Vec::new(),
             settled: false,
+            drained: false,
             warm_up: 0,
+            beside: None,
+            reconnect_every: 0,
             latency_every: 0,
             ..spec.clone()
         }],

@@ -22,6 +22,7 @@ pub mod choice;
 pub mod stripes;
 pub mod stores;
 pub mod spec;
+mod several;
 pub mod result;
 pub mod meters;
 mod ledger;

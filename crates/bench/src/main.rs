@@ -62,43 +62,44 @@ fn measure(run: &Run) -> Outcome<bool> {
     Ok(failures.is_empty())
 }
 
-/// Counts, and compares with the baseline; whether nothing grew.
+/// Counts, and compares with the baseline; whether it passed.
 fn compare(asked: &Check) -> Outcome<bool> {
     let file = &asked.baseline;
     let bar = bar::Bar::new();
-    let counted = check::count(&asked.dir, asked.rounds, &bar)?;
+    let counted = check::count(&asked.dir, &asked.store, asked.rounds, &bar)?;
     bar.finish();
-    for remark in &counted.remarks {
-        println!("NOT COUNTED: {remark}");
-    }
+    let tell = |what: &str, lines: &[String]| {
+        for line in lines {
+            println!("{what}: {line}");
+        }
+    };
+    tell("NOT COUNTED", &counted.remarks);
     if asked.renew {
         let text = counted.baseline().text();
         std::fs::write(file, text).map_err(|error| Failure::file("write", file, error))?;
+        tell("left out, not the same in all rounds", &counted.unsteady());
         println!("wrote {}", file.display());
         return Ok(true);
     }
     let text = std::fs::read_to_string(file);
     let text = text.map_err(|error| Failure::file("read", file, error))?;
     let verdict = check::Baseline::parse(&text)?.compare(&counted);
-    for line in &verdict.missing {
-        println!("not compared: {line}");
-    }
-    for line in &verdict.fallen {
-        println!("fell: {line}");
-    }
-    for line in &verdict.grown {
-        println!("GREW: {line}");
-    }
+    tell("not compared", &verdict.beyond);
+    tell("new", &verdict.new);
+    tell("fell", &verdict.fallen);
+    tell("NOT THE SAME IN ALL ROUNDS", &verdict.unsteady);
+    tell("NOT COUNTED ANY MORE", &verdict.missing);
+    tell("GREW", &verdict.grown);
     println!(
         "{} counts compared, {} grew, {} fell",
         verdict.compared,
         verdict.grown.len(),
         verdict.fallen.len()
     );
-    if !verdict.fallen.is_empty() {
+    if !verdict.fallen.is_empty() || !verdict.new.is_empty() {
         println!("to make these the baseline: velella-bench check --renew");
     }
-    Ok(verdict.grown.is_empty())
+    Ok(verdict.passed())
 }
 
 /// Lists benchmarks, groups and stores.
@@ -120,6 +121,10 @@ fn show(list: &List) -> Outcome<()> {
             writeln!(out, "\nstores built in:")?;
             for peer in stores::built() {
                 writeln!(out, "    {:<18} {}", peer.name(), peer.about())?;
+            }
+            writeln!(out, "\nnot there, for want of parts in Velella:")?;
+            for (names, parts) in catalogue::NOT_THERE {
+                writeln!(out, "    {names}\n        {parts}")?;
             }
         }
         Ok(())

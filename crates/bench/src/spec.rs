@@ -34,6 +34,12 @@ pub enum Operation {
         /// Most pairs.
         to: u64,
     },
+    /// Read the next pair in order, or in the opposite one: so many operations are one scan, over
+    /// again where it ends. Its latency is not measured.
+    ReadInOrder {
+        /// From the last key to the first.
+        backwards: bool,
+    },
     /// Get a drawn key, then put it: two steps, as YCSB does.
     ReadThenWrite,
     /// Put a drawn key if it is absent, as one atomic step.
@@ -53,10 +59,24 @@ impl Operation {
             Operation::Get => "get",
             Operation::GetMissing => "get-missing",
             Operation::Scan { .. } => "scan",
+            Operation::ReadInOrder { backwards: false } => "read-in-order",
+            Operation::ReadInOrder { backwards: true } => "read-backwards",
             Operation::ReadThenWrite => "read-then-write",
             Operation::PutIfAbsent => "put-if-absent",
             Operation::Delete => "delete",
         }
+    }
+
+    /// Whether it may change what is stored.
+    #[must_use]
+    pub fn writes(self) -> bool {
+        !matches!(
+            self,
+            Operation::Get
+                | Operation::GetMissing
+                | Operation::Scan { .. }
+                | Operation::ReadInOrder { .. }
+        )
     }
 
     /// Whether it reads keys that must be there once all were loaded.
@@ -64,7 +84,10 @@ impl Operation {
     pub fn reads(self) -> bool {
         matches!(
             self,
-            Operation::Get | Operation::Scan { .. } | Operation::ReadThenWrite
+            Operation::Get
+                | Operation::Scan { .. }
+                | Operation::ReadInOrder { .. }
+                | Operation::ReadThenWrite
         )
     }
 }
@@ -140,10 +163,18 @@ pub struct Spec {
     pub before: Vec<(Operation, f64)>,
     /// Whether the store writes out and compacts what it has before.
     pub settled: bool,
+    /// Whether writing out and compacting what it then has is counted, though not timed.
+    pub drained: bool,
     /// Operations before that, of the same kinds, which warm up and are not measured.
     pub warm_up: u64,
     /// What is done.
     pub body: Body,
+    /// Whether each thread has a store of its own, with its range of the keys.
+    pub store_for_each: bool,
+    /// What one more thread does all the while, unmeasured.
+    pub beside: Option<Operation>,
+    /// After so many operations a client is another thread; 0: never.
+    pub reconnect_every: u64,
     /// Which keys are drawn.
     pub choice: Choice,
     /// When operations begin.
@@ -164,7 +195,14 @@ impl Spec {
             && self.value_bytes == next.value_bytes
             && self.records == next.records
             && self.settings == next.settings
+            && self.store_for_each == next.store_for_each
             && self.seed == next.seed
+    }
+
+    /// Whether any of its operations writes.
+    #[must_use]
+    pub fn writes(&self) -> bool {
+        self.mix().iter().any(|(operation, _)| operation.writes())
     }
 
     /// Operations that it is made of; none where it is no mix.

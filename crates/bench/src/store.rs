@@ -78,6 +78,12 @@ pub trait Store: Send + Sync {
     /// As `put`.
     fn scan(&self, from: &[u8], count: usize, visit: Visit<'_>) -> Outcome<usize>;
 
+    /// Shows up to `count` pairs from the last one backwards; how many there were.
+    ///
+    /// # Errors
+    /// As `put`.
+    fn scan_back(&self, count: usize, visit: Visit<'_>) -> Outcome<usize>;
+
     /// Applies all changes as one.
     ///
     /// # Errors
@@ -96,21 +102,27 @@ pub trait Store: Send + Sync {
     /// `Unfit` where there is none.
     fn view(&self) -> Outcome<Box<dyn View + '_>>;
 
-    /// Writes out and compacts what it has, where it does so in the background; returns when that
-    /// is done.
+    /// Writes out and compacts what it has; returns when that is done. Here for stores that do
+    /// nothing in the background.
     ///
     /// # Errors
     /// As `put`.
-    fn settle(&self) -> Outcome<()>;
+    fn settle(&self) -> Outcome<()> {
+        Ok(())
+    }
 
-    /// What the store counts of itself, growing numbers all.
-    fn counters(&self) -> BTreeMap<String, u64>;
+    /// What the store counts of itself, growing numbers all; if it counts anything.
+    fn counters(&self) -> BTreeMap<String, u64> {
+        BTreeMap::new()
+    }
 
-    /// Closes it, as orderly as it can.
+    /// Closes it, as orderly as it can, if being dropped is not all it needs.
     ///
     /// # Errors
     /// As `put`.
-    fn close(self: Box<Self>) -> Outcome<()>;
+    fn close(self: Box<Self>) -> Outcome<()> {
+        Ok(())
+    }
 }
 
 /// A kind of store.

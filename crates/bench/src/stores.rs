@@ -1,13 +1,14 @@
 //! Every store there is, by name, and which of them this program was built with.
 //!
-//! `unsafe` stands in two adapters, whose libraries are asked from C or demand it: `lmdb` and
-//! `leveldb`.
+//! `unsafe` stands in adapters whose libraries are asked from C or demand it: `lmdb`, `leveldb`
+//! and the binding in `wiredtiger`.
 //!
 //! Tests: `tests/stores.rs`.
 
 pub mod velella;
 pub mod memtable;
 pub mod inplace;
+pub mod listnode;
 #[cfg(feature = "rocksdb")]
 pub mod rocksdb;
 #[cfg(feature = "fjall")]
@@ -20,6 +21,8 @@ pub mod redb;
 #[cfg(feature = "leveldb")]
 #[expect(unsafe_code, reason = "it is a binding of a C interface")]
 pub mod leveldb;
+#[cfg(feature = "wiredtiger")]
+pub mod wiredtiger;
 
 use crate::failure::{Failure, Outcome};
 use crate::store::Peer;
@@ -28,7 +31,7 @@ use crate::store::Peer;
 pub const OURS: &str = "velella";
 
 /// Peers, each of which is a feature of that name.
-const PEERS: [&str; 5] = ["rocksdb", "fjall", "lmdb", "redb", "leveldb"];
+const PEERS: [&str; 6] = ["rocksdb", "fjall", "lmdb", "redb", "leveldb", "wiredtiger"];
 
 /// All that were built in: Velella and its baselines, then peers.
 #[must_use]
@@ -37,6 +40,7 @@ pub fn built() -> Vec<&'static dyn Peer> {
     all.extend(velella::ALL.iter().map(|store| store as &dyn Peer));
     all.extend(memtable::ALL.iter().map(|store| store as &dyn Peer));
     all.push(&inplace::InPlace);
+    all.extend(listnode::ALL.iter().map(|store| store as &dyn Peer));
     #[cfg(feature = "rocksdb")]
     all.push(&rocksdb::RocksDb);
     #[cfg(feature = "fjall")]
@@ -47,6 +51,8 @@ pub fn built() -> Vec<&'static dyn Peer> {
     all.push(&redb::Redb);
     #[cfg(feature = "leveldb")]
     all.push(&leveldb::LevelDb);
+    #[cfg(feature = "wiredtiger")]
+    all.push(&wiredtiger::WiredTiger);
     all
 }
 

@@ -9,6 +9,7 @@
 
 use crate::failure::Outcome;
 use crate::random::mix;
+use crate::store::Store;
 use std::sync::{Mutex, PoisonError};
 
 /// As many stripes as cores have no trouble with.
@@ -29,11 +30,12 @@ impl Default for Stripes {
 }
 
 impl Stripes {
-    /// Does `step` with the lock of `key` held.
+    /// Stores `value` under `key` if it is absent, in two steps with the lock of `key` held;
+    /// whether it did.
     ///
     /// # Errors
-    /// Those of `step`.
-    pub fn locked<R>(&self, key: &[u8], step: impl FnOnce() -> Outcome<R>) -> Outcome<R> {
+    /// Those of `store`.
+    pub fn put_if_absent(&self, store: &dyn Store, key: &[u8], value: &[u8]) -> Outcome<bool> {
         let hash = key.iter().fold(key.len() as u64, |hash, byte| {
             hash.wrapping_mul(31).wrapping_add(u64::from(*byte))
         });
@@ -41,8 +43,11 @@ impl Stripes {
         let held = self.0[stripe]
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
-        let outcome = step();
+        let absent = !store.get(key, &mut |_| ())?;
+        if absent {
+            store.put(key, value)?;
+        }
         drop(held);
-        outcome
+        Ok(absent)
     }
 }

@@ -20,7 +20,7 @@ use crate::progress::Progress;
 use crate::result::{Measurement, float};
 use crate::spec::{Body, Spec, Start};
 use crate::store::{Peer, Store};
-use crate::{kill, versions};
+use crate::{kill, several, versions};
 use std::io::Write;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -156,7 +156,10 @@ impl<'a> Worker<'a> {
         let dir = &self.task.dir;
         std::fs::create_dir_all(dir).map_err(|error| Failure::file("create", dir, error))?;
         let opened = self.meters.read();
-        let store = self.peer.open(dir, &spec.settings)?;
+        let store = match spec.store_for_each {
+            false => self.peer.open(dir, &spec.settings)?,
+            true => several::open(self.peer, dir, spec, self.task.threads)?,
+        };
         self.current = Some(Current {
             store,
             spec: spec.clone(),

@@ -141,7 +141,8 @@ fn a_killed_store_opens_with_everything_that_was_told() {
 #[test]
 fn the_papers_benchmarks_run_small() {
     let dir = tempfile::tempdir().unwrap();
-    let names = "jf.sim,jf.dbb,jf.wa,jf.mem,jf.linkbench,clsm,s3,xyza,hot.overwrite,sync.writes";
+    let names =
+        "jf.sim,jf.dbb,jf.wa,jf.mem,jf.linkbench,clsm,s3,xyza,db_bench,hot.overwrite,sync.writes";
     let arguments = [
         names,
         "--records",
@@ -162,5 +163,9 @@ fn the_papers_benchmarks_run_small() {
     assert_eq!(of("jf.dbb.seekrandom", "aoc"), 1);
     assert_eq!(of("clsm.rmw", "lock-striped-rmw"), 1);
     assert_eq!(of("xyza.journal.sync", "journal-write"), 1);
+    assert_eq!(of("xyza.churn", "journal-write"), 1);
+    assert_eq!(of("xyza.multi", "velella"), 1);
+    assert_eq!(of("jf.sim.scan.zipf", "listnode-vlist"), 1);
+    assert_eq!(of("readwhilewriting", "velella"), 1);
     assert!(page.contains("jf.sim.put.zipf"));
 }

@@ -79,6 +79,22 @@ fn contract(store: &dyn Store, name: &str) {
     }
 }
 
+/// Backwards there is the same as forwards.
+fn backwards(store: &dyn Store, name: &str) {
+    let mut expected = scan(store, b"", usize::MAX);
+    expected.reverse();
+    for count in [0, 1, 10, usize::MAX] {
+        let mut pairs = Vec::new();
+        let seen = store
+            .scan_back(count, &mut |key, value| {
+                pairs.push((key.to_vec(), value.to_vec()))
+            })
+            .unwrap();
+        assert_eq!(seen, pairs.len(), "{name}");
+        assert_eq!(pairs, expected[..count.min(expected.len())], "{name}");
+    }
+}
+
 /// What a view shows does not change.
 fn views(store: &dyn Store, name: &str) {
     let before = scan(store, b"", usize::MAX);
@@ -115,6 +131,7 @@ fn every_store_keeps_the_contract_at_every_durability_it_offers() {
             let dir = tempfile::tempdir().unwrap();
             let store = peer.open(dir.path(), &settings(*durability)).unwrap();
             contract(store.as_ref(), peer.name());
+            backwards(store.as_ref(), peer.name());
             views(store.as_ref(), peer.name());
             store.close().unwrap();
         }

@@ -24,6 +24,8 @@ const SIM_BASELINES: &[&str] = &[
     "aoc-noreseek",
     "leveldb1w",
     "inplace",
+    "listnode-swap",
+    "listnode-vlist",
 ];
 const PAPER_ZIPF: Choice = Choice::ZipfUnbounded(1.2);
 const SCAN10: Operation = Operation::Scan { from: 10, to: 10 };

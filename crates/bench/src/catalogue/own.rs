@@ -1,27 +1,15 @@
-//! What the papers do not measure, or not so: journals, versions, hot keys, syncs, tails, memory,
-//! opening.
+//! What the papers do not measure, or not so: versions, hot keys, syncs, tails, memory, opening.
 //!
 //! Tests: `catalogue`; `tests/run.rs` runs the ones that are no mix.
 
+use super::xyza::journal;
 use super::{Benchmark, plain, usual};
 use crate::choice::Choice;
 use crate::spec::{Body, Operation, Pace, Spec, Start};
 use crate::store::Durability;
 
-const XYZA: &[&str] = &["xyza"];
 const OWN: &[&str] = &["own"];
 const LARGE: &[&str] = &["own", "larger-than-memory"];
-/// One mapped lane for each thread is Velella; one file and one lock for all, and one call for
-/// each record, are what Xyza starts from.
-const JOURNALS: &[&str] = &["journal-write", "rwlock-writers"];
-
-fn journal(durability: Durability, operations: u64) -> Spec {
-    let mut spec = usual(&[(Operation::Update, 1.0)], Choice::Uniform);
-    spec.settings.durability = durability;
-    spec.operations = operations;
-    spec.latency_every = 4;
-    spec
-}
 
 fn large(operation: Operation) -> Spec {
     let mut spec = usual(&[(operation, 1.0)], Choice::Uniform);
@@ -36,28 +24,6 @@ fn large(operation: Operation) -> Spec {
 }
 
 pub(super) const ALL: &[Benchmark] = &[
-    Benchmark {
-        baselines: JOURNALS,
-        threads: &[1, 2, 16],
-        ..plain(
-            "xyza.journal.buffered",
-            XYZA,
-            "Xyza (HotStorage '20), figures 1 and 2, without the network",
-            "puts that survive kill -9: a lane for each thread, one write(2) each, one lock",
-            || journal(Durability::Process, 1_000_000),
-        )
-    },
-    Benchmark {
-        baselines: JOURNALS,
-        threads: &[1, 2, 16],
-        ..plain(
-            "xyza.journal.sync",
-            XYZA,
-            "Xyza (HotStorage '20), j:true",
-            "puts that survive a power loss: see journal_syncs with --counters",
-            || journal(Durability::Device, 20_000),
-        )
-    },
     Benchmark {
         baselines: &["aoc"],
         // Trees that copy pages on write would need a hundred gigabytes while a view is held.

@@ -60,6 +60,11 @@ impl Store for Liar {
         self.inner.scan(from, count - short, visit)
     }
 
+    fn scan_back(&self, count: usize, visit: Visit<'_>) -> Outcome<usize> {
+        let short = usize::from(self.lie == Lie::CutsScans);
+        self.inner.scan_back(count - short, visit)
+    }
+
     fn write(&self, batch: &[Change<'_>]) -> Outcome<()> {
         self.inner.write(batch)
     }
@@ -140,6 +145,95 @@ fn an_honest_store_is_believed_in_every_row() {
             assert!(one.rate() > 0.0);
         }
     }
+}
+
+#[test]
+fn an_honest_store_is_believed_in_db_bench() {
+    let names: Vec<&str> = catalogue::named("db_bench")
+        .unwrap()
+        .iter()
+        .map(|one| one.name)
+        .collect();
+    for threads in [1, 2] {
+        for name in &names {
+            let one = run(Lie::None, &[name], threads).unwrap().remove(0);
+            assert_eq!(one.operations, 4000 * threads, "{name}");
+            let beside = one.figures.get("beside_per_second");
+            assert_eq!(beside.is_some(), *name == "readwhilewriting");
+        }
+    }
+}
+
+#[test]
+fn a_store_that_skips_pairs_in_order_or_backwards_is_caught() {
+    assert!(caught(Lie::CutsScans, "readseq"));
+    assert!(caught(Lie::CutsScans, "readreverse"));
+}
+
+#[test]
+fn what_another_thread_writes_beside_is_checked_too() {
+    assert!(caught(Lie::LosesWrites, "readwhilewriting"));
+}
+
+#[test]
+fn a_client_that_reconnects_does_the_same_as_one_that_stays() {
+    let dir = tempfile::tempdir().unwrap();
+    let peer = stores::named("memtable:jellyfish").unwrap();
+    let changes = Changes {
+        records: Some(1000),
+        ..Changes::default()
+    };
+    let done = |every| {
+        let mut spec = catalogue::named("ycsb.f").unwrap()[0].with(&changes, 1);
+        spec.reconnect_every = every;
+        let store = peer.open(dir.path(), &spec.settings).unwrap();
+        let mut bench = Bench {
+            store: store.as_ref(),
+            name: "memtable",
+            threads: 1,
+            known: &mut Known::empty(),
+            meters: &mut Meters::new(),
+            part: &mut 0,
+            progress: &Progress::default(),
+        };
+        bench.load(&spec).unwrap();
+        let one = bench.mix(&spec, 0).unwrap();
+        (one.operations, one.bytes_put, one.found, one.checked)
+    };
+    assert_eq!(done(0), done(7));
+}
+
+#[test]
+fn stores_of_their_own_hold_a_range_each_and_are_read_as_one() {
+    let dir = tempfile::tempdir().unwrap();
+    let peer = stores::named("memtable:jellyfish").unwrap();
+    let changes = Changes {
+        records: Some(1000),
+        ..Changes::default()
+    };
+    let mut spec = catalogue::named("xyza.multi").unwrap()[0].with(&changes, 4);
+    let store = crate::several::open(peer, dir.path(), &spec, 4).unwrap();
+    let mut bench = Bench {
+        store: store.as_ref(),
+        name: "several",
+        threads: 4,
+        known: &mut Known::empty(),
+        meters: &mut Meters::new(),
+        part: &mut 0,
+        progress: &Progress::default(),
+    };
+    assert_eq!(bench.mix(&spec, 0).unwrap().operations, 1000);
+    let mut numbers = Vec::new();
+    let mut note = |key: &[u8], _: &[u8]| {
+        numbers.push(u64::from_be_bytes(key[..8].try_into().unwrap()));
+    };
+    assert_eq!(store.scan(b"", usize::MAX, &mut note).unwrap(), 1000);
+    assert_eq!(store.scan_back(600, &mut note).unwrap(), 600);
+    assert!(numbers[..1000].iter().copied().eq(0..1000));
+    assert!(numbers[1000..].iter().copied().eq((400..1000).rev()));
+    assert_eq!(store.counters()["memtable_versions"], 1000);
+    spec.keys = crate::keys::KeyShape::Hex;
+    assert!(crate::several::open(peer, dir.path(), &spec, 4).is_err());
 }
 
 #[test]

@@ -67,7 +67,11 @@ fn failed(attempt: &'static str) -> impl FnOnce(fjall::Error) -> Failure {
     move |error| Failure::store(NAME, attempt, error)
 }
 
-fn walk(iter: fjall::Iter, count: usize, visit: Visit<'_>) -> Outcome<usize> {
+fn walk(
+    iter: impl Iterator<Item = fjall::Guard>,
+    count: usize,
+    visit: Visit<'_>,
+) -> Outcome<usize> {
     let mut seen = 0;
     for pair in iter.take(count) {
         let (key, value) = pair.into_inner().map_err(failed("scan"))?;
@@ -110,6 +114,10 @@ impl Store for Open {
         walk(self.keyspace.range(from..), count, visit)
     }
 
+    fn scan_back(&self, count: usize, visit: Visit<'_>) -> Outcome<usize> {
+        walk(self.keyspace.iter().rev(), count, visit)
+    }
+
     fn write(&self, batch: &[Change<'_>]) -> Outcome<()> {
         let mode = if self.synced {
             PersistMode::SyncData
@@ -127,13 +135,7 @@ impl Store for Open {
     }
 
     fn put_if_absent(&self, key: &[u8], value: &[u8]) -> Outcome<bool> {
-        self.stripes.locked(key, || {
-            let absent = !self.get(key, &mut |_| ())?;
-            if absent {
-                self.put(key, value)?;
-            }
-            Ok(absent)
-        })
+        self.stripes.put_if_absent(self, key, value)
     }
 
     fn view(&self) -> Outcome<Box<dyn View + '_>> {

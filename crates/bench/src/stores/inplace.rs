@@ -8,7 +8,7 @@
 use crate::failure::{Failure, Outcome};
 use crate::store::{Change, Durability, Peer, Settings, Store, View, Visit};
 use crossbeam_skiplist::SkipMap;
-use std::collections::BTreeMap;
+use crossbeam_skiplist::map::Entry;
 use std::ops::Bound;
 use std::path::Path;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -73,6 +73,25 @@ fn overwrite(place: &mut Option<Vec<u8>>, value: &[u8]) {
     }
 }
 
+/// Shows the first `count` entries that have a value.
+fn show<'a>(
+    entries: impl Iterator<Item = Entry<'a, Vec<u8>, Place>>,
+    count: usize,
+    visit: Visit<'_>,
+) -> usize {
+    let mut seen = 0;
+    for entry in entries {
+        if seen == count {
+            break;
+        }
+        if let Some(value) = &*locked(entry.value()) {
+            visit(entry.key(), value);
+            seen += 1;
+        }
+    }
+    seen
+}
+
 impl Store for List {
     fn put(&self, key: &[u8], value: &[u8]) -> Outcome<()> {
         self.change(key, |place| overwrite(place, value));
@@ -96,18 +115,12 @@ impl Store for List {
     }
 
     fn scan(&self, from: &[u8], count: usize, visit: Visit<'_>) -> Outcome<usize> {
-        let mut seen = 0;
         let bounds: (Bound<&[u8]>, Bound<&[u8]>) = (Bound::Included(from), Bound::Unbounded);
-        for entry in self.pairs.range::<[u8], _>(bounds) {
-            if seen == count {
-                break;
-            }
-            if let Some(value) = &*locked(entry.value()) {
-                visit(entry.key(), value);
-                seen += 1;
-            }
-        }
-        Ok(seen)
+        Ok(show(self.pairs.range::<[u8], _>(bounds), count, visit))
+    }
+
+    fn scan_back(&self, count: usize, visit: Visit<'_>) -> Outcome<usize> {
+        Ok(show(self.pairs.iter().rev(), count, visit))
     }
 
     fn write(&self, batch: &[Change<'_>]) -> Outcome<()> {
@@ -136,17 +149,5 @@ impl Store for List {
             store: NAME.to_owned(),
             lacks: "views of the past".to_owned(),
         })
-    }
-
-    fn settle(&self) -> Outcome<()> {
-        Ok(())
-    }
-
-    fn counters(&self) -> BTreeMap<String, u64> {
-        BTreeMap::new()
-    }
-
-    fn close(self: Box<Self>) -> Outcome<()> {
-        Ok(())
     }
 }

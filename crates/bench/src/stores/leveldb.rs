@@ -13,7 +13,6 @@
 use crate::failure::{Failure, Outcome};
 use crate::store::{Change, Durability, Peer, Settings, Store, View, Visit};
 use crate::stripes::Stripes;
-use std::collections::BTreeMap;
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::marker::PhantomData;
 use std::os::unix::ffi::OsStrExt;
@@ -70,7 +69,9 @@ mod c {
         pub(super) fn leveldb_iter_destroy(iter: *mut Opaque);
         pub(super) fn leveldb_iter_valid(iter: *const Opaque) -> u8;
         pub(super) fn leveldb_iter_seek(iter: *mut Opaque, key: *const u8, key_bytes: usize);
+        pub(super) fn leveldb_iter_seek_to_last(iter: *mut Opaque);
         pub(super) fn leveldb_iter_next(iter: *mut Opaque);
+        pub(super) fn leveldb_iter_prev(iter: *mut Opaque);
         pub(super) fn leveldb_iter_key(iter: *const Opaque, bytes: *mut usize) -> *const u8;
         pub(super) fn leveldb_iter_value(iter: *const Opaque, bytes: *mut usize) -> *const u8;
         pub(super) fn leveldb_iter_get_error(iter: *const Opaque, error: *mut *mut c_char);
@@ -257,14 +258,25 @@ impl<'a> Iter<'a> {
         }
     }
 
-    fn seek(&mut self, key: &[u8]) {
-        // SAFETY: a live iterator, and as many bytes as are told.
-        unsafe { c::leveldb_iter_seek(self.owned.pointer, key.as_ptr(), key.len()) };
+    /// Moves to the first pair at or above `from`, or to the last one of all.
+    fn seek(&mut self, from: Option<&[u8]>) {
+        let iter = self.owned.pointer;
+        match from {
+            // SAFETY: a live iterator, and as many bytes as are told.
+            Some(key) => unsafe { c::leveldb_iter_seek(iter, key.as_ptr(), key.len()) },
+            // SAFETY: a live iterator.
+            None => unsafe { c::leveldb_iter_seek_to_last(iter) },
+        }
     }
 
-    fn step(&mut self) {
+    /// Moves on, or back.
+    fn step(&mut self, onwards: bool) {
+        let step = match onwards {
+            true => c::leveldb_iter_next,
+            false => c::leveldb_iter_prev,
+        };
         // SAFETY: a live iterator that stands on a pair: `pair` said so before.
-        unsafe { c::leveldb_iter_next(self.owned.pointer) };
+        unsafe { step(self.owned.pointer) };
     }
 
     /// The pair it stands on, until it is moved.
@@ -285,7 +297,8 @@ impl<'a> Iter<'a> {
         Some((key, value))
     }
 
-    fn walk(mut self, from: &[u8], count: usize, visit: Visit<'_>) -> Outcome<usize> {
+    /// Shows pairs from `from` on, or from the end backwards.
+    fn walk(mut self, from: Option<&[u8]>, count: usize, visit: Visit<'_>) -> Outcome<usize> {
         self.seek(from);
         let mut seen = 0;
         while seen < count
@@ -294,7 +307,7 @@ impl<'a> Iter<'a> {
             visit(key, value);
             seen += 1;
             if seen < count {
-                self.step();
+                self.step(from.is_some());
             }
         }
         let mut fault = Fault::none();
@@ -364,7 +377,11 @@ impl Store for Ldb {
     }
 
     fn scan(&self, from: &[u8], count: usize, visit: Visit<'_>) -> Outcome<usize> {
-        Iter::new(self, &self.read).walk(from, count, visit)
+        Iter::new(self, &self.read).walk(Some(from), count, visit)
+    }
+
+    fn scan_back(&self, count: usize, visit: Visit<'_>) -> Outcome<usize> {
+        Iter::new(self, &self.read).walk(None, count, visit)
     }
 
     fn write(&self, batch: &[Change<'_>]) -> Outcome<()> {
@@ -393,13 +410,7 @@ impl Store for Ldb {
     }
 
     fn put_if_absent(&self, key: &[u8], value: &[u8]) -> Outcome<bool> {
-        self.stripes.locked(key, || {
-            let absent = !self.get(key, &mut |_| ())?;
-            if absent {
-                self.put(key, value)?;
-            }
-            Ok(absent)
-        })
+        self.stripes.put_if_absent(self, key, value)
     }
 
     fn view(&self) -> Outcome<Box<dyn View + '_>> {
@@ -425,14 +436,6 @@ impl Store for Ldb {
         unsafe { c::leveldb_compact_range(self.db.pointer, ptr::null(), 0, ptr::null(), 0) };
         Ok(())
     }
-
-    fn counters(&self) -> BTreeMap<String, u64> {
-        BTreeMap::new()
-    }
-
-    fn close(self: Box<Self>) -> Outcome<()> {
-        Ok(())
-    }
 }
 
 /// A snapshot, and options that read at it.
@@ -451,6 +454,6 @@ impl Drop for At<'_> {
 
 impl View for At<'_> {
     fn scan(&self, from: &[u8], count: usize, visit: Visit<'_>) -> Outcome<usize> {
-        Iter::new(self.db, &self.options).walk(from, count, visit)
+        Iter::new(self.db, &self.options).walk(Some(from), count, visit)
     }
 }

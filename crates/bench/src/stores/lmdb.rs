@@ -9,7 +9,6 @@ use crate::failure::{Failure, Outcome};
 use crate::store::{Change, Durability, Peer, Settings, Store, View, Visit};
 use heed::types::Bytes;
 use heed::{Database, Env, EnvFlags, EnvOpenOptions, RoTxn, WithTls};
-use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::path::Path;
 
@@ -70,23 +69,31 @@ fn failed(attempt: &'static str) -> impl Fn(heed::Error) -> Failure {
     move |error| Failure::store(NAME, attempt, error)
 }
 
+/// Shows the first `count` of `pairs`.
+fn show<'a>(
+    pairs: impl Iterator<Item = heed::Result<(&'a [u8], &'a [u8])>>,
+    count: usize,
+    visit: Visit<'_>,
+) -> Outcome<usize> {
+    let mut seen = 0;
+    for pair in pairs.take(count) {
+        let (key, value) = pair.map_err(failed("scan"))?;
+        visit(key, value);
+        seen += 1;
+    }
+    Ok(seen)
+}
+
 impl Open {
     fn walk(&self, txn: &RoTxn<'_>, from: &[u8], count: usize, visit: Visit<'_>) -> Outcome<usize> {
-        let failed = failed("scan");
         // LMDB knows no empty key.
         let first = match from {
             [] => Bound::Unbounded,
             from => Bound::Included(from),
         };
         let bounds = (first, Bound::Unbounded);
-        let iter = self.database.range(txn, &bounds).map_err(&failed)?;
-        let mut seen = 0;
-        for pair in iter.take(count) {
-            let (key, value) = pair.map_err(&failed)?;
-            visit(key, value);
-            seen += 1;
-        }
-        Ok(seen)
+        let pairs = self.database.range(txn, &bounds).map_err(failed("scan"))?;
+        show(pairs, count, visit)
     }
 }
 
@@ -117,6 +124,12 @@ impl Store for Open {
     fn scan(&self, from: &[u8], count: usize, visit: Visit<'_>) -> Outcome<usize> {
         let txn = self.env.read_txn().map_err(failed("scan"))?;
         self.walk(&txn, from, count, visit)
+    }
+
+    fn scan_back(&self, count: usize, visit: Visit<'_>) -> Outcome<usize> {
+        let txn = self.env.read_txn().map_err(failed("scan"))?;
+        let pairs = self.database.rev_iter(&txn).map_err(failed("scan"))?;
+        show(pairs, count, visit)
     }
 
     fn write(&self, batch: &[Change<'_>]) -> Outcome<()> {
@@ -152,14 +165,6 @@ impl Store for Open {
             .static_read_txn()
             .map_err(failed("take a view"))?;
         Ok(Box::new(At { open: self, txn }))
-    }
-
-    fn settle(&self) -> Outcome<()> {
-        Ok(())
-    }
-
-    fn counters(&self) -> BTreeMap<String, u64> {
-        BTreeMap::new()
     }
 
     fn close(self: Box<Self>) -> Outcome<()> {

@@ -190,7 +190,14 @@ impl World {
         });
     }
 
-    fn walk(&self, at: Stamp, from: &[u8], count: usize, visit: Visit<'_>) -> Outcome<usize> {
+    /// Shows pairs from `from` on, or from the end backwards.
+    fn walk(
+        &self,
+        at: Stamp,
+        from: Option<&[u8]>,
+        count: usize,
+        visit: Visit<'_>,
+    ) -> Outcome<usize> {
         let failed = |error| Failure::store("memtable", "scan", error);
         let mode = CursorMode::Visible {
             at: ReadAt {
@@ -200,7 +207,11 @@ impl World {
             keys_only: false,
         };
         let mut cursor = Arc::clone(&self.table).cursor(mode);
-        cursor.seek(from, Stamp::MAX).map_err(failed)?;
+        let sought = match from {
+            Some(from) => cursor.seek(from, Stamp::MAX),
+            None => cursor.seek_last(),
+        };
+        sought.map_err(failed)?;
         let mut seen = 0;
         while seen < count
             && let Some(entry) = cursor.entry()
@@ -210,7 +221,11 @@ impl World {
                 seen += 1;
             }
             if seen < count {
-                cursor.next().map_err(failed)?;
+                let moved = match from {
+                    Some(_) => cursor.next(),
+                    None => cursor.prev(),
+                };
+                moved.map_err(failed)?;
             }
         }
         Ok(seen)
@@ -239,7 +254,11 @@ impl Store for World {
     }
 
     fn scan(&self, from: &[u8], count: usize, visit: Visit<'_>) -> Outcome<usize> {
-        self.walk(self.clock.observe(), from, count, visit)
+        self.walk(self.clock.observe(), Some(from), count, visit)
+    }
+
+    fn scan_back(&self, count: usize, visit: Visit<'_>) -> Outcome<usize> {
+        self.walk(self.clock.observe(), None, count, visit)
     }
 
     fn write(&self, batch: &[Change<'_>]) -> Outcome<()> {
@@ -296,29 +315,25 @@ impl Store for World {
         }))
     }
 
-    fn settle(&self) -> Outcome<()> {
-        Ok(())
-    }
-
     fn counters(&self) -> BTreeMap<String, u64> {
-        let counters = &self.counters;
-        [
-            ("memtable_comparisons", &counters.comparisons),
-            ("memtable_cas_attempts", &counters.cas_attempts),
-            ("memtable_cas_failures", &counters.cas_failures),
-            ("memtable_towers", &counters.towers),
-            ("memtable_versions", &counters.versions),
-            ("memtable_versions_skipped", &counters.versions_skipped),
-            ("memtable_bytes_allocated", &counters.bytes),
-        ]
-        .into_iter()
-        .map(|(name, counter)| (name.to_owned(), counter.sum()))
-        .collect()
+        counted(&self.counters)
     }
+}
 
-    fn close(self: Box<Self>) -> Outcome<()> {
-        Ok(())
-    }
+/// What a memtable counted, by name.
+pub(super) fn counted(counters: &Counters) -> BTreeMap<String, u64> {
+    [
+        ("memtable_comparisons", &counters.comparisons),
+        ("memtable_cas_attempts", &counters.cas_attempts),
+        ("memtable_cas_failures", &counters.cas_failures),
+        ("memtable_towers", &counters.towers),
+        ("memtable_versions", &counters.versions),
+        ("memtable_versions_skipped", &counters.versions_skipped),
+        ("memtable_bytes_allocated", &counters.bytes),
+    ]
+    .into_iter()
+    .map(|(name, counter)| (name.to_owned(), counter.sum()))
+    .collect()
 }
 
 struct At<'a> {
@@ -328,6 +343,6 @@ struct At<'a> {
 
 impl View for At<'_> {
     fn scan(&self, from: &[u8], count: usize, visit: Visit<'_>) -> Outcome<usize> {
-        self.world.walk(self.stamp, from, count, visit)
+        self.world.walk(self.stamp, Some(from), count, visit)
     }
 }

@@ -12,7 +12,6 @@ use redb::{
     Builder, Database, ReadOnlyTable, ReadableDatabase, ReadableTable, StorageBackend,
     TableDefinition,
 };
-use std::collections::BTreeMap;
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
@@ -134,14 +133,17 @@ impl Open {
     }
 }
 
-fn walk(
-    table: &ReadOnlyTable<&'static [u8], &'static [u8]>,
-    from: &[u8],
+type Pairs<'a> = redb::Range<'a, &'static [u8], &'static [u8]>;
+type Pair<'a> = <Pairs<'a> as Iterator>::Item;
+
+/// Shows the first `count` of `pairs`.
+fn show<'a>(
+    pairs: impl Iterator<Item = Pair<'a>>,
     count: usize,
     visit: Visit<'_>,
 ) -> Outcome<usize> {
     let mut seen = 0;
-    for pair in table.range(from..).map_err(failed("scan"))?.take(count) {
+    for pair in pairs.take(count) {
         let (key, value) = pair.map_err(failed("scan"))?;
         visit(key.value(), value.value());
         seen += 1;
@@ -167,7 +169,14 @@ impl Store for Open {
     }
 
     fn scan(&self, from: &[u8], count: usize, visit: Visit<'_>) -> Outcome<usize> {
-        walk(&self.table("scan")?, from, count, visit)
+        let table = self.table("scan")?;
+        show(table.range(from..).map_err(failed("scan"))?, count, visit)
+    }
+
+    fn scan_back(&self, count: usize, visit: Visit<'_>) -> Outcome<usize> {
+        let table = self.table("scan")?;
+        let pairs = table.range::<&[u8]>(..).map_err(failed("scan"))?;
+        show(pairs.rev(), count, visit)
     }
 
     fn write(&self, batch: &[Change<'_>]) -> Outcome<()> {
@@ -195,24 +204,12 @@ impl Store for Open {
     fn view(&self) -> Outcome<Box<dyn View + '_>> {
         Ok(Box::new(At(self.table("take a view")?)))
     }
-
-    fn settle(&self) -> Outcome<()> {
-        Ok(())
-    }
-
-    fn counters(&self) -> BTreeMap<String, u64> {
-        BTreeMap::new()
-    }
-
-    fn close(self: Box<Self>) -> Outcome<()> {
-        Ok(())
-    }
 }
 
 struct At(ReadOnlyTable<&'static [u8], &'static [u8]>);
 
 impl View for At {
     fn scan(&self, from: &[u8], count: usize, visit: Visit<'_>) -> Outcome<usize> {
-        walk(&self.0, from, count, visit)
+        show(self.0.range(from..).map_err(failed("scan"))?, count, visit)
     }
 }

@@ -11,7 +11,6 @@ use crate::stripes::Stripes;
 use rocksdb::{
     BlockBasedOptions, Cache, DB, DBCompressionType, Options, ReadOptions, WriteBatch, WriteOptions,
 };
-use std::collections::BTreeMap;
 use std::path::Path;
 
 const NAME: &str = "rocksdb";
@@ -67,15 +66,19 @@ fn failed(attempt: &'static str) -> impl FnOnce(rocksdb::Error) -> Failure {
 }
 
 impl Open {
+    /// Shows pairs from `from` on, or from the end backwards.
     fn walk(
         &self,
         options: ReadOptions,
-        from: &[u8],
+        from: Option<&[u8]>,
         count: usize,
         visit: Visit<'_>,
     ) -> Outcome<usize> {
         let mut iter = self.db.raw_iterator_opt(options);
-        iter.seek(from);
+        match from {
+            Some(from) => iter.seek(from),
+            None => iter.seek_to_last(),
+        }
         let mut seen = 0;
         while seen < count
             && let Some((key, value)) = iter.item()
@@ -83,7 +86,10 @@ impl Open {
             visit(key, value);
             seen += 1;
             if seen < count {
-                iter.next();
+                match from {
+                    Some(_) => iter.next(),
+                    None => iter.prev(),
+                }
             }
         }
         iter.status().map_err(failed("scan"))?;
@@ -113,7 +119,11 @@ impl Store for Open {
     }
 
     fn scan(&self, from: &[u8], count: usize, visit: Visit<'_>) -> Outcome<usize> {
-        self.walk(ReadOptions::default(), from, count, visit)
+        self.walk(ReadOptions::default(), Some(from), count, visit)
+    }
+
+    fn scan_back(&self, count: usize, visit: Visit<'_>) -> Outcome<usize> {
+        self.walk(ReadOptions::default(), None, count, visit)
     }
 
     fn write(&self, batch: &[Change<'_>]) -> Outcome<()> {
@@ -130,13 +140,7 @@ impl Store for Open {
     }
 
     fn put_if_absent(&self, key: &[u8], value: &[u8]) -> Outcome<bool> {
-        self.stripes.locked(key, || {
-            let absent = !self.get(key, &mut |_| ())?;
-            if absent {
-                self.put(key, value)?;
-            }
-            Ok(absent)
-        })
+        self.stripes.put_if_absent(self, key, value)
     }
 
     fn view(&self) -> Outcome<Box<dyn View + '_>> {
@@ -150,10 +154,6 @@ impl Store for Open {
         self.db.flush().map_err(failed("flush"))?;
         self.db.compact_range::<&[u8], &[u8]>(None, None);
         Ok(())
-    }
-
-    fn counters(&self) -> BTreeMap<String, u64> {
-        BTreeMap::new()
     }
 
     fn close(self: Box<Self>) -> Outcome<()> {
@@ -171,6 +171,6 @@ impl View for At<'_> {
     fn scan(&self, from: &[u8], count: usize, visit: Visit<'_>) -> Outcome<usize> {
         let mut options = ReadOptions::default();
         options.set_snapshot(&self.snapshot);
-        self.open.walk(options, from, count, visit)
+        self.open.walk(options, Some(from), count, visit)
     }
 }

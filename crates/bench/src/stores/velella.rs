@@ -171,15 +171,19 @@ impl Open {
         result
     }
 
+    /// Shows pairs from `from` on, or from the end backwards.
     fn walk(
         &self,
         iter: velella::Result<velella::Iter>,
-        from: &[u8],
+        from: Option<&[u8]>,
         count: usize,
         visit: Visit<'_>,
     ) -> velella::Result<usize> {
         let mut iter = iter?;
-        let mut there = iter.seek(from)?;
+        let mut there = match from {
+            Some(from) => iter.seek(from)?,
+            None => iter.seek_last()?,
+        };
         let mut key = Vec::with_capacity(40);
         let mut seen = 0;
         while there && seen < count {
@@ -188,7 +192,10 @@ impl Open {
             visit(&key, iter.value()?);
             seen += 1;
             if seen < count {
-                there = iter.step()?;
+                there = match from {
+                    Some(_) => iter.step()?,
+                    None => iter.step_back()?,
+                };
             }
         }
         Ok(seen)
@@ -215,8 +222,13 @@ impl Store for Open {
     }
 
     fn scan(&self, from: &[u8], count: usize, visit: Visit<'_>) -> Outcome<usize> {
-        self.as_reader(|| self.walk(self.keyspace.iter(), from, count, visit))
+        self.as_reader(|| self.walk(self.keyspace.iter(), Some(from), count, visit))
             .map_err(self.failed("scan"))
+    }
+
+    fn scan_back(&self, count: usize, visit: Visit<'_>) -> Outcome<usize> {
+        self.as_reader(|| self.walk(self.keyspace.iter(), None, count, visit))
+            .map_err(self.failed("scan backwards"))
     }
 
     fn write(&self, batch: &[Change<'_>]) -> Outcome<()> {
@@ -238,13 +250,7 @@ impl Store for Open {
                 .as_writer(|| self.keyspace.put_if_absent(key, value))
                 .map_err(self.failed("put if absent"));
         }
-        self.stripes.locked(key, || {
-            let absent = !self.get(key, &mut |_| ())?;
-            if absent {
-                self.put(key, value)?;
-            }
-            Ok(absent)
-        })
+        self.stripes.put_if_absent(self, key, value)
     }
 
     fn view(&self) -> Outcome<Box<dyn View + '_>> {
@@ -286,7 +292,7 @@ impl View for At<'_> {
     fn scan(&self, from: &[u8], count: usize, visit: Visit<'_>) -> Outcome<usize> {
         let iter = self.snapshot.iter(&self.open.keyspace);
         self.open
-            .walk(iter, from, count, visit)
+            .walk(iter, Some(from), count, visit)
             .map_err(self.open.failed("scan a snapshot"))
     }
 }
