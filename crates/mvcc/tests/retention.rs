@@ -1,6 +1,7 @@
 //! Retention against its definition, for drawn versions and reading points.
 //!
 //! Claims: `retention.rs` G1-G3. Every random choice comes from the seed named when one fails.
+#![allow(clippy::unwrap_used, reason = "a helper that fails fails its test")]
 
 use velella_base::Stamp;
 use velella_mvcc::Retention;
