@@ -12,7 +12,7 @@ use velella_base::{ErrorKind, Result};
 use velella_sync::rng::Rng;
 use velella_vfs::{MemFs, OsFs, ReadFile, Vfs, WriteFile};
 
-const SEEDS: u64 = 60;
+const SEEDS: u32 = 60;
 const STEPS: usize = 150;
 
 /// A file system, the directory of the test in it, and what is open.
@@ -186,7 +186,7 @@ fn are_alike(a: &Outcome, b: &Outcome) -> bool {
 fn the_model_and_the_machine_are_told_apart_by_no_call() {
     let mut succeeded = 0;
     for seed in 0..SEEDS {
-        let mut rng = Rng::new(seed);
+        let mut rng = Rng::new(seed.into());
         let dir = tempfile::tempdir().unwrap();
         let (mem, os) = (MemFs::new(), OsFs::new());
         mem.create_dir_all(Path::new("/db")).unwrap();
@@ -214,7 +214,7 @@ fn the_model_and_the_machine_are_told_apart_by_no_call() {
             "seed {seed}: names or bytes differ"
         );
     }
-    let calls = SEEDS as usize * STEPS;
+    let calls = usize::try_from(SEEDS).unwrap() * STEPS;
     assert!(
         (calls / 2..calls * 9 / 10).contains(&succeeded),
         "{succeeded} of {calls}"
