@@ -78,6 +78,7 @@ fn memory(stats: &Stats) -> Table {
     let share = |bytes: u64| human::float(bytes) * 100.0 / human::float(memory.budget.max(1));
     let owners = [
         ("memtables", memory.memtables),
+        ("spare", memory.spare),
         ("block cache", memory.block_cache),
         ("filters and indexes", memory.filters_and_indexes),
         ("journal mappings", memory.journal_mappings),

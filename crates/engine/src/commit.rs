@@ -76,6 +76,7 @@ impl Engine {
         let mut pair = self.checkout();
         // Closing waits for the pairs, then for nobody: who gets one later must not write.
         self.check()?;
+        core.prefetch(change.key);
         reserve(&mut pair, core, change)?;
         self.counters.writes.increment();
         loop {

@@ -52,6 +52,8 @@ pub(crate) struct Engine {
     pub(crate) env: velella_tree::Env,
     pub(crate) keyspaces: Mutex<BTreeMap<String, Arc<Core>>>,
     pub(crate) memtable_counters: Arc<velella_memtable::Counters>,
+    /// What freed memtables leave to the next one.
+    pub(crate) spare: Arc<velella_memtable::Spare>,
     pub(crate) memtable_bytes: MemtableBytes,
     /// Held while a keyspace is created or dropped.
     pub(crate) changing: Mutex<()>,
@@ -167,6 +169,8 @@ pub(crate) struct Parts {
     pub(crate) env: velella_tree::Env,
     pub(crate) keyspaces: BTreeMap<String, Arc<Core>>,
     pub(crate) memtable_counters: Arc<velella_memtable::Counters>,
+    /// What freed memtables leave to the next one.
+    pub(crate) spare: Arc<velella_memtable::Spare>,
     pub(crate) wall_ms: u64,
     pub(crate) recovery: velella_journal::Report,
     pub(crate) lock: Box<dyn velella_vfs::FileLock>,
@@ -189,6 +193,7 @@ impl Engine {
             env: parts.env,
             keyspaces: Mutex::new(parts.keyspaces),
             memtable_counters: parts.memtable_counters,
+            spare: parts.spare,
             memtable_bytes: MemtableBytes::default(),
             changing: Mutex::new(()),
             switching: Mutex::new(()),
@@ -368,6 +373,7 @@ impl Engine {
         MadeOf {
             slots: Arc::clone(&self.slots),
             counters: Arc::clone(&self.memtable_counters),
+            spare: Arc::clone(&self.spare),
         }
     }
 

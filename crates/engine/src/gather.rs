@@ -25,6 +25,13 @@ impl Engine {
         Ok(false)
     }
 
+    /// Gathers what is scattered, whether or not seeks have paid for it.
+    pub(crate) fn gather_all(&self) -> Result<()> {
+        let cores = self.cores();
+        let mut scattered = cores.iter().filter(|core| scattered(core).sources > 1);
+        scattered.try_for_each(|core| self.gather(core))
+    }
+
     fn gather(&self, core: &Arc<Core>) -> Result<()> {
         self.drain_memtables(std::slice::from_ref(core))?;
         let Some(_shared) = self.compacting.try_read() else {

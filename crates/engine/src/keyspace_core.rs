@@ -8,10 +8,10 @@ use crate::settings::Effective;
 use crate::view::{Mem, View};
 use std::sync::Arc;
 use velella_base::{KeyspaceId, Order, Result, Stamp};
-use velella_memtable::{Counters, MemtableOptions};
+use velella_memtable::{Counters, MemtableOptions, Spare};
 use velella_mvcc::Slots;
 use velella_sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use velella_sync::epoch::Guard;
+use velella_sync::epoch::{self, Guard};
 use velella_sync::lock::Mutex;
 use velella_sync::{Replaced, Swap};
 use velella_tree::{Env, KeyspaceSettings, KeyspaceState, Tree};
@@ -43,6 +43,7 @@ pub(crate) struct Core {
 pub(crate) struct MadeOf {
     pub(crate) slots: Arc<Slots>,
     pub(crate) counters: Arc<Counters>,
+    pub(crate) spare: Arc<Spare>,
 }
 
 impl MadeOf {
@@ -53,6 +54,7 @@ impl MadeOf {
             order: order.clone(),
             slots: Arc::clone(&self.slots),
             counters: Arc::clone(&self.counters),
+            spare: Arc::clone(&self.spare),
             guard_bytes: velella_memtable::GUARD_BYTES,
         }
     }
@@ -100,6 +102,13 @@ impl Core {
     pub(crate) fn set_effective(&self, effective: Effective) {
         *self.effective.lock() = effective;
         self.tree.restyle(effective.style());
+    }
+
+    /// Asks for what a write of `key` looks at first, while its record is written.
+    #[inline]
+    pub(crate) fn prefetch(&self, key: &[u8]) {
+        let guard = epoch::pin();
+        self.view.load(&guard).cur.table.prefetch(key, &guard);
     }
 
     /// Replaces the view; the caller holds `publishing`.

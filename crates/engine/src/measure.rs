@@ -24,6 +24,7 @@ impl Engine {
                 .iter()
                 .map(|keyspace| keyspace.memtable_bytes)
                 .sum(),
+            spare: self.spare.bytes() as u64,
             block_cache: cache.bytes(),
             filters_and_indexes: cache.pinned_bytes(),
             journal_mappings: self.journal.as_ref().map_or(0, |j| j.stats().mapped_bytes),

@@ -21,6 +21,7 @@ use std::sync::Arc;
 use velella_base::file_name::FileName;
 use velella_base::{Error, ErrorKind, KeyspaceId, Order, Result, Stamp, seeded};
 use velella_journal::{Access, Config, Journal, Last, Recovery, Report, Start};
+use velella_memtable::Spare;
 use velella_mvcc::{Clock, Slots, Snapshots};
 use velella_sst::BlockCache;
 use velella_sync::lock::Mutex;
@@ -49,6 +50,9 @@ pub(crate) fn open(builder: Builder, dir: &Path) -> Result<Arc<Handle>> {
     let shared = MadeOf {
         slots: Arc::new(Slots::new(sizes.lanes)),
         counters: Arc::default(),
+        spare: Arc::new(Spare::new(
+            options.write_buffer.try_into().unwrap_or(usize::MAX),
+        )),
     };
     let cores = open_keyspaces(&env, &state, &options, &orders, &shared)?;
 
@@ -89,6 +93,7 @@ pub(crate) fn open(builder: Builder, dir: &Path) -> Result<Arc<Handle>> {
             .map(|core| (core.name.clone(), core))
             .collect(),
         memtable_counters: shared.counters,
+        spare: shared.spare,
         wall_ms: state.wall_ms,
         recovery: report,
         lock,

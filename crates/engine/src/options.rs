@@ -4,7 +4,7 @@
 //!
 //! O1. At most twelve knobs. What can be derived from another is not a knob.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 use velella_base::{Error, Order, Result};
 use velella_memtable::MemtableKind;
@@ -86,12 +86,11 @@ pub struct Options {
 
 impl Default for Options {
     fn default() -> Self {
-        let cores = std::thread::available_parallelism().map_or(2, usize::from);
         Options {
             memory: 1 << 30,
             write_buffer: 64 << 20,
             durability: Durability::default(),
-            background_threads: (cores / 2).clamp(1, 4),
+            background_threads: (cores() / 2).clamp(1, 4),
             compression: Compression::Lz4,
             block_bytes: 4 << 10,
             bloom_bits: 10,
@@ -101,6 +100,12 @@ impl Default for Options {
             memtable: MemtableKind::default(),
         }
     }
+}
+
+/// The processors this process may use. Asked once: it costs the reading of several files.
+fn cores() -> usize {
+    static CORES: OnceLock<usize> = OnceLock::new();
+    *CORES.get_or_init(|| std::thread::available_parallelism().map_or(2, usize::from))
 }
 
 /// Least write buffer in use; see [`Options::write_buffer`].

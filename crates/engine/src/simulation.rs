@@ -31,6 +31,8 @@ pub enum Step {
     Flush,
     /// Runs one compaction, if a tree has one.
     Compact,
+    /// Gathers what seeks look for in many places, as if they had paid for it.
+    Gather,
     /// Makes everything published durable.
     Round,
     /// Notes durably that the last round completed.
@@ -47,9 +49,10 @@ pub enum Step {
 
 impl Step {
     /// Every step.
-    pub const ALL: [Step; 8] = [
+    pub const ALL: [Step; 9] = [
         Step::Flush,
         Step::Compact,
+        Step::Gather,
         Step::Round,
         Step::NoteDone,
         Step::CloseIdleLanes,
@@ -73,6 +76,7 @@ impl Engine {
         let done = match step {
             Step::Flush => self.flush_next().map(drop),
             Step::Compact => self.compact_once().map(drop),
+            Step::Gather => self.gather_all(),
             Step::Round => self.round(self.clock.now()).map(drop),
             Step::NoteDone => self.note_done(),
             Step::CloseIdleLanes => self.close_idle_lanes(),

@@ -75,6 +75,8 @@ pub struct MemoryStats {
     pub budget: u64,
     /// Memtables.
     pub memtables: u64,
+    /// What freed memtables left to the next ones.
+    pub spare: u64,
     /// Decoded blocks.
     pub block_cache: u64,
     /// Filters and indexes of open tables; the cache makes room for them.

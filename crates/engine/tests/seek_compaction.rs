@@ -5,7 +5,10 @@
 mod common;
 
 use common::{contents, counter, fresh, until};
+use std::sync::Arc;
 use velella::Db;
+use velella::simulation::{self, Sizes, Step};
+use velella::vfs::MemFs;
 use velella_testkit::Watchdog;
 
 /// 600 keys, some of them overwritten and some deleted, in tables of level 0 and in memory.
@@ -69,4 +72,28 @@ fn gathering_changes_no_answer_and_keeps_what_a_snapshot_sees() {
         assert_eq!(old.as_ref(), expected.get(&key));
         assert_eq!(db.get(&key).unwrap().unwrap().to_vec(), b"later");
     }
+}
+
+#[test]
+fn a_simulated_database_gathers_when_it_is_told_to() {
+    let sizes = Sizes {
+        lanes: 2,
+        segment_bytes: 32 << 10,
+        extent_bytes: 8 << 10,
+        inline_value_bytes: 3_000,
+        manifest_bytes: None,
+    };
+    let fs = Arc::new(MemFs::new());
+    let db = Db::builder().simulated(sizes).vfs(fs).open("/db").unwrap();
+    for value in ["1", "2", "3"] {
+        db.put("key", value).unwrap();
+        db.flush().unwrap();
+    }
+    simulation::step(&db, Step::Gather).unwrap();
+    let levels = &db.stats().keyspaces[0].levels;
+    assert_eq!(levels[0].tables, 0, "{levels:?}");
+    assert_eq!(counter(&db, "gatherings"), 1);
+    simulation::step(&db, Step::Gather).unwrap();
+    assert_eq!(counter(&db, "gatherings"), 1, "there is one place left");
+    assert_eq!(db.get("key").unwrap().unwrap().to_vec(), b"3");
 }

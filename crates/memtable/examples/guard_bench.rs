@@ -37,6 +37,7 @@ impl Subject {
             slots: Arc::new(Slots::new(1)),
             counters: Arc::clone(&counters),
             guard_bytes,
+            spare: Arc::default(),
         });
         Subject {
             table,

@@ -13,12 +13,10 @@
 //!
 //! Threads: any. The lock is taken once per chunk. Tests: below.
 
-use crate::counters::Counters;
-use crate::hardware::HUGE_PAGE;
 use crate::memory::{BLOCK_ALIGN, Block};
+use crate::spare::{CHUNK_MAX, Supply};
 use std::cell::Cell;
 use std::ptr::{NonNull, null_mut};
-use std::sync::Arc;
 use velella_sync::CachePadded;
 use velella_sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 use velella_sync::lock::Mutex;
@@ -27,8 +25,6 @@ use velella_sync::lock::Mutex;
 pub(crate) const ALIGN: usize = align_of::<AtomicPtr<u8>>();
 
 const CHUNK_MIN: usize = 4 << 10;
-/// A huge page, aligned like one, which leaves the process when the arena is freed.
-const CHUNK_MAX: usize = HUGE_PAGE;
 /// Below this, eight threads' chunks together are at most half of the arena; from it on, what is
 /// left unused in chunks is little beside what such an arena may take.
 const FINE_BELOW: usize = 1 << 20;
@@ -76,19 +72,19 @@ pub(crate) struct Arena {
     current: Box<[CachePadded<AtomicPtr<Chunk>>]>,
     blocks: Mutex<Vec<Block>>,
     bytes: AtomicUsize,
-    counters: Arc<Counters>,
+    supply: Supply,
 }
 
 impl Arena {
     /// An arena that has taken no memory yet.
-    pub(crate) fn new(counters: Arc<Counters>) -> Self {
+    pub(crate) fn new(supply: Supply) -> Self {
         Arena {
             current: (0..STRIPES)
                 .map(|_| CachePadded::new(AtomicPtr::new(null_mut())))
                 .collect(),
             blocks: Mutex::new(Vec::new()),
             bytes: AtomicUsize::new(0),
-            counters,
+            supply,
         }
     }
 
@@ -147,11 +143,12 @@ impl Arena {
 
     /// Takes `size` bytes from the system.
     fn take(&self, blocks: &mut Vec<Block>, size: usize) -> NonNull<u8> {
-        let block = Block::new(size);
+        let kept = (size == CHUNK_MAX).then(|| self.supply.spare.take());
+        let block = kept.flatten().unwrap_or_else(|| Block::new(size));
         let start = block.start();
         // Relaxed: see `bytes`.
         self.bytes.fetch_add(block.size(), Ordering::Relaxed);
-        self.counters.bytes.add(block.size() as u64);
+        self.supply.counters.bytes.add(block.size() as u64);
         blocks.push(block);
         start
     }
@@ -162,6 +159,14 @@ fn chunk_size(bytes: usize) -> usize {
     let part = if bytes < FINE_BELOW { 32 } else { 4 };
     let size = (bytes / part).clamp(CHUNK_MIN, CHUNK_MAX);
     size.next_power_of_two()
+}
+
+impl Drop for Arena {
+    fn drop(&mut self) {
+        for block in self.blocks.get_mut().drain(..) {
+            self.supply.spare.give(block);
+        }
+    }
 }
 
 /// Hands out the next `size` bytes of `chunk`, if it is a chunk, large enough, and not full.
@@ -194,7 +199,7 @@ mod tests {
     use super::*;
 
     fn arena() -> Arena {
-        Arena::new(Arc::new(Counters::default()))
+        Arena::new(Supply::default())
     }
 
     #[test]
@@ -246,6 +251,6 @@ mod tests {
             CHUNK_MIN + CHUNK_MIN / 2,
             "the chunk goes on"
         );
-        assert_eq!(arena.counters.bytes.sum(), arena.bytes() as u64);
+        assert_eq!(arena.supply.counters.bytes.sum(), arena.bytes() as u64);
     }
 }

@@ -29,7 +29,7 @@ pub struct Counters {
     pub directory_fallbacks: Counter,
     /// Guard directories made.
     pub directories: Counter,
-    /// Bytes of memory taken from the system.
+    /// Bytes of memory taken, fresh or from what was spare.
     pub bytes: Counter,
 }
 

@@ -169,6 +169,10 @@ pub trait Memtable: Send + Sync + Debug {
         guard: &'g Guard,
     ) -> Install<'g>;
 
+    /// Asks for the memory that a search for `key` reads first, so that it arrives while the caller
+    /// does something else. A hint: nothing is counted, and nothing depends on it.
+    fn prefetch(&self, _key: &[u8], _guard: &Guard) {}
+
     /// The key's newest decided version, and the token to install exactly above it.
     fn newest<'g>(&'g self, key: &[u8], guard: &'g Guard) -> Newest<'g>;
 

@@ -24,6 +24,7 @@ mod ordering;
 mod counters;
 mod hardware;
 mod memory;
+mod spare;
 mod arena;
 mod record;
 mod cell;
@@ -48,10 +49,12 @@ pub use interface::{
 #[cfg(any(loom, shuttle))]
 pub use ordering::{Site, weaken};
 pub use record::{Pending, Undecided};
+pub use spare::Spare;
 
 use append_only::{AppendOnly, RESEEK_AFTER};
 use jellyfish::Jellyfish;
 use s3::S3;
+use spare::Supply;
 use std::sync::Arc;
 use velella_base::Order;
 use velella_mvcc::Slots;
@@ -104,9 +107,20 @@ pub struct MemtableOptions {
     pub slots: Arc<Slots>,
     /// What the memtables of a database count together.
     pub counters: Arc<Counters>,
+    /// What freed memtables leave to the next one.
+    pub spare: Arc<Spare>,
     /// Bytes that a guard directory may take; 0: there is none. Kinds and orders that have none
     /// take nothing.
     pub guard_bytes: usize,
+}
+
+impl MemtableOptions {
+    fn supply(&self) -> Supply {
+        Supply {
+            counters: Arc::clone(&self.counters),
+            spare: Arc::clone(&self.spare),
+        }
+    }
 }
 
 /// Bytes of a guard directory by default: as in S3. Half of the second-level cache was the paper's
@@ -118,14 +132,14 @@ pub const GUARD_BYTES: usize = 2 << 20;
 pub fn new(options: &MemtableOptions) -> Arc<dyn Memtable> {
     let order = options.order.clone();
     let slots = Arc::clone(&options.slots);
-    let counters = Arc::clone(&options.counters);
+    let supply = &options.supply();
     match options.kind {
         MemtableKind::Jellyfish => {
-            Arc::new(Jellyfish::new(order, slots, counters, options.guard_bytes))
+            Arc::new(Jellyfish::new(order, slots, supply, options.guard_bytes))
         }
-        MemtableKind::S3 => Arc::new(S3::new(order, slots, counters, options.guard_bytes)),
+        MemtableKind::S3 => Arc::new(S3::new(order, slots, supply, options.guard_bytes)),
         MemtableKind::AppendOnly => {
-            Arc::new(AppendOnly::new(order, slots, counters, Some(RESEEK_AFTER)))
+            Arc::new(AppendOnly::new(order, slots, supply, Some(RESEEK_AFTER)))
         }
     }
 }
@@ -136,6 +150,5 @@ pub fn new(options: &MemtableOptions) -> Arc<dyn Memtable> {
 pub fn append_only_stepping(options: &MemtableOptions) -> Arc<dyn Memtable> {
     let order = options.order.clone();
     let slots = Arc::clone(&options.slots);
-    let counters = Arc::clone(&options.counters);
-    Arc::new(AppendOnly::new(order, slots, counters, None))
+    Arc::new(AppendOnly::new(order, slots, &options.supply(), None))
 }

@@ -149,6 +149,8 @@ impl Table {
         }
         // The block is pinned only once the entry is found: see `get` on atomic additions.
         let mut search = |block: &Arc<[u8]>| {
+            // Head, tags, restarts and items follow each other, and a search waits for each.
+            prefetch_head(block);
             let hit = self.search_block(block, key, hash, at, comparisons);
             let hit = hit.map_err(|malformed| self.malformed(number, malformed))?;
             Ok(hit.and_then(|hit| pinned(block, hit)))

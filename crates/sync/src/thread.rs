@@ -48,14 +48,14 @@ pub fn spawn<T: Send + 'static>(
 /// Starts a named thread that ends before `scope` does.
 ///
 /// # Errors
-/// As [`spawn`]; `Unsupported` on a simulated thread, which starts none.
+/// As [`spawn`]; `Unsupported` on a simulated or unaided thread, which starts none.
 #[cfg(not(shuttle))]
 pub fn spawn_scoped<'scope, T: Send + 'scope>(
     scope: &'scope Scope<'scope, '_>,
     name: &str,
     body: impl FnOnce() -> T + Send + 'scope,
 ) -> std::io::Result<ScopedJoinHandle<'scope, T>> {
-    if crate::simulation::wall_ms().is_some() {
+    if !crate::simulation::may_have_helpers() {
         return Err(std::io::ErrorKind::Unsupported.into());
     }
     std::thread::Builder::new()

@@ -17,6 +17,7 @@
 
 mod crash;
 mod sector;
+mod pages;
 mod content;
 mod names;
 mod machine;
@@ -243,7 +244,7 @@ impl Vfs for MemFs {
         let names = components(path).ok_or_else(|| unfit("`..` leads nowhere here"))?;
         let mut dir = ROOT;
         for name in names {
-            let entry = (dir, name.to_owned());
+            let entry = (dir, name.into());
             dir = match machine.names.at(&entry) {
                 Some(Node::Dir(number)) => number,
                 Some(Node::File(_)) => return Err(unfit("a file stands on the way")),

@@ -87,6 +87,7 @@ impl Peer for Bare {
             slots: Arc::clone(&slots),
             counters: Arc::clone(&counters),
             guard_bytes: velella_memtable::GUARD_BYTES,
+            spare: Arc::default(),
         };
         let table = match self.make {
             Make::Kind(kind) => velella_memtable::new(&options(kind)),

@@ -90,6 +90,7 @@ impl Settings {
             MemtableKind::Jellyfish,
             MemtableKind::Jellyfish,
             MemtableKind::AppendOnly,
+            MemtableKind::S3,
         ]);
         let mut random = Random::of(&[self.seed, 3, u64::from(incarnation)]);
         let journal = match self.with_journal {

@@ -14,13 +14,13 @@
 
 use super::entry::{Entry, EntryHead, LEVELS, entry_bytes};
 use crate::arena::Arena;
-use crate::counters::{Counters, Tally};
+use crate::counters::Tally;
 use crate::interface::Intent;
 use crate::ordering::{Site, release};
 use crate::probe::Probe;
+use crate::spare::Supply;
 use std::cmp::Ordering as Compared;
 use std::ptr::{NonNull, null_mut};
-use std::sync::Arc;
 use velella_base::{Stamp, ValueKind};
 use velella_mvcc::Word;
 use velella_sync::Guard;
@@ -88,8 +88,8 @@ fn is_before(entry: Entry<'_>, probe: &Probe<'_>, goal: Goal<'_>) -> bool {
 
 impl List {
     /// An empty list.
-    pub(crate) fn new(counters: &Arc<Counters>) -> Self {
-        let arena = Arena::new(Arc::clone(counters));
+    pub(crate) fn new(supply: &Supply) -> Self {
+        let arena = Arena::new(supply.clone());
         let intent = Intent {
             key: b"",
             kind: ValueKind::Put,

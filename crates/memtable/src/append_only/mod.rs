@@ -20,6 +20,7 @@ use crate::interface::{
 };
 use crate::probe::Probe;
 use crate::record::{Pending, Undecided};
+use crate::spare::Supply;
 use crate::visibility::Reader;
 use entry::{Entry, LEVELS};
 use list::{Goal, List, Splice};
@@ -52,14 +53,14 @@ impl AppendOnly {
     pub(crate) fn new(
         order: Order,
         slots: Arc<Slots>,
-        counters: Arc<Counters>,
+        supply: &Supply,
         reseek_after: Option<usize>,
     ) -> Self {
         AppendOnly {
-            list: List::new(&counters),
+            list: List::new(supply),
             order,
             slots,
-            counters,
+            counters: Arc::clone(&supply.counters),
             nodes: Counter::new(),
             reseek_after,
         }

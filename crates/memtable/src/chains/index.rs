@@ -169,14 +169,21 @@ impl KeyIndex {
         slot & !(BUCKET - 1)
     }
 
-    /// The node of a key with this hash that `is_wanted`.
+    /// Asks for the key's bucket in every table; says how many tables there are.
     #[inline]
-    pub(crate) fn find(&self, hash: u64, is_wanted: impl Fn(Node<'_>) -> bool) -> Option<Node<'_>> {
+    pub(crate) fn prefetch(&self, hash: u64) -> usize {
         let mut count = 0;
         while let Some(table) = self.table(count) {
             prefetch(&raw const table[Self::home(hash, count)]);
             count += 1;
         }
+        count
+    }
+
+    /// The node of a key with this hash that `is_wanted`.
+    #[inline]
+    pub(crate) fn find(&self, hash: u64, is_wanted: impl Fn(Node<'_>) -> bool) -> Option<Node<'_>> {
+        let count = self.prefetch(hash);
         for table in (0..count).rev() {
             let slots = self.table(table)?;
             let found = search(slots, Self::home(hash, table), tag(hash), &is_wanted);

@@ -27,6 +27,7 @@ use crate::interface::{
 use crate::ordering::{Site, is_sound, swap_in};
 use crate::probe::Probe;
 use crate::record::{Pending, Undecided};
+use crate::spare::Supply;
 use crate::visibility::Reader;
 use index::{KeyIndex, hash};
 use node::{Node, NodeHead};
@@ -60,17 +61,17 @@ impl<L: Sorted> Chained<L> {
     pub(crate) fn new(
         order: Order,
         slots: Arc<Slots>,
-        counters: Arc<Counters>,
+        supply: &Supply,
         guard_bytes: usize,
     ) -> Self {
         // Words are in order only if keys are in the order of their bytes.
         let guard_bytes = if order.is_bytewise() { guard_bytes } else { 0 };
         Chained {
-            list: L::new(&order, guard_bytes, &counters),
+            list: L::new(&order, guard_bytes, supply),
             index: KeyIndex::new(L::IS_INDEXED && order.is_bytewise()),
             order,
             slots,
-            counters,
+            counters: Arc::clone(&supply.counters),
             nodes: Counter::new(),
             gate: Gate::new(),
         }
@@ -351,6 +352,14 @@ impl<L: Sorted> Memtable for Chained<L> {
         };
         tally.flush(&self.counters);
         outcome
+    }
+
+    #[inline]
+    fn prefetch(&self, key: &[u8], guard: &Guard) {
+        if L::IS_INDEXED {
+            self.index.prefetch(hash(key));
+        }
+        self.list.prefetch(&self.probe(key), guard);
     }
 
     fn newest<'g>(&'g self, key: &[u8], guard: &'g Guard) -> Newest<'g> {

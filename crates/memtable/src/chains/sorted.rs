@@ -11,6 +11,7 @@ use crate::chains::node::Node;
 use crate::chains::store::Store;
 use crate::counters::{Counters, Tally};
 use crate::probe::Probe;
+use crate::spare::Supply;
 use std::fmt::Debug;
 use std::sync::Arc;
 use velella_base::Order;
@@ -27,7 +28,7 @@ pub(crate) trait Sorted: Debug + Send + Sync + Sized + 'static {
     const IS_INDEXED: bool;
 
     /// No nodes yet; `guard_bytes` for a guard directory, if the order allows for one.
-    fn new(order: &Order, guard_bytes: usize, counters: &Arc<Counters>) -> Self;
+    fn new(order: &Order, guard_bytes: usize, supply: &Supply) -> Self;
     /// Where nodes and versions lie.
     fn store(&self) -> &Arc<Store>;
     /// Bytes taken from the system.
@@ -35,6 +36,8 @@ pub(crate) trait Sorted: Debug + Send + Sync + Sized + 'static {
     /// Whether no node was ever linked.
     fn is_empty(&self) -> bool;
 
+    /// Asks for the memory that a search for the key reads first.
+    fn prefetch(&self, _probe: &Probe<'_>, _guard: &Guard) {}
     /// Work that is due from time to time, done by a writer that has installed nothing yet.
     fn renew(&self, guard: &Guard, counters: &Counters);
     /// The key's node, if there is one.

@@ -7,8 +7,8 @@
 use crate::arena::Arena;
 use crate::chains::node::node_bytes;
 use crate::chains::version::{Recycler, Retired, version_bytes};
-use crate::counters::Counters;
 use crate::ordering::{Site, is_sound};
+use crate::spare::Supply;
 use std::ptr::NonNull;
 use std::sync::Arc;
 use velella_sync::Guard;
@@ -22,9 +22,9 @@ pub(crate) struct Store {
 
 impl Store {
     /// No memory taken yet.
-    pub(crate) fn new(counters: &Arc<Counters>) -> Self {
+    pub(crate) fn new(supply: &Supply) -> Self {
         Store {
-            arena: Arena::new(Arc::clone(counters)),
+            arena: Arena::new(supply.clone()),
             recycler: Recycler::new(),
         }
     }

@@ -15,12 +15,13 @@
 use crate::arena::Arena;
 use crate::chains::node::{Node, NodeHead, node_bytes};
 use crate::chains::store::Store;
-use crate::counters::{Counters, Tally};
+use crate::counters::Tally;
 use crate::jellyfish::directory::{Directory, Guard as Entry};
 use crate::jellyfish::guides::{Guides, TAIL_LEVELS};
 use crate::jellyfish::tower::{LEVELS, Tower, TowerHead, tower_bytes};
 use crate::ordering::{Site, swap_in};
 use crate::probe::Probe;
+use crate::spare::Supply;
 use std::cmp::Ordering as Compared;
 use std::ptr::{NonNull, null_mut};
 use std::sync::Arc;
@@ -114,9 +115,9 @@ unsafe impl Sync for List {}
 
 impl List {
     /// An empty list whose guard directory takes at most `guard_bytes`.
-    pub(crate) fn new(guard_bytes: usize, counters: &Arc<Counters>) -> Self {
-        let store = Arc::new(Store::new(counters));
-        let towers = Arena::new(Arc::clone(counters));
+    pub(crate) fn new(guard_bytes: usize, supply: &Supply) -> Self {
+        let store = Arc::new(Store::new(supply));
+        let towers = Arena::new(supply.clone());
         // SAFETY: fresh memory of the right size.
         let head = unsafe { Node::write(store.arena.alloc(node_bytes(0)), b"") };
         // SAFETY: fresh memory of the right size.
@@ -171,6 +172,22 @@ impl List {
         tally: &mut Tally,
     ) -> Place<'l> {
         self.descend(probe, Some(splice), guard, tally)
+    }
+
+    /// Asks for the towers around the key that the guard directory leads to.
+    #[inline]
+    pub(super) fn prefetch(&self, probe: &Probe<'_>, guard: &Guard) {
+        let Some(directory) = self.guides.current(guard) else {
+            return;
+        };
+        // SAFETY: a directory of this list's guards.
+        let entrance = unsafe { directory.enter(probe) };
+        if let Some(below) = entrance.below {
+            below.tower.prefetch();
+        }
+        if let Some(above) = entrance.above {
+            above.prefetch();
+        }
     }
 
     /// Where a search begins: at the tail, at a guard close before the key, or at the head (S3).

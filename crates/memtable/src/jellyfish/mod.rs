@@ -17,6 +17,7 @@ use crate::chains::store::Store;
 use crate::counters::{Counters, Tally};
 use crate::heights::random_height;
 use crate::probe::Probe;
+use crate::spare::Supply;
 use list::{List, Place, Splice};
 use std::sync::Arc;
 use tower::LEVELS;
@@ -42,8 +43,8 @@ impl Sorted for List {
 
     const IS_INDEXED: bool = true;
 
-    fn new(_order: &Order, guard_bytes: usize, counters: &Arc<Counters>) -> Self {
-        List::new(guard_bytes, counters)
+    fn new(_order: &Order, guard_bytes: usize, supply: &Supply) -> Self {
+        List::new(guard_bytes, supply)
     }
 
     fn store(&self) -> &Arc<Store> {
@@ -56,6 +57,11 @@ impl Sorted for List {
 
     fn is_empty(&self) -> bool {
         self.head().next().is_none()
+    }
+
+    #[inline]
+    fn prefetch(&self, probe: &Probe<'_>, guard: &Guard) {
+        List::prefetch(self, probe, guard);
     }
 
     #[inline]

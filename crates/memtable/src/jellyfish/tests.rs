@@ -11,6 +11,7 @@ use crate::contract::World;
 use crate::contract::world::{NEWEST, rest_back};
 use crate::counters::Counters;
 use crate::probe::Probe;
+use crate::spare::Supply;
 use crate::{GUARD_BYTES, Memtable};
 use std::sync::{Arc, Barrier};
 use velella_base::Order;
@@ -24,7 +25,7 @@ fn jellyfish(order: Order, slots: Arc<Slots>) -> Arc<Jellyfish> {
     Arc::new(Jellyfish::new(
         order,
         slots,
-        Arc::new(Counters::default()),
+        &Supply::default(),
         GUARD_BYTES,
     ))
 }
@@ -47,7 +48,7 @@ fn every_level_is_sorted(order: &Order, guard_bytes: usize) {
     let (rounds, each) = if cfg!(miri) { (2, 12) } else { (30, 400) };
     let counters = Arc::new(Counters::default());
     let slots = Arc::new(Slots::new(3));
-    let table = Jellyfish::new(order.clone(), slots, Arc::clone(&counters), guard_bytes);
+    let table = Jellyfish::new(order.clone(), slots, &(&counters).into(), guard_bytes);
     let table = Arc::new(table);
     let world = World::new(&|_, _| Arc::clone(&table) as _, order);
     let barrier = Barrier::new(3);
@@ -114,7 +115,12 @@ fn a_search_compares_at_most_twice_the_logarithm() {
             let counters = Arc::new(Counters::default());
             let make = |order, slots| {
                 let counters = Arc::clone(&counters);
-                Arc::new(Jellyfish::new(order, slots, counters, guard_bytes)) as Arc<dyn Memtable>
+                Arc::new(Jellyfish::new(
+                    order,
+                    slots,
+                    &(&counters).into(),
+                    guard_bytes,
+                )) as Arc<dyn Memtable>
             };
             let world = World::new(&make, &Order::Bytewise);
             for number in 0..keys {
@@ -146,7 +152,7 @@ fn a_directory_finds_the_guards_on_both_sides() {
         for (letters, longest) in [(4, 5), (2, 12), (1, 30)] {
             let counters = Arc::new(Counters::default());
             let slots = Arc::new(Slots::new(1));
-            let table = Jellyfish::new(Order::Bytewise, slots, counters, GUARD_BYTES);
+            let table = Jellyfish::new(Order::Bytewise, slots, &Supply::default(), GUARD_BYTES);
             let table = Arc::new(table);
             let world = World::new(&|_, _| Arc::clone(&table) as _, &Order::Bytewise);
             for _ in 0..if cfg!(miri) { 40 } else { 3000 } {
@@ -186,7 +192,7 @@ fn a_directory_finds_the_guards_on_both_sides() {
 #[test]
 fn colliding_hashes_leave_the_index_incomplete_and_correct() {
     let counters = Arc::new(Counters::default());
-    let list = List::new(GUARD_BYTES, &counters);
+    let list = List::new(GUARD_BYTES, &Supply::default());
     let index = KeyIndex::new(true);
     // More than a bucket and its neighbours take: the first table is far too empty to grow.
     let keys: Vec<[u8; 2]> = (0..100u16).map(u16::to_be_bytes).collect();
@@ -209,7 +215,7 @@ fn a_step_back_compares_little_more_than_a_step_forward() {
         Arc::new(Jellyfish::new(
             order,
             slots,
-            Arc::clone(&counters),
+            &(&counters).into(),
             GUARD_BYTES,
         )) as Arc<dyn Memtable>
     };
@@ -238,7 +244,7 @@ fn a_thousand_steps_back_gather_little_more_than_they_use() {
         Arc::new(Jellyfish::new(
             order,
             slots,
-            Arc::clone(&counters),
+            &(&counters).into(),
             GUARD_BYTES,
         )) as Arc<dyn Memtable>
     };

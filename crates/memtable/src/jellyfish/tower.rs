@@ -143,6 +143,12 @@ impl<'l> Tower<'l> {
         prefetch(link.load(Ordering::Relaxed));
     }
 
+    /// Asks for it.
+    #[inline]
+    pub(crate) fn prefetch(self) {
+        prefetch(self.as_ptr());
+    }
+
     /// The prefix word of its key.
     #[inline]
     pub(crate) fn prefix(self) -> u64 {

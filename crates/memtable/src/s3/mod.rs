@@ -33,6 +33,7 @@ use crate::heights::random_height;
 use crate::jellyfish::list::{List, Place as Found, Splice};
 use crate::jellyfish::tower::LEVELS;
 use crate::probe::{Probe, compare};
+use crate::spare::Supply;
 use block::{Block, BlockHead, KEYS, Slot, Sorting};
 use std::cmp::Ordering as Compared;
 use std::sync::Arc;
@@ -209,8 +210,8 @@ impl Sorted for Entries {
     /// The paper has none; without it a get takes three times as long.
     const IS_INDEXED: bool = true;
 
-    fn new(order: &Order, guard_bytes: usize, counters: &Arc<Counters>) -> Self {
-        let anchors = List::new(guard_bytes, counters);
+    fn new(order: &Order, guard_bytes: usize, supply: &Supply) -> Self {
+        let anchors = List::new(guard_bytes, supply);
         let memory = anchors.store.arena.alloc(size_of::<BlockHead>());
         // SAFETY: fresh memory of the right size, which lives as long as the list.
         let first = unsafe { Block::write(memory, &[], None) };

@@ -12,8 +12,7 @@ use velella_mvcc::Slots;
 use velella_sync::rng::Rng;
 
 fn s3(order: &Order, slots: Arc<Slots>, counters: &Arc<Counters>) -> Arc<S3> {
-    let counters = Arc::clone(counters);
-    Arc::new(S3::new(order.clone(), slots, counters, GUARD_BYTES))
+    Arc::new(S3::new(order.clone(), slots, &counters.into(), GUARD_BYTES))
 }
 
 #[test]

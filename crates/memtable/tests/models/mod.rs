@@ -43,6 +43,7 @@ impl Scene {
                 slots,
                 counters: Arc::default(),
                 guard_bytes: 64,
+                spare: Arc::default(),
             })
         };
         Scene {

@@ -21,6 +21,7 @@ use std::collections::BTreeMap;
 use std::fs::OpenOptions;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 use velella::vfs::MemFs;
 use velella::vfs::mem::CrashMode;
 use velella::{Db, JournalMode, MemtableKind};
@@ -65,11 +66,13 @@ impl Campaign for Histories {
         let crash_at = seed.below(CLIENTS as u64 * operations * 2);
 
         let db = options.open(&fs)?;
-        let stage = Stage::new(&db, &clock).map_err(text)?;
+        let mut stage = Stage::new(&db, &clock).map_err(text)?;
+        stage.alarm = Some((crash_at, std::thread::current()));
         let (events, image) = std::thread::scope(|scope| {
             let clients = scope.spawn(|| stage.run(CLIENTS, operations, &seed));
-            while clock.load(Ordering::Acquire) < crash_at && !clients.is_finished() {
-                std::thread::yield_now();
+            // Woken by the alarm; by time where the clients end, or panic, before it.
+            while clock.load(Ordering::Acquire) <= crash_at && !clients.is_finished() {
+                std::thread::park_timeout(Duration::from_millis(1));
             }
             let image = Image::take(&fs, &clock, number);
             let events = clients.join().map_err(|_| "a client panicked".to_owned());
@@ -113,10 +116,10 @@ struct Options {
 
 impl Options {
     fn draw(seed: &mut Seed) -> Options {
-        let (jellyfish, list) = (MemtableKind::Jellyfish, MemtableKind::AppendOnly);
+        use MemtableKind::{AppendOnly, Jellyfish, S3};
         let (auto, write) = (JournalMode::Auto, JournalMode::Write);
         Options {
-            memtable: *seed.pick(&[jellyfish, jellyfish, list]),
+            memtable: *seed.pick(&[Jellyfish, Jellyfish, AppendOnly, S3]),
             journal: *seed.pick(&[auto, auto, auto, write, JournalMode::Off]),
         }
     }

@@ -32,8 +32,10 @@ pub type Before = BTreeMap<usize, (u64, Vec<u8>)>;
 /// # Errors
 /// The rule that is broken, and by which operation.
 pub fn check(before: &Before, events: &[Event]) -> Result<(), String> {
+    let model = model_of(before, events)?;
     let judge = Judge {
-        model: model_of(before, events)?,
+        stamps: model.stamps(),
+        model,
         times: Times::of(events),
     };
     for event in events {
@@ -160,6 +162,8 @@ fn after(list: &[(u64, u64)], moment: u64) -> u64 {
 
 struct Judge {
     model: Model<usize>,
+    /// Its stamps, ascending.
+    stamps: Vec<u64>,
     times: Times,
 }
 
@@ -183,7 +187,7 @@ impl Judge {
                         |(key, value): (&usize, &Value)| self.model.get(key, at) == value.as_ref();
                     values.iter().all(equal)
                 };
-                let found = self.moments(least, most).into_iter().any(holds);
+                let found = self.moments(least, most).any(holds);
                 let what = || {
                     format!("H2: at no stamp of the places [{least}, {most}] were these the values")
                 };
@@ -210,10 +214,9 @@ impl Judge {
         value: &Value,
         stamp: Option<u64>,
     ) -> Result<(), String> {
-        let list =
-            |of: &BTreeMap<usize, Vec<(u64, u64)>>| of.get(&key).cloned().unwrap_or_default();
-        let least = before(&list(&self.times.told), event.begin);
-        let most = after(&list(&self.times.later), event.end);
+        let (told, later) = (self.times.told.get(&key), self.times.later.get(&key));
+        let least = told.map_or(0, |list| before(list, event.begin));
+        let most = later.map_or(u64::MAX, |list| after(list, event.end));
         match stamp {
             Some(stamp) => {
                 within("H1", read_at(stamp), least, most)?;
@@ -221,7 +224,7 @@ impl Judge {
             }
             None => {
                 let absent = |at: u64| self.model.get(&key, at).is_none();
-                let found = self.moments(least, most).into_iter().any(absent);
+                let found = self.moments(least, most).any(absent);
                 let what = || {
                     format!("H1: at no stamp of the places [{least}, {most}] was key {key} absent")
                 };
@@ -231,12 +234,12 @@ impl Judge {
     }
 
     /// The stamps at which a read may stand between the places `least` and `most`.
-    fn moments(&self, least: u64, most: u64) -> Vec<u64> {
-        let fits = |at: &u64| (least..=most).contains(&read_at(*at));
-        let mut moments = vec![least / 2];
-        moments.extend(self.model.stamps());
-        moments.retain(fits);
-        moments
+    fn moments(&self, least: u64, most: u64) -> impl Iterator<Item = u64> + '_ {
+        let first = self.stamps.partition_point(|at| read_at(*at) < least);
+        let end = self.stamps.partition_point(|at| read_at(*at) <= most);
+        let written = self.stamps[first..end.max(first)].iter().copied();
+        let least = Some(least / 2).filter(|at| (least..=most).contains(&read_at(*at)));
+        least.into_iter().chain(written)
     }
 }
 

@@ -9,6 +9,8 @@ use std::collections::BTreeMap;
 use std::sync::Barrier;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread::Thread;
+use velella::simulation::{self, Step};
 use velella::{Db, Decision, Keyspace, Result, Snapshot, WriteBatch, WriteOptions};
 use velella_testkit::Seed;
 
@@ -18,6 +20,8 @@ pub struct Stage<'a> {
     db: &'a Db,
     keyspaces: [Keyspace; 2],
     clock: &'a AtomicU64,
+    /// The tick at which a thread is woken, and that thread.
+    pub alarm: Option<(u64, Thread)>,
     /// The first number a client may use in its values, so that a later part of a history does
     /// not write a value of an earlier one.
     pub first_number: u64,
@@ -33,6 +37,7 @@ impl<'a> Stage<'a> {
             db,
             keyspaces: [db.default_keyspace(), db.keyspace_or_create("other")?],
             clock,
+            alarm: None,
             first_number: 0,
         })
     }
@@ -95,7 +100,11 @@ impl<'a> Stage<'a> {
 
     fn tick(&self) -> u64 {
         // AcqRel: of two ticks the earlier one's thread is seen to have done what it did before.
-        self.clock.fetch_add(1, Ordering::AcqRel)
+        let tick = self.clock.fetch_add(1, Ordering::AcqRel);
+        if let Some((_, thread)) = self.alarm.as_ref().filter(|(at, _)| *at == tick) {
+            thread.unpark();
+        }
+        tick
     }
 
     fn state(&self, snapshot: &Snapshot, how: u64) -> Result<State> {
@@ -144,12 +153,13 @@ impl Client<'_> {
             74..84 => self.strict()?,
             84..90 => self.multi_get()?,
             90..98 => self.look()?,
-            98 => {
-                self.stage.db.flush()?;
-                None
-            }
-            _ => {
-                self.stage.db.compact()?;
+            upkeep => {
+                let db = &self.stage.db;
+                match (upkeep, self.seed.one_in(2)) {
+                    (98, _) => db.flush()?,
+                    (_, false) => db.compact()?,
+                    (_, true) => simulation::step(db, Step::Gather)?,
+                }
                 None
             }
         };

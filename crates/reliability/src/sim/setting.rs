@@ -67,7 +67,7 @@ impl Setting {
         let journal = [Mapped, Mapped, Mapped, Write, Write, Mapped, Write, Off];
         Setting {
             journal: *seed.pick(&journal),
-            memtable: *seed.pick(&[MemtableKind::Jellyfish, MemtableKind::AppendOnly]),
+            memtable: *seed.pick(&MemtableKind::ALL),
             compression: *seed.pick(&[Compression::Lz4, Compression::None, Compression::Zstd]),
             block_bytes: *seed.pick(&[256, 512, 4096]),
             bloom_bits: *seed.pick(&[0, 4, 10]),
@@ -123,6 +123,7 @@ pub fn random_keyspace(seed: &mut Seed) -> KeyspaceOptions {
             None,
             Some(MemtableKind::Jellyfish),
             Some(MemtableKind::AppendOnly),
+            Some(MemtableKind::S3),
         ]),
         compression: *seed.pick(&[None, Some(Compression::None), Some(Compression::Zstd)]),
         bloom_bits: *seed.pick(&[None, Some(0), Some(10)]),

@@ -10,12 +10,14 @@ use super::settings::{KeyOrder, Settings};
 use super::{Answer, Pair};
 use std::ops::Bound;
 use std::sync::Arc;
+use velella::simulation::{self, Step};
 use velella::vfs::MemFs;
 use velella::vfs::mem::CrashMode;
 use velella::{
     Db, Decision, ErrorKind, Iter, IterOptions, JournalMode, Keyspace, KeyspaceOptions, Result,
     Snapshot, WriteBatch, WriteOptions,
 };
+use velella_sync::simulation::Unaided;
 
 const DIR: &str = "/db";
 const SECOND: &str = "second";
@@ -28,6 +30,8 @@ pub struct World {
     /// `None` while it is being opened anew.
     open: Option<Open>,
     done: u32,
+    /// Held for what its end does.
+    _unaided: Option<Unaided>,
     /// The operation that is left out, if one is: the control of whoever compares answers.
     pub sabotage: Option<u32>,
 }
@@ -53,6 +57,7 @@ impl World {
             fs,
             open: None,
             done: 0,
+            _unaided: (!settings.helpers).then(Unaided::begin),
             sabotage: None,
         };
         world.open = Some(world.opened().map_err(|error| error.to_string())?);
@@ -87,13 +92,21 @@ impl World {
         let due = |every: u32| every > 0 && self.done % every == every - 1;
         let settings = &self.settings;
         let (flush, compact) = (due(settings.flush_every), due(settings.compact_every));
-        let reopen = due(settings.reopen_every);
+        let (gather, reopen) = (due(settings.gather_every), due(settings.reopen_every));
+        let turn = Step::ALL[usize::try_from(self.done).unwrap_or(0) % Step::ALL.len()];
+        let in_turn = (settings.threads == 0).then_some(turn);
         let open = self.open();
+        if let Some(step) = in_turn {
+            simulation::step(&open.db, step)?;
+        }
         if flush {
             open.db.flush()?;
         }
         if compact {
             open.db.compact()?;
+        }
+        if gather {
+            simulation::step(&open.db, Step::Gather)?;
         }
         let held = open.snapshots.iter().any(Option::is_some)
             || open.iterators.iter().any(Option::is_some);

@@ -271,6 +271,7 @@ fn engine(ctx: &mut Context<'_>, text: &mut String) -> Outcome {
         "memory_budget" => stats.memory.budget,
         "memory_memtables" => stats.memory.memtables,
         "memory_block_cache" => stats.memory.block_cache,
+        "memory_spare" => stats.memory.spare,
         "memory_filters_and_indexes" => stats.memory.filters_and_indexes,
         "memory_journal_mappings" => stats.memory.journal_mappings,
         "journal_access" => &stats.journal.access,

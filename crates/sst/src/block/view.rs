@@ -9,6 +9,7 @@ use super::{HEAD_BYTES, INTERVAL, Malformed, RESTART_BYTES, kind};
 use std::ops::Range;
 use velella_base::codec::Reader;
 use velella_base::{Stamp, ValueKind};
+use velella_sync::prefetch::prefetch_all;
 
 /// Where the parts of a block begin; checked against its length.
 #[derive(Debug, Clone, Copy)]
@@ -47,6 +48,9 @@ pub(crate) struct Hit {
     /// Where in the block its payload stands.
     pub value: Range<usize>,
 }
+
+/// What of a value is asked for before it is known where exactly it stands.
+const VALUE_BYTES: usize = 128;
 
 pub(super) const CUT: Malformed = Malformed::Shape("an entry reaches beyond its block");
 
@@ -181,12 +185,22 @@ impl Layout {
         let mut from = 0;
         while let Some(ordinal) = position(tags, tag, from) {
             *comparisons += 1;
+            self.prefetch_value(block, ordinal);
             if let Some(outcome) = self.versions_at(block, key, ordinal, at)? {
                 return Ok(outcome);
             }
             from = ordinal + 1;
         }
         Ok(None)
+    }
+
+    /// Asks for the memory where the value of entry `ordinal` would begin if all were as long.
+    #[inline]
+    fn prefetch_value(&self, block: &[u8], ordinal: usize) {
+        let values = block.get(self.values_at..).unwrap_or_default();
+        let at = values.len() * ordinal / self.entries;
+        let end = (at + VALUE_BYTES).min(values.len());
+        prefetch_all(&values[at..end]);
     }
 
     /// If the entry `ordinal` is the first of `key`: its newest version at or below `at`, if any.

@@ -10,11 +10,13 @@
 //!     it (V4).
 //! C3. Length and data survive separately: a longer file may show zeros.
 //! C4. A surviving cut forgets what lay behind it before: it never shows again.
-//! C5. Bytes are shared by an image and what it was taken from until one of them changes: an image
-//!     copies what is not synced, and nothing else.
+//! C5. Bytes are shared by an image and what it was taken from until one of them changes.
+//! C6. A write that changes no byte, neither of the cache nor of the device, is not remembered:
+//!     whether it survives makes no difference.
 
 use crate::mem::crash::Choice;
-use crate::mem::sector::{self, Dirty, SECTOR};
+use crate::mem::pages::Pages;
+use crate::mem::sector::{Dirty, SECTOR};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use velella_sync::rng::Rng;
@@ -33,13 +35,15 @@ struct Length {
 /// A file's content.
 #[derive(Clone, Default)]
 pub(super) struct Content {
-    cache: Arc<Vec<u8>>,
-    durable: Arc<Vec<u8>>,
-    dirty: BTreeMap<usize, Dirty>,
+    cache: Arc<Pages>,
+    durable: Arc<Pages>,
+    dirty: BTreeMap<usize, Arc<Dirty>>,
     /// Changes of the length since the last sync.
     lengths: Vec<Length>,
     /// Which blocks have space.
     blocks: Vec<bool>,
+    /// Whether sectors may differ that are not in `dirty` (C2).
+    is_split: bool,
 }
 
 impl Content {
@@ -49,7 +53,7 @@ impl Content {
     }
 
     /// The bytes, as readers see them.
-    pub(super) fn bytes(&self) -> &[u8] {
+    pub(super) fn bytes(&self) -> &Pages {
         &self.cache
     }
 
@@ -67,7 +71,7 @@ impl Content {
         }
         let end = offset + bytes.len();
         if end > self.cache.len() {
-            Arc::make_mut(&mut self.cache).resize(end, 0);
+            Arc::make_mut(&mut self.cache).resize(end);
             self.lengths.push(Length {
                 at,
                 len: end,
@@ -78,15 +82,47 @@ impl Content {
         let mut begin = offset;
         while begin < end {
             let (number, within) = (begin / SECTOR, begin % SECTOR);
-            let (part, after) = rest.split_at(rest.len().min(SECTOR - within));
-            let dirty = self
-                .dirty
-                .entry(number)
-                .or_insert_with(|| Dirty::new(sector::get(&self.cache, number)));
-            dirty.push(at, within, part);
-            (rest, begin) = (after, begin + part.len());
+            let mut len = rest.len().min(SECTOR - within);
+            match self.len_of_nothing(begin, rest) {
+                0 => self.write_sector(at, number, within, &rest[..len]),
+                zeros => len = zeros,
+            }
+            (rest, begin) = (&rest[len..], begin + len);
         }
-        Arc::make_mut(&mut self.cache)[offset..end].copy_from_slice(bytes);
+    }
+
+    /// How many of these bytes are zeros where a page has nothing else anywhere (C6).
+    fn len_of_nothing(&self, begin: usize, bytes: &[u8]) -> usize {
+        let len = self.cache.hole(begin).min(self.durable.hole(begin));
+        let len = len.min(bytes.len());
+        let sectors = begin / SECTOR..(begin + len).div_ceil(SECTOR);
+        let is_nothing = len > 0
+            && Pages::are_zeros(&bytes[..len])
+            && self.dirty.range(sectors).next().is_none();
+        if is_nothing { len } else { 0 }
+    }
+
+    /// Stores a part of a sector.
+    fn write_sector(&mut self, at: u64, number: usize, within: usize, part: &[u8]) {
+        if let Some(dirty) = self.dirty.get_mut(&number) {
+            Arc::make_mut(dirty).push(at, within, part);
+        } else {
+            let cached = self.cache.sector(number);
+            // C6.
+            if cached[within..within + part.len()] == *part && self.is_same(number) {
+                return;
+            }
+            let mut dirty = Dirty::new(cached);
+            dirty.push(at, within, part);
+            self.dirty.insert(number, Arc::new(dirty));
+        }
+        Arc::make_mut(&mut self.cache).write(number * SECTOR + within, part);
+    }
+
+    /// Whether the device has of a sector what the cache has.
+    fn is_same(&self, number: usize) -> bool {
+        let (cached, durable) = (self.cache.sector(number), self.durable.sector(number));
+        std::ptr::eq(cached, durable) || cached == durable
     }
 
     /// Cuts or extends, at time `at`.
@@ -95,13 +131,13 @@ impl Content {
         if len == self.cache.len() {
             return;
         }
-        Arc::make_mut(&mut self.cache).resize(len, 0);
+        Arc::make_mut(&mut self.cache).resize(len);
         self.lengths.push(Length { at, len, cut });
         if cut {
             self.blocks.truncate(blocks_of(len));
             for (number, dirty) in self.dirty.range_mut(len / SECTOR..) {
                 let begin = len.saturating_sub(number * SECTOR);
-                dirty.push(at, begin, &[0; SECTOR][begin..]);
+                Arc::make_mut(dirty).push(at, begin, &[0; SECTOR][begin..]);
             }
         }
     }
@@ -111,14 +147,20 @@ impl Content {
         if self.lengths.is_empty() && self.dirty.is_empty() {
             return;
         }
+        if !self.is_split {
+            self.durable = Arc::clone(&self.cache);
+            self.lengths.clear();
+            self.dirty.clear();
+            return;
+        }
         let durable = Arc::make_mut(&mut self.durable);
         if let Some(shortest) = shortest(&self.lengths) {
-            durable.truncate(shortest);
-            durable.resize(self.cache.len(), 0);
+            durable.resize(shortest.min(durable.len()));
+            durable.resize(self.cache.len());
         }
         self.lengths.clear();
         for number in std::mem::take(&mut self.dirty).into_keys() {
-            sector::put(durable, number, &sector::get(&self.cache, number));
+            durable.put_sector(number, self.cache.sector(number));
         }
     }
 
@@ -126,14 +168,15 @@ impl Content {
     /// until the power goes; all are marked clean (C2).
     pub(super) fn fail_sync(&mut self, rng: &mut Rng) {
         self.lengths.clear();
+        self.is_split = true;
         let (cache, durable) = (
             Arc::make_mut(&mut self.cache),
             Arc::make_mut(&mut self.durable),
         );
         for number in std::mem::take(&mut self.dirty).into_keys() {
             match rng.below(3) {
-                0 => sector::put(durable, number, &sector::get(cache, number)),
-                1 => sector::put(cache, number, &sector::get(durable, number)),
+                0 => durable.put_sector(number, cache.sector(number)),
+                1 => cache.put_sector(number, durable.sector(number)),
                 _ => {}
             }
         }
@@ -150,12 +193,15 @@ impl Content {
             return self.image(shared, len);
         }
         let image = Arc::make_mut(&mut shared);
-        image.truncate(shortest(lengths).unwrap_or(usize::MAX));
-        image.resize(len, 0);
+        let least = shortest(lengths).unwrap_or(usize::MAX);
+        image.resize(least.min(image.len()));
+        image.resize(len);
         for (&number, dirty) in &self.dirty {
-            let kept = choice.prefix(dirty.times());
-            let durable = sector::get(image, number);
-            let mut bytes = dirty.value(&durable, kept, choice.torn_words());
+            let (kept, torn) = (choice.prefix(dirty.times()), choice.torn_words());
+            if kept == 0 && torn == 0 {
+                continue;
+            }
+            let mut bytes = dirty.value(image.sector(number), kept, torn);
             // C4: what was written before a surviving cut is gone behind it.
             let last = kept.checked_sub(1).and_then(|last| dirty.times().nth(last));
             let cuts = lengths
@@ -165,13 +211,13 @@ impl Content {
                 let end = end.saturating_sub(number * SECTOR).min(SECTOR);
                 bytes[end..].fill(0);
             }
-            sector::put(image, number, &bytes);
+            image.put_sector(number, &bytes);
         }
         self.image(shared, len)
     }
 
     /// A file of which nothing but `bytes` is left.
-    fn image(&self, bytes: Arc<Vec<u8>>, len: usize) -> Content {
+    fn image(&self, bytes: Arc<Pages>, len: usize) -> Content {
         let mut blocks = self.blocks.clone();
         blocks.truncate(blocks_of(len));
         Content {
@@ -185,7 +231,7 @@ impl Content {
     /// A file that was always there.
     pub(super) fn settled(bytes: &[u8]) -> Content {
         let len = bytes.len();
-        let bytes = Arc::new(bytes.to_vec());
+        let bytes = Arc::new(Pages::of(bytes));
         Content {
             cache: Arc::clone(&bytes),
             durable: bytes,
@@ -197,11 +243,14 @@ impl Content {
     /// Changes a byte everywhere it is remembered, as a failing device does.
     pub(super) fn flip(&mut self, offset: usize, mask: u8) {
         if let Some(dirty) = self.dirty.get_mut(&(offset / SECTOR)) {
-            dirty.flip(offset % SECTOR, mask);
+            Arc::make_mut(dirty).flip(offset % SECTOR, mask);
         }
+        // Where the file was extended since, only the cache has the byte.
+        self.is_split |= !self.lengths.is_empty();
         for image in [&mut self.cache, &mut self.durable] {
-            if let Some(byte) = Arc::make_mut(image).get_mut(offset) {
-                *byte ^= mask;
+            let mut byte = [0];
+            if image.read(offset, &mut byte) {
+                Arc::make_mut(image).write(offset, &[byte[0] ^ mask]);
             }
         }
     }

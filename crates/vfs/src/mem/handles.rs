@@ -184,17 +184,10 @@ impl ReadFile for MemReadFile {
     fn read_exact_at(&self, buffer: &mut [u8], offset: u64) -> Result<()> {
         let mut machine = self.handle.running("read")?;
         let bytes = machine.file(self.handle.number).content.bytes();
-        let wanted = bytes
-            .get(to_index(offset)..)
-            .and_then(|rest| rest.get(..buffer.len()));
-        match wanted {
-            Some(wanted) => {
-                buffer.copy_from_slice(wanted);
-                Ok(())
-            }
-            None if buffer.is_empty() => Ok(()),
-            None => Err(ends_early(&self.handle.path, offset, buffer.len())),
+        if buffer.is_empty() || bytes.read(to_index(offset), buffer) {
+            return Ok(());
         }
+        Err(ends_early(&self.handle.path, offset, buffer.len()))
     }
 }
 
@@ -250,9 +243,11 @@ impl Sink for MemMapFile {
 
     fn read(&self, offset: u64, len: usize) -> Vec<u8> {
         let mut machine = self.handle.machine.lock();
-        let bytes = machine.file(self.handle.number).content.bytes();
-        let begin = to_index(offset);
-        bytes[begin..begin + len].to_vec()
+        let content = &machine.file(self.handle.number).content;
+        let mut bytes = vec![0; len];
+        let reached = content.bytes().read(to_index(offset), &mut bytes);
+        assert!(reached, "a window lies within its file");
+        bytes
     }
 }
 

@@ -147,7 +147,8 @@ impl Machine {
     /// Bytes of space taken by files that are named or open.
     pub(super) fn space_used(&self) -> u64 {
         let named = self.names.named_files();
-        let counted = |number: &u64, file: &File| file.open > 0 || named.contains(number);
+        let counted =
+            |number: &u64, file: &File| file.open > 0 || named.binary_search(number).is_ok();
         let files = self.files.iter();
         let counted = files.filter(|(number, file)| counted(number, file));
         counted.map(|(_, file)| file.content.space()).sum()
@@ -157,7 +158,7 @@ impl Machine {
     pub(super) fn collect(&mut self) {
         let reachable = self.names.reachable_files();
         self.files
-            .retain(|number, file| file.open > 0 || reachable.contains(number));
+            .retain(|number, file| file.open > 0 || reachable.binary_search(number).is_ok());
     }
 
     /// Fails a sync (V4).
@@ -217,7 +218,7 @@ impl Machine {
         let reachable = names.reachable_files();
         let mut files = BTreeMap::new();
         for (number, file) in &self.files {
-            if !reachable.contains(number) {
+            if reachable.binary_search(number).is_err() {
                 continue;
             }
             let content = if killed {

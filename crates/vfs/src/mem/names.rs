@@ -3,18 +3,20 @@
 //! N1. A change is atomic: a rename takes one name away and gives another, or does neither.
 //! N2. Of the changes to one name a prefix survives; changes to different names are not ordered.
 //! N3. A directory's sync makes every change of its names durable, with what those rest on.
+//! N4. Copies of a tree share each directory until one of them changes it.
 
 use crate::mem::crash::Choice;
 use std::collections::{BTreeMap, BTreeSet};
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsStr;
 use std::path::{Component, Path};
+use std::sync::Arc;
 use velella_sync::rng::Rng;
 
 /// Number of the root directory.
 pub(super) const ROOT: u64 = 0;
 
 /// A name in a directory, which goes by its number.
-pub(super) type Entry = (u64, OsString);
+pub(super) type Entry = (u64, Arc<OsStr>);
 
 /// What stands at a name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -32,7 +34,30 @@ impl Node {
     }
 }
 
-type Tree = BTreeMap<Entry, Node>;
+type Dir = BTreeMap<Arc<OsStr>, Node>;
+
+/// The names of every directory that has some (N4).
+#[derive(Clone, Default)]
+struct Tree(Arc<BTreeMap<u64, Arc<Dir>>>);
+
+impl Tree {
+    fn get(&self, dir: u64, name: &OsStr) -> Option<Node> {
+        self.0.get(&dir)?.get(name).copied()
+    }
+
+    fn set(&mut self, (dir, name): &Entry, node: Option<Node>) {
+        let dirs = Arc::make_mut(&mut self.0);
+        let names = Arc::make_mut(dirs.entry(*dir).or_default());
+        match node {
+            Some(node) => names.insert(Arc::clone(name), node),
+            None => names.remove(name),
+        };
+    }
+
+    fn nodes(&self) -> impl Iterator<Item = &Node> {
+        self.0.values().flat_map(|names| names.values())
+    }
+}
 
 /// An atomic change that is not yet durable.
 #[derive(Clone)]
@@ -44,10 +69,7 @@ struct Change {
 impl Change {
     fn apply(&self, tree: &mut Tree) {
         for (entry, node) in &self.entries {
-            match node {
-                Some(node) => tree.insert(entry.clone(), *node),
-                None => tree.remove(entry),
-            };
+            tree.set(entry, *node);
         }
     }
 
@@ -74,9 +96,12 @@ impl Names {
     /// What stands at `path`.
     pub(super) fn find(&self, path: &Path) -> Option<Node> {
         let mut node = Node::Dir(ROOT);
-        for name in components(path)? {
+        for component in path.components() {
+            let Some(name) = name(component)? else {
+                continue;
+            };
             let Node::Dir(dir) = node else { return None };
-            node = *self.live.get(&(dir, name.to_owned()))?;
+            node = self.live.get(dir, name)?;
         }
         Some(node)
     }
@@ -85,22 +110,20 @@ impl Names {
     pub(super) fn entry(&self, path: &Path) -> Option<Entry> {
         let name = components(path)?.pop()?;
         match self.find(path.parent()?)? {
-            Node::Dir(dir) => Some((dir, name.to_owned())),
+            Node::Dir(dir) => Some((dir, name.into())),
             Node::File(_) => None,
         }
     }
 
     /// What stands at an entry.
-    pub(super) fn at(&self, entry: &Entry) -> Option<Node> {
-        self.live.get(entry).copied()
+    pub(super) fn at(&self, (dir, name): &Entry) -> Option<Node> {
+        self.live.get(*dir, name)
     }
 
     /// The names in a directory, sorted.
     pub(super) fn list(&self, dir: u64) -> impl Iterator<Item = (&OsStr, Node)> {
-        self.live
-            .range((dir, OsString::new())..)
-            .take_while(move |((of, _), _)| *of == dir)
-            .map(|((_, name), node)| (name.as_os_str(), *node))
+        let names = self.live.0.get(&dir).into_iter();
+        names.flat_map(|names| names.iter().map(|(name, node)| (&**name, *node)))
     }
 
     /// Changes entries at once, at time `at`.
@@ -112,8 +135,8 @@ impl Names {
 
     /// Changes an entry as if it had always been so.
     pub(super) fn settle(&mut self, entry: Entry, node: Node) {
-        self.live.insert(entry.clone(), node);
-        self.durable.insert(entry, node);
+        self.live.set(&entry, Some(node));
+        self.durable.set(&entry, Some(node));
     }
 
     /// Time of the oldest change that is not durable.
@@ -166,42 +189,45 @@ impl Names {
         }
     }
 
-    /// Numbers of the files with a name now.
-    pub(super) fn named_files(&self) -> BTreeSet<u64> {
-        files(self.live.values())
+    /// Numbers of the files with a name now, sorted.
+    pub(super) fn named_files(&self) -> Vec<u64> {
+        files(self.live.nodes())
     }
 
-    /// Numbers of the files that have a name, or would have one again after a power loss.
-    pub(super) fn reachable_files(&self) -> BTreeSet<u64> {
+    /// Numbers of the files that have a name, or would have one again after a power loss,
+    /// sorted.
+    pub(super) fn reachable_files(&self) -> Vec<u64> {
         let pending = self.pending.iter().flat_map(|change| &change.entries);
         let pending = pending.filter_map(|(_, node)| node.as_ref());
-        files(
-            self.live
-                .values()
-                .chain(self.durable.values())
-                .chain(pending),
-        )
+        files(self.live.nodes().chain(self.durable.nodes()).chain(pending))
     }
 }
 
-fn files<'n>(nodes: impl Iterator<Item = &'n Node>) -> BTreeSet<u64> {
-    nodes
-        .filter_map(|node| match node {
-            Node::File(number) => Some(*number),
-            Node::Dir(_) => None,
-        })
-        .collect()
+fn files<'n>(nodes: impl Iterator<Item = &'n Node>) -> Vec<u64> {
+    let number = |node: &Node| match node {
+        Node::File(number) => Some(*number),
+        Node::Dir(_) => None,
+    };
+    let mut numbers: Vec<u64> = nodes.filter_map(number).collect();
+    numbers.sort_unstable();
+    numbers.dedup();
+    numbers
 }
 
 /// The names on the way to `path`, absolute or not; `None` if it steps up.
 pub(super) fn components(path: &Path) -> Option<Vec<&OsStr>> {
-    let mut names = Vec::new();
-    for component in path.components() {
-        match component {
-            Component::Normal(name) => names.push(name),
-            Component::RootDir | Component::CurDir => {}
-            Component::ParentDir | Component::Prefix(_) => return None,
-        }
+    path.components()
+        .map(name)
+        .filter(|name| *name != Some(None))
+        .map(Option::flatten)
+        .collect()
+}
+
+/// The name in a component, if it has one; `None` outside: it steps up.
+fn name(component: Component<'_>) -> Option<Option<&OsStr>> {
+    match component {
+        Component::Normal(name) => Some(Some(name)),
+        Component::RootDir | Component::CurDir => Some(None),
+        Component::ParentDir | Component::Prefix(_) => None,
     }
-    Some(names)
 }

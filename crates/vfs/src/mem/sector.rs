@@ -34,9 +34,9 @@ pub(super) struct Dirty {
 
 impl Dirty {
     /// The sector before its first change.
-    pub(super) fn new(before: Sector) -> Dirty {
+    pub(super) fn new(before: &Sector) -> Dirty {
         Dirty {
-            before: Box::new(before),
+            before: Box::new(*before),
             changes: Vec::new(),
         }
     }
@@ -82,20 +82,4 @@ impl Dirty {
             }
         }
     }
-}
-
-/// A sector of an image, zeros behind its end.
-pub(super) fn get(image: &[u8], sector: usize) -> Sector {
-    let mut bytes = [0; SECTOR];
-    let begin = (sector * SECTOR).min(image.len());
-    let part = &image[begin..image.len().min(begin + SECTOR)];
-    bytes[..part.len()].copy_from_slice(part);
-    bytes
-}
-
-/// Stores a sector into an image, except what lies behind its end.
-pub(super) fn put(image: &mut [u8], sector: usize, bytes: &Sector) {
-    let begin = (sector * SECTOR).min(image.len());
-    let end = image.len().min(begin + SECTOR);
-    image[begin..end].copy_from_slice(&bytes[..end - begin]);
 }

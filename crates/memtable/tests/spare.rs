@@ -1,0 +1,75 @@
+//! What a freed memtable leaves behind serves the next one, and is never more than was asked for.
+#![cfg(not(any(loom, shuttle, miri)))]
+
+use std::sync::Arc;
+use velella_base::{Order, Stamp, ValueKind};
+use velella_memtable::{
+    Counters, GUARD_BYTES, Install, Intent, Memtable, MemtableKind, MemtableOptions, OnPending,
+    Owner, ReadAt, Spare, new,
+};
+use velella_mvcc::{Clock, Slots};
+use velella_sync::epoch;
+
+const MIB: usize = 1 << 20;
+const NEWEST: ReadAt = ReadAt {
+    stamp: Stamp::MAX,
+    pending: OnPending::Skip,
+};
+
+/// A memtable of at least `bytes`, and how many keys that took.
+fn filled(kind: MemtableKind, spare: &Arc<Spare>, bytes: usize) -> (Arc<dyn Memtable>, u64) {
+    let table = new(&MemtableOptions {
+        kind,
+        order: Order::Bytewise,
+        slots: Arc::new(Slots::new(1)),
+        counters: Arc::new(Counters::default()),
+        guard_bytes: GUARD_BYTES,
+        spare: Arc::clone(spare),
+    });
+    let clock = Clock::new(Stamp::ZERO, Stamp::MAX);
+    let mut number = 0u64;
+    while table.bytes() < bytes {
+        let guard = epoch::pin();
+        let key = number.to_be_bytes();
+        table.prefetch(&key, &guard);
+        let intent = Intent {
+            key: &key,
+            kind: ValueKind::Put,
+            payload: [&key, &[7; 400]],
+        };
+        match table.install(&intent, Owner::Slot(0), None, &guard) {
+            Install::Installed(pending) => pending.publish(clock.draw()),
+            other => panic!("nobody else writes: {other:?}"),
+        };
+        number += 1;
+    }
+    (table, number)
+}
+
+#[test]
+fn a_freed_memtable_leaves_its_chunks_to_the_next_which_reads_what_it_wrote() {
+    for kind in MemtableKind::ALL {
+        let spare = Arc::new(Spare::new(4 * MIB));
+        let (table, _) = filled(kind, &spare, 24 * MIB);
+        assert_eq!(spare.bytes(), 0, "{kind:?}: all of it is in use");
+        drop(table);
+        assert_eq!(
+            spare.bytes(),
+            4 * MIB,
+            "{kind:?}: no more than was asked for"
+        );
+        let (table, keys) = filled(kind, &spare, 24 * MIB);
+        assert_eq!(spare.bytes(), 0, "{kind:?}: it serves the next");
+        let guard = epoch::pin();
+        for number in 0..keys {
+            let key = number.to_be_bytes();
+            let found = table.get(&key, NEWEST, &guard);
+            let expected = [&key[..], &[7; 400]].concat();
+            assert_eq!(
+                found.map(|found| found.value),
+                Some(&expected[..]),
+                "{kind:?}"
+            );
+        }
+    }
+}
