@@ -16,6 +16,7 @@ use velella_mvcc::{Clock, Registration, Retention, Round, Slots, Snapshots};
 use velella_sync::rng::Rng;
 
 const SLOTS: usize = 2;
+const SEEDS: u64 = if cfg!(miri) { 50 } else { 20_000 };
 
 /// How far a write has come.
 #[derive(Debug, Clone, Copy)]
@@ -163,7 +164,7 @@ impl Others<'_> {
 
 #[test]
 fn nobody_loses_a_version_to_a_collector_whatever_happens_meanwhile() {
-    for seed in 0..20_000 {
+    for seed in 0..SEEDS {
         let clock = Clock::new(Stamp(3), Stamp::MAX);
         let (slots, list) = (Slots::new(SLOTS), Snapshots::new());
         let others = RefCell::new(Others {

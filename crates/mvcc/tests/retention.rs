@@ -7,7 +7,7 @@ use velella_base::Stamp;
 use velella_mvcc::Retention;
 use velella_sync::rng::Rng;
 
-const SEEDS: u64 = 3_000;
+const SEEDS: u64 = if cfg!(miri) { 60 } else { 3_000 };
 
 /// A key's versions and who reads them.
 #[derive(Debug)]

@@ -10,7 +10,7 @@ use velella_base::Stamp;
 use velella_mvcc::{Clock, Slots};
 
 const WRITERS: usize = 3;
-const EACH: u64 = if cfg!(miri) { 30 } else { 3_000 };
+const EACH: u64 = if cfg!(miri) { 30 } else { 1_500 };
 
 /// A clock, its windows, and which stamps were published.
 struct World {

@@ -242,7 +242,8 @@ fn the_generator_gives_the_published_numbers_for_ever() {
 #[test]
 fn draws_below_a_bound_reach_all_of_it_about_equally() {
     let mut rng = Rng::new(9);
-    for bound in [1, 2, 3, 7, 64] {
+    let bounds: &[u64] = if cfg!(miri) { &[3] } else { &[1, 2, 3, 7, 64] };
+    for &bound in bounds {
         let mut counts = vec![0u32; usize::try_from(bound).unwrap()];
         let draws = 2_000 * u32::try_from(bound).unwrap();
         for _ in 0..draws {
