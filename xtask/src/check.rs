@@ -249,11 +249,8 @@ fn execute(root: &Path, check: &Check) -> Result<Outcome, String> {
 
 /// `cargo` for this check, up to the package.
 fn command(root: &Path, check: &Check) -> Result<Command, String> {
-    let mut command = Command::new("cargo");
-    command
-        .current_dir(root)
-        .arg(TOOLCHAIN)
-        .args(check.kind.command());
+    let mut command = nightly();
+    command.current_dir(root).args(check.kind.command());
     if check.kind != Kind::Miri {
         command.args(["--target", &host()?]);
     }
@@ -263,11 +260,18 @@ fn command(root: &Path, check: &Check) -> Result<Command, String> {
         "CARGO_TARGET_DIR",
         root.join("target/check").join(check.kind.name()),
     );
+    Ok(command)
+}
+
+/// The nightly toolchain's `cargo`.
+pub(crate) fn nightly() -> Command {
+    let mut command = Command::new("cargo");
+    command.arg(TOOLCHAIN);
     // A cargo that runs this one tells its own toolchain, which would win over `+nightly`.
     for variable in ["RUSTUP_TOOLCHAIN", "CARGO", "RUSTC"] {
         command.env_remove(variable);
     }
-    Ok(command)
+    command
 }
 
 /// The tests that a line of libtest's says have passed.
@@ -278,7 +282,7 @@ fn passed_in(line: &str) -> u64 {
 }
 
 /// The machine's own target: sanitizers need it named, lest build scripts be instrumented.
-fn host() -> Result<String, String> {
+pub(crate) fn host() -> Result<String, String> {
     let output = Command::new("rustc").args(["-vV"]).output();
     let output = output.map_err(|error| format!("cannot run rustc: {error}"))?;
     let text = String::from_utf8_lossy(&output.stdout).into_owned();

@@ -22,18 +22,20 @@ mod binaries;
 mod seeded;
 mod ci;
 mod check;
+mod soak;
 mod ratio;
 mod coverage;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-const COMMANDS: [&str; 9] = [
+const COMMANDS: [&str; 10] = [
     "tidy",
     "ci",
     "models",
     "seeded",
     "check",
+    "soak",
     "ratio",
     "coverage",
     "bench-check",
@@ -68,6 +70,7 @@ fn run(arguments: &[String]) -> Result<(), String> {
         "seeded" => return seeded::run(&root, rest),
         "models" => return models::run(&root, rest),
         "check" => return check::run(&root, rest),
+        "soak" => return soak::run(&root, rest),
         "ratio" => return ratio::run(&root),
         "coverage" => return coverage::run(&root, rest),
         "bench-check" => return bench_check(&root, rest),
@@ -112,6 +115,12 @@ fn describe(command: &str) -> String {
              Runs tests under Miri, ThreadSanitizer and AddressSanitizer; needs nightly, and says\n\
              SKIPPED where something is missing. The checks:\n\n{}",
             check::describe()
+        ),
+        "soak" => format!(
+            "cargo xtask soak WHAT [--minutes N] [--seed S [--again]]\n\n\
+             Attacks for N minutes (10; at most 60) with seeds that reliability/LEDGER.tsv has not\n\
+             seen, and adds a line to it. --again repeats seeds, and adds none. WHAT is one of\n\n{}",
+            soak::describe()
         ),
         "ratio" => "cargo xtask ratio\n\n\
              Counts lines of tests and of product in the storage crates.\n"

@@ -9,6 +9,8 @@
 //! B3. A batch that waits is not announced: it holds back writers of its keys, nobody else.
 //! B4. Conditional: an intent freezes its key, so the newest committed version below it decides;
 //!     first committer wins (snapshot isolation).
+//! B5. Keyspaces of another database, or of an earlier opening of this one, are refused before
+//!     anything happens: their memtables are not ours.
 //!
 //! Tests: `cl6_torn_batch`, `batches_in_opposite_order`, `batch_overtaken_by_put`.
 
@@ -96,6 +98,9 @@ impl Engine {
                 operations.len()
             );
             return Err(Error::invalid("write a batch", found).remedy("split it"));
+        }
+        if let Some(stranger) = operations.iter().find(|of| !of.core.is_of(&self.slots)) {
+            return Err(foreign(&stranger.core));
         }
         let mut order: Vec<&Operation> = operations.iter().collect();
         // Stable, so of several operations on a key the last given comes last.
@@ -288,6 +293,13 @@ impl Engine {
         self.counters.writes.add(plan.changes.len() as u64);
         Ok(Try::Committed(stamp))
     }
+}
+
+/// The error of a batch that names a keyspace of somebody else (B5).
+#[cold]
+fn foreign(core: &Core) -> Error {
+    let found = format!("keyspace `{}` is of another opening or database", core.name);
+    Error::invalid("write a batch", found).remedy("fill it with keyspaces of this `Db`")
 }
 
 fn abandon_all(engine: &Engine, changes: &[(&Arc<Core>, Change<'_>)]) {

@@ -1,18 +1,20 @@
 //! Which keyspaces exist: creating, changing and dropping them.
 //!
 //! C1. A keyspace's creation is durable before a record can name it.
-//! C2. Creating and dropping are writes: they take a stamp, and the edit of a drop is committed
-//!     only once everything before it is durable, so a crash leaves a prefix here too.
+//! C2. Creating and dropping are writes: they take a stamp, and their edit is committed only once
+//!     everything before it is durable, so a crash leaves a prefix here too.
 //! C3. Ids are never reused; recovery skips records of dropped ones.
 //! C4. A drop that failed before its edit has not happened. One whose edit is in doubt ends all
 //!     writing: what the keyspace took now, the next opening might not find.
 //! C5. A change of settings is in the manifest before it is in force. It is in force for the next
 //!     memtable and the tables begun from then on; what exists stays as it is, and is read either
 //!     way, so it needs no stamp.
-//! C6. D does not reach the stamp of a creation or a drop before its edit is durable: its window is
+//! C6. Who reads a dropped keyspace is told, whatever of it is still in memory: he would find a
+//!     part of what was there. Until the edit is durable it is read as ever.
+//! C7. D does not reach the stamp of a creation or a drop before its edit is durable: its window is
 //!     open until then. Without a journal that is not so: there D moves by flushes of everything.
 //!
-//! Tests: `tests/keyspaces.rs`, `tests/settings.rs`.
+//! Tests: `tests/keyspaces.rs`, `tests/settings.rs`, `tests/views.rs`.
 
 use crate::commit::dropped;
 use crate::core::Engine;
@@ -55,10 +57,8 @@ impl Engine {
         settings::check(&format!("create keyspace `{name}`"), own)?;
         let stored = settings::merged(&KeyspaceSettings::default(), own);
         let (created, _window) = self.begin_change();
-        if self.journal.is_some() {
-            // C2. Without a journal D only moves with a switch, which would have to wait for us.
-            self.make_durable(Stamp(created.0 - 1), Duration::ZERO)?;
-        }
+        // C2. Without a journal that is a flush, which does not wait for our window.
+        self.make_durable(Stamp(created.0 - 1), Duration::ZERO)?;
         // Not during a switch: without a journal a switch covers every keyspace there is.
         let _switching = self.switching.lock();
         let mut keyspaces = self.keyspaces.lock();
@@ -148,7 +148,7 @@ impl Engine {
     }
 
     /// Draws the stamp of a change of the set of keyspaces. While the second is held D does not
-    /// reach it, and no other change begins (C6).
+    /// reach it, and no other change begins (C7).
     fn begin_change(&self) -> (Stamp, Changing<'_>) {
         let changing = Changing {
             slots: &self.slots,
@@ -179,7 +179,7 @@ impl Engine {
         self.keyspaces.lock().remove(&core.name);
         drop(paused);
         self.work.wake_all();
-        core.tree.drop_files();
+        core.give_up();
         let guard = epoch::pin();
         for mem in core.view.load(&guard).memtables() {
             mem.discount(&self.memtable_bytes);

@@ -135,7 +135,8 @@ impl Db {
         }
     }
 
-    /// Drops a keyspace and its data for good.
+    /// Drops a keyspace and its data for good. Reads and writes through what was opened on it
+    /// before, snapshots and iterators too, fail with `NotFound` from then on.
     ///
     /// # Errors
     /// `NotFound`; `InvalidInput`: the keyspace `default` stays; `Io`.

@@ -108,6 +108,7 @@ impl Iter {
             None => Snapshot::take(handle),
         };
         let (merged, generation) = sources(core, &options, &snapshot);
+        core.check_there()?;
         Ok(Iter {
             handle: Arc::clone(handle),
             core: Arc::clone(core),
@@ -177,7 +178,7 @@ impl Iter {
     /// # Errors
     /// `Corruption`, `Io`. The iterator stands on nothing then.
     pub fn seek_first(&mut self) -> Result<bool> {
-        self.follow_view();
+        self.follow_view()?;
         self.core.seeks.count.increment();
         self.guarded(|iter| {
             match iter.options.lower.clone() {
@@ -194,7 +195,7 @@ impl Iter {
     /// # Errors
     /// As [`Iter::seek_first`].
     pub fn seek_last(&mut self) -> Result<bool> {
-        self.follow_view();
+        self.follow_view()?;
         self.core.seeks.count.increment();
         self.guarded(|iter| {
             match iter.options.upper.clone() {
@@ -215,7 +216,7 @@ impl Iter {
         if self.is_below_lower(key) {
             return self.seek_first();
         }
-        self.follow_view();
+        self.follow_view()?;
         self.core.seeks.count.increment();
         self.guarded(|iter| {
             iter.merged.seek(key, Stamp::MAX)?;
@@ -232,7 +233,7 @@ impl Iter {
         if self.is_above_upper(key) {
             return self.seek_last();
         }
-        self.follow_view();
+        self.follow_view()?;
         self.core.seeks.count.increment();
         self.guarded(|iter| {
             iter.merged.seek_before(key)?;
@@ -246,7 +247,7 @@ impl Iter {
     /// # Errors
     /// As [`Iter::seek_first`]; after an error the same one again, until a seek.
     pub fn step(&mut self) -> Result<bool> {
-        self.follow_view();
+        self.follow_view()?;
         let Some(key) = self.at.take() else {
             return match &self.nowhere {
                 Nowhere::PastLast => Ok(false),
@@ -272,7 +273,7 @@ impl Iter {
     /// # Errors
     /// As [`Iter::step`].
     pub fn step_back(&mut self) -> Result<bool> {
-        self.follow_view();
+        self.follow_view()?;
         let Some(key) = self.at.take() else {
             return match &self.nowhere {
                 Nowhere::BeforeFirst => Ok(false),
@@ -298,8 +299,9 @@ impl Iter {
     /// # Errors
     /// As [`Iter::seek_first`].
     pub fn refresh(&mut self) -> Result<()> {
+        self.handle.engine.check_open()?;
         self.generation = (u64::MAX, u64::MAX);
-        self.follow_view();
+        self.follow_view()?;
         self.restore_position()
     }
 
@@ -321,13 +323,21 @@ impl Iter {
         Ok(())
     }
 
-    /// Replaces superseded memtables and files (I2). The cursor is lost then, the key is not.
+    /// Replaces superseded memtables and files (I2). The cursor is lost then, the key is not,
+    /// unless the keyspace was dropped.
     #[inline]
-    fn follow_view(&mut self) {
-        if self.core.generation() != self.generation {
-            (self.merged, self.generation) = sources(&self.core, &self.options, &self.snapshot);
-            self.stand = Stand::Lost;
+    fn follow_view(&mut self) -> Result<()> {
+        if self.core.generation() == self.generation {
+            return Ok(());
         }
+        (self.merged, self.generation) = sources(&self.core, &self.options, &self.snapshot);
+        self.stand = Stand::Lost;
+        self.core.check_there().inspect_err(|error| {
+            // To be asked again by every later call.
+            self.generation = (u64::MAX, u64::MAX);
+            self.at = None;
+            self.nowhere = Nowhere::Failed(error.clone());
+        })
     }
 
     /// Runs a positioning call on the current sources; on an error it stands on nothing.

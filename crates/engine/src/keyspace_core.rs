@@ -7,7 +7,7 @@ use crate::seeks::Seeks;
 use crate::settings::Effective;
 use crate::view::{Mem, View};
 use std::sync::Arc;
-use velella_base::{KeyspaceId, Order, Result, Stamp};
+use velella_base::{Error, ErrorKind, KeyspaceId, Order, Result, Stamp};
 use velella_memtable::{Counters, MemtableOptions, Spare};
 use velella_mvcc::Slots;
 use velella_sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -31,11 +31,16 @@ pub(crate) struct Core {
     pub(crate) seeks: Seeks,
     /// Held by whoever replaces the view.
     pub(crate) publishing: Mutex<()>,
+    /// Those of its opening of the database, and of no other.
+    slots: Arc<Slots>,
     /// Every stamp of this keyspace below this is in its tree.
     flushed_below: AtomicU64,
     /// Rises with every published view.
     views: AtomicU64,
+    /// Writers are turned away: it is being dropped.
     dropped: AtomicBool,
+    /// It was dropped: its tables are gone.
+    gone: AtomicBool,
 }
 
 /// What memtables of all keyspaces share.
@@ -87,9 +92,11 @@ impl Core {
             tree,
             seeks: Seeks::default(),
             publishing: Mutex::new(()),
+            slots: Arc::clone(&shared.slots),
             flushed_below: AtomicU64::new(state.flushed_below.0),
             views: AtomicU64::new(0),
             dropped: AtomicBool::new(false),
+            gone: AtomicBool::new(false),
         }))
     }
 
@@ -102,6 +109,12 @@ impl Core {
     pub(crate) fn set_effective(&self, effective: Effective) {
         *self.effective.lock() = effective;
         self.tree.restyle(effective.style());
+    }
+
+    /// Whether it is a keyspace of the opening that has these slots.
+    #[inline]
+    pub(crate) fn is_of(&self, slots: &Arc<Slots>) -> bool {
+        Arc::ptr_eq(&self.slots, slots)
     }
 
     /// Asks for what a write of `key` looks at first, while its record is written.
@@ -157,5 +170,28 @@ impl Core {
     pub(crate) fn unmark_dropped(&self) {
         // Release, partner: `is_dropped`.
         self.dropped.store(false, Ordering::Release);
+    }
+
+    /// Gives its tables up, for good. What a reader finds from here on would be a part only.
+    pub(crate) fn give_up(&self) {
+        // Release, partner: `check_there`. Before the tables go: who misses them sees it.
+        self.gone.store(true, Ordering::Release);
+        self.tree.drop_files();
+    }
+
+    /// Fails if its tables were given up; to be asked after they were looked into.
+    #[inline]
+    pub(crate) fn check_there(&self) -> Result<()> {
+        // Acquire, partner: `give_up`.
+        match self.gone.load(Ordering::Acquire) {
+            false => Ok(()),
+            true => Err(self.is_gone()),
+        }
+    }
+
+    #[cold]
+    fn is_gone(&self) -> Error {
+        let attempt = format!("read keyspace `{}`", self.name);
+        Error::new(ErrorKind::NotFound, attempt, "it was dropped")
     }
 }

@@ -96,6 +96,7 @@ impl Engine {
         guard: &'g Guard,
     ) -> Result<Base<'g>> {
         self.check_open()?;
+        core.check_there()?;
         self.counters.reads.increment();
         let view = core.view.load(guard);
         let base = match view.cur.table.get(key, at, guard) {
@@ -132,8 +133,10 @@ impl Engine {
                 return Ok(Base::Memory(version));
             }
         }
-        let found = core.tree.get(key, velella_sst::key_hash(key), at.stamp)?;
-        Ok(found.map_or(Base::Absent, Base::Table))
+        match core.tree.get(key, velella_sst::key_hash(key), at.stamp)? {
+            Some(found) => Ok(Base::Table(found)),
+            None => core.check_there().map(|()| Base::Absent),
+        }
     }
 
     /// What the version found says now: a live value, or nothing.

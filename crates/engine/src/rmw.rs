@@ -91,6 +91,7 @@ impl Engine {
 
     /// The key's entry, to decide on; `None` after waiting for an undecided one.
     fn look(&self, core: &Core, key: &[u8]) -> Result<Option<Seen>> {
+        core.check_there()?;
         let guard = epoch::pin();
         let view = core.view.load(&guard);
         if let Some(undecided) = self.undecided_before(view, key, &guard) {

@@ -59,6 +59,37 @@ fn a_batch_over_its_limits_is_refused_whole() {
 }
 
 #[test]
+fn a_batch_over_keyspaces_of_another_opening_is_refused_and_writes_nothing() {
+    let fs = MemFs::new();
+    let (earlier, stranger) = (on(&fs, tiny()), fresh());
+    let mine = |db: &velella::Db| db.keyspace_or_create("own").unwrap();
+    let old = mine(&earlier);
+    earlier.close().unwrap();
+    let db = on(&fs, tiny());
+    let own = mine(&db);
+    for foreign in [mine(&stranger), old, stranger.default_keyspace()] {
+        let mut batch = WriteBatch::new();
+        batch.put(&own, "a", "1").put(&foreign, "b", "2");
+        let stamp = db.snapshot().stamp();
+        let options = WriteOptions::default();
+        let snapshot = db.snapshot();
+        for refused in [
+            db.write(&batch).map(Some),
+            db.write_with(&batch, WriteOptions::sync()).map(Some),
+            db.write_if_unchanged(&batch, &snapshot, options),
+        ] {
+            let error = refused.unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::InvalidInput, "{error}");
+            assert!(error.to_string().contains(foreign.name()), "{error}");
+        }
+        assert!(contents(&own).is_empty() && contents(&stranger).is_empty());
+        assert_eq!(db.snapshot().stamp(), stamp, "no stamp was drawn");
+    }
+    let db = on(&fs.image(1, CrashMode::KeepAll), tiny());
+    assert!(contents(&mine(&db)).is_empty());
+}
+
+#[test]
 fn a_batch_of_the_largest_size_is_written_whole() {
     let fs = MemFs::new();
     let db = on(&fs, tiny());

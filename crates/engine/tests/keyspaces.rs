@@ -10,7 +10,7 @@ use std::time::Duration;
 use velella::vfs::fault::{Fault, Rule};
 use velella::vfs::mem::CrashMode;
 use velella::vfs::{FaultFs, MemFs};
-use velella::{Db, ErrorKind, KeyspaceOptions, Order, WriteBatch, WriteOptions};
+use velella::{Db, ErrorKind, JournalMode, KeyspaceOptions, Order, WriteBatch, WriteOptions};
 use velella_testkit::Watchdog;
 
 #[test]
@@ -108,6 +108,30 @@ fn a_dropped_keyspace_is_gone_for_its_handles_and_after_every_sort_of_opening() 
         );
         assert_eq!(db.get("kept").unwrap().unwrap(), "1");
         db.verify().unwrap();
+    }
+}
+
+#[test]
+fn a_creation_and_a_drop_are_no_more_durable_than_the_writes_before_them() {
+    for journal in [JournalMode::Mapped, JournalMode::Write, JournalMode::Off] {
+        for mode in [CrashMode::KeepAll, CrashMode::Strict, CrashMode::Random] {
+            let fs = MemFs::new();
+            let db = on(&fs, tiny().journal(journal));
+            db.put("before the creation", "1").unwrap();
+            let short = db.create_keyspace("short", KeyspaceOptions::default());
+            let reopened = on(&fs.image(1, mode), tiny().journal(journal));
+            assert_eq!(reopened.keyspaces(), ["default", "short"]);
+            assert!(
+                reopened.contains("before the creation").unwrap(),
+                "{mode:?} {journal:?}"
+            );
+            short.unwrap().put("before the drop", "1").unwrap();
+            db.put("before the drop", "1").unwrap();
+            db.drop_keyspace("short").unwrap();
+            let reopened = on(&fs.image(2, mode), tiny().journal(journal));
+            assert_eq!(reopened.keyspaces(), ["default"]);
+            assert_eq!(contents(&reopened).len(), 2, "{mode:?} {journal:?}");
+        }
     }
 }
 

@@ -6,6 +6,7 @@ pub(crate) mod log;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use velella::simulation::Sizes;
 use velella::vfs::{MemFs, Vfs};
 use velella::{Builder, Db, Keyspace, MemtableKind};
 
@@ -19,6 +20,20 @@ pub(crate) fn tiny() -> Builder {
         .write_buffer(320 << 10)
         .block_bytes(512)
         .background_threads(1)
+}
+
+/// Values over so many bytes get a file of their own in a database `alone`.
+pub(crate) const INLINE_BYTES: usize = 3_000;
+
+/// As `tiny`, and nothing happens but what is asked for: no background threads, no rounds unasked.
+pub(crate) fn alone() -> Builder {
+    tiny().simulated(Sizes {
+        lanes: 2,
+        segment_bytes: 32 << 10,
+        extent_bytes: 8 << 10,
+        inline_value_bytes: INLINE_BYTES,
+        manifest_bytes: None,
+    })
 }
 
 /// A database in a fresh memory of its own.

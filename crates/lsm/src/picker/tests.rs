@@ -193,6 +193,185 @@ fn a_full_compaction_goes_level_by_level_and_ends_with_the_last() {
     assert_eq!(step(&[]), None);
 }
 
+#[test]
+fn gathering_takes_level_0_though_it_is_not_due_and_nothing_else() {
+    let gathered = |levels: &[Vec<TableMeta>], busy: &Busy| {
+        assert_eq!(pick(&shape(levels), &Busy::default(), &options(), 0), None);
+        pick_gathering(&shape(levels), busy, &options())
+    };
+    let free = Busy::default();
+    let level1 = vec![table(10, 1, 9, 9), table(11, 20, 30, 9)];
+    let levels = [vec![table(2, 5, 6, 9), table(1, 1, 2, 9)], level1.clone()];
+    // The oldest first, with what it meets.
+    let choice = gathered(&levels, &free).unwrap();
+    assert_eq!((&*choice.upper, &*choice.lower), (&[1][..], &[10][..]));
+    let choice = gathered(&levels, &busy(&choice));
+    assert_eq!(choice, None, "the other one meets the same table");
+    let apart = [vec![table(2, 15, 16, 9)], level1.clone()];
+    let choice = gathered(&apart, &free).unwrap();
+    assert!(
+        choice.is_move && choice.lower.is_empty(),
+        "between two tables"
+    );
+    assert_eq!(gathered(&[Vec::new(), level1], &free), None);
+    assert_eq!(gathered(&[], &free), None);
+}
+
+#[test]
+fn the_level_that_is_most_over_its_target_goes_first() {
+    // Targets are 1000 and 10,000; level 0 is due with 4 tables.
+    let four = || {
+        (1..5)
+            .map(|file| table(file, 200, 210, 9))
+            .collect::<Vec<_>>()
+    };
+    let cases = [
+        ((1_500, 30_000), 2),
+        ((4_500, 30_000), 1),
+        ((1_500, 14_000), 1),
+        ((900, 9_000), 0),
+        ((1_000, 9_000), 0),
+    ];
+    for ((level1, level2), expected) in cases {
+        let mut levels = [
+            four(),
+            vec![table(10, 1, 9, level1)],
+            vec![table(20, 1, 9, level2)],
+            Vec::new(),
+        ];
+        let picked = |levels: &[Vec<TableMeta>]| {
+            pick(&shape(levels), &Busy::default(), &options(), 0).map(|choice| choice.level)
+        };
+        assert_eq!(picked(&levels), Some(expected), "{level1} {level2}");
+        levels[0].clear();
+        let without = (level1 >= 1_000 || level2 >= 10_000).then_some(expected.max(1));
+        assert_eq!(picked(&levels), without, "{level1} {level2}");
+    }
+}
+
+#[test]
+fn what_is_busy_counts_neither_as_due_nor_as_free() {
+    let levels = [
+        (1..8).map(|file| table(file, 1, 9, 9)).collect::<Vec<_>>(),
+        vec![table(10, 1, 9, 600), table(11, 20, 30, 600)],
+        Vec::new(),
+    ];
+    let with = |files: &[u64]| {
+        let busy = Busy {
+            files: files.iter().copied().collect(),
+            outputs: Vec::new(),
+        };
+        pick(&shape(&levels), &busy, &options(), 0)
+    };
+    assert_eq!(with(&[]).unwrap().level, 0);
+    assert_eq!(
+        with(&[1]),
+        None,
+        "all of level 0 meets the busy one, and level 1 has to wait"
+    );
+    // Three are not due any more; level 1 is, with 1200 bytes, until one of them is busy too.
+    assert_eq!(with(&[1, 2, 3, 4]).unwrap().upper, [10]);
+    assert_eq!(with(&[1, 2, 3, 4, 10]), None);
+}
+
+#[test]
+fn mostly_means_more_than_half() {
+    let with = |kind: ValueKind, count: u64| {
+        let mut half = table(1, 1, 9, 10);
+        half.kinds[kind as usize] = count;
+        half.max_expiry_ms = Some(5);
+        let levels = [Vec::new(), vec![half], vec![table(10, 1, 9, 10)]];
+        let choice = pick(&shape(&levels), &Busy::default(), &options(), 6);
+        choice.map(|choice| (choice.upper[0], choice.lower[0]))
+    };
+    // Ten others are in it.
+    for kind in [
+        ValueKind::Delete,
+        ValueKind::PutExpiring,
+        ValueKind::External,
+    ] {
+        assert_eq!(with(kind, 10), None, "{kind:?}");
+        assert_eq!(with(kind, 11), Some((1, 10)), "{kind:?}");
+    }
+    assert_eq!(with(ValueKind::Put, 50), None);
+}
+
+#[test]
+fn a_full_compaction_waits_for_what_is_busy_and_takes_only_what_it_began_with() {
+    let levels = [
+        vec![table(2, 1, 99, 9)],
+        vec![table(10, 1, 9, 9), table(11, 20, 30, 9)],
+        vec![table(20, 1, 9, 9)],
+    ];
+    let shape = shape(&levels);
+    let step = |pending: &[u64], taken: &[u64]| {
+        let busy = Busy {
+            files: taken.iter().copied().collect(),
+            outputs: Vec::new(),
+        };
+        let pending = pending.iter().copied().collect();
+        pick_full(&shape, &busy, &pending, &options()).map(|choice| choice.upper)
+    };
+    assert_eq!(step(&[2, 10, 11, 20], &[]), Some(vec![2]));
+    assert_eq!(
+        step(&[2, 10, 11, 20], &[11]),
+        None,
+        "level 0 meets a busy table"
+    );
+    assert_eq!(
+        step(&[10, 11, 20], &[10]),
+        Some(vec![11]),
+        "the one that is free"
+    );
+    assert_eq!(
+        step(&[11, 20], &[]),
+        Some(vec![11]),
+        "table 2 came after it began"
+    );
+    assert_eq!(step(&[20], &[20]), None);
+    assert_eq!(step(&[77], &[]), None, "gone meanwhile");
+}
+
+#[test]
+fn choices_obey_the_order_of_keys() {
+    let mut options = options();
+    options.table.order = Order::custom("downwards", |a, b| b.cmp(a));
+    // Downwards a table's smallest key has the larger bytes.
+    let levels = [
+        Vec::new(),
+        vec![table(1, 50, 40, 1_500), table(2, 30, 20, 600)],
+        vec![
+            table(10, 60, 45, 9),
+            table(11, 39, 31, 9),
+            table(12, 25, 5, 99_000),
+        ],
+    ];
+    let choice = pick(&shape(&levels), &Busy::default(), &options, 0).unwrap();
+    assert_eq!(
+        (&*choice.upper, &*choice.lower),
+        (&[10][..], &[][..]),
+        "level 2 is over its target, and none of it meets anything"
+    );
+    let calm = [
+        levels[0].clone(),
+        levels[1].clone(),
+        vec![levels[2][0].clone(), levels[2][1].clone()],
+    ];
+    let choice = pick(&shape(&calm), &Busy::default(), &options, 0).unwrap();
+    assert_eq!(
+        (&*choice.upper, &*choice.lower),
+        (&[2][..], &[][..]),
+        "between 31 and 5"
+    );
+    let busy = busy(&choice);
+    let choice = pick(&shape(&calm), &busy, &options, 0).unwrap();
+    assert_eq!((&*choice.upper, &*choice.lower), (&[1][..], &[10][..]));
+    assert_eq!(
+        (&*choice.output.smallest, &*choice.output.largest),
+        (&[60][..], &[40][..])
+    );
+}
+
 /// Random trees, with jobs taken until none is offered: the invariants of every choice.
 #[test]
 fn running_choices_share_nothing_and_miss_nothing() {

@@ -150,7 +150,6 @@ fn a_directory_finds_the_guards_on_both_sides() {
     };
     for prefix in [&b""[..], b"ab", b"a long prefix", &[255; 9]] {
         for (letters, longest) in [(4, 5), (2, 12), (1, 30)] {
-            let counters = Arc::new(Counters::default());
             let slots = Arc::new(Slots::new(1));
             let table = Jellyfish::new(Order::Bytewise, slots, &Supply::default(), GUARD_BYTES);
             let table = Arc::new(table);
@@ -191,7 +190,6 @@ fn a_directory_finds_the_guards_on_both_sides() {
 
 #[test]
 fn colliding_hashes_leave_the_index_incomplete_and_correct() {
-    let counters = Arc::new(Counters::default());
     let list = List::new(GUARD_BYTES, &Supply::default());
     let index = KeyIndex::new(true);
     // More than a bucket and its neighbours take: the first table is far too empty to grow.

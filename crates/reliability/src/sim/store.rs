@@ -9,7 +9,7 @@ use crate::sim::operation::{KEYSPACES, Operation, Part};
 use crate::sim::setting::Setting;
 use std::sync::Arc;
 use velella::vfs::Vfs;
-use velella::{Db, Decision, Durability, Error, JournalMode, Keyspace, Snapshot};
+use velella::{Db, Decision, Durability, Error, Keyspace, Snapshot};
 use velella::{WriteBatch, WriteOptions, simulation};
 use velella_sync::thread;
 
@@ -236,11 +236,6 @@ impl Store {
             return Ok(None);
         }
         let name = KEYSPACES[usize::from(number)];
-        if self.db.options().journal == JournalMode::Off {
-            // Without a journal a creation is durable before the writes that came before it; the
-            // order of those two is not promised there.
-            self.db.flush()?;
-        }
         *place = Some(self.db.create_keyspace(name, options.clone())?);
         Ok(Some(self.last()))
     }
