@@ -280,7 +280,7 @@ fn threads_are_named_numbered_and_give_their_results_back() {
     let (named, ordinal, again) = thread::spawn("velella-test", look).unwrap().join().unwrap();
     assert_eq!((named.as_deref(), ordinal), (Some("velella-test"), again));
     assert_ne!(ordinal, thread::ordinal(), "another thread, another number");
-    let borrowed = vec![1, 2, 3];
+    let borrowed = [1, 2, 3];
     thread::scope(|scope| {
         let sum = || (name(), borrowed.iter().sum::<i32>());
         let ended = thread::spawn_scoped(scope, "velella-scoped", sum)
