@@ -8,7 +8,7 @@
 //! Z2. No more than the length the payload promises is allocated, and no more than
 //!     [`RAW_BYTES_MAX`]; LZ4 also not more than 255 times its input, its largest ratio.
 //!
-//! Threads: decoding contexts are per thread. Tests: below.
+//! Threads: decoding contexts are per thread. Tests: `compression/tests.rs`.
 
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -183,46 +183,4 @@ fn unzstd(compressed: &[u8], buffer: &mut [u8]) -> Option<usize> {
 }
 
 #[cfg(test)]
-#[expect(clippy::cast_possible_truncation, reason = "sizes in tests are small")]
-mod tests {
-    use super::*;
-    use velella_sync::rng::Rng;
-
-    const ALL: [Compression; 3] = [Compression::None, Compression::Lz4, Compression::Zstd];
-
-    #[test]
-    fn payloads_round_trip_and_shrink_where_they_can() {
-        let text = b"velella ".repeat(700);
-        for compression in ALL {
-            let mut out = Vec::new();
-            let became = Compressor::new(compression).append(&text, &mut out);
-            assert_eq!(became, compression);
-            assert_eq!(&*decompress(became, &out).unwrap(), &text[..]);
-            assert!(compression == Compression::None || out.len() < text.len() / 8);
-            assert_eq!(Compression::from_id(compression.id()), Some(compression));
-        }
-    }
-
-    #[test]
-    fn what_does_not_shrink_by_an_eighth_is_stored_raw() {
-        let mut rng = Rng::new(1);
-        let noise: Vec<u8> = (0..4096).map(|_| rng.next_u64() as u8).collect();
-        for compression in ALL {
-            let mut out = Vec::new();
-            let became = Compressor::new(compression).append(&noise, &mut out);
-            assert_eq!((became, &out), (Compression::None, &noise));
-        }
-    }
-
-    #[test]
-    fn false_lengths_and_garbage_are_refused_without_allocating() {
-        for id in [Compression::Lz4, Compression::Zstd] {
-            assert!(decompress(id, &[0xff; 64]).is_err());
-            assert!(decompress(id, &[1, 0]).is_err());
-            let mut payload = (RAW_BYTES_MAX as u32).to_le_bytes().to_vec();
-            payload.extend_from_slice(&[7; 9]);
-            assert!(decompress(id, &payload).is_err());
-        }
-        assert_eq!(Compression::from_id(3), None);
-    }
-}
+mod tests;

@@ -7,8 +7,9 @@
 //!     each time it goes on where the last read ended, so that a compaction makes few system calls.
 //!
 //! Y3. What a seek was aimed at is checked before it is believed: a wrong aim costs only time.
+//! Y4. Nothing is kept of a read that failed: the next one asks the file again.
 //!
-//! Threads: one; may be sent. Tests: tests/model.rs.
+//! Threads: one; may be sent. Tests: tests/model.rs, tests/faults.rs.
 
 use crate::block::Malformed;
 use crate::block::cursor::BlockCursor;
@@ -277,8 +278,12 @@ impl Ahead {
         let start = usize::try_from(handle.offset - self.start).unwrap_or(usize::MAX);
         let len = usize::try_from(handle.len).unwrap_or(usize::MAX);
         let bytes = self.bytes.get(start..).and_then(|rest| rest.get(..len));
-        let (block, _) = table.source.decode(handle, bytes.unwrap_or_default())?;
-        Ok(block)
+        let decoded = table.source.decode(handle, bytes.unwrap_or_default());
+        if decoded.is_err() {
+            // Y4: the file may say something else the next time.
+            self.bytes.clear();
+        }
+        Ok(decoded?.0)
     }
 
     fn fill(&mut self, table: &Table, start: u64, end: u64, towards: Towards) -> Result<()> {
@@ -290,8 +295,12 @@ impl Ahead {
             ),
             Towards::Start => (start.min(end.saturating_sub(self.size)).max(first), end),
         };
-        self.bytes.clear();
         self.start = start;
-        table.source.read_range(start, end, &mut self.bytes)
+        let read = table.source.read_range(start, end, &mut self.bytes);
+        if read.is_err() {
+            // Y4: what is in the buffer now, nobody wrote.
+            self.bytes.clear();
+        }
+        read
     }
 }

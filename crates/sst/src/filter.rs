@@ -9,7 +9,7 @@
 //! B1. A key that was added is never denied.
 //! B2. A probe touches one cache line, whatever the size of the filter.
 //!
-//! Threads: read-only once built. Tests: below, with the rate of false positives measured.
+//! Threads: read-only once built. Tests: `filter/tests.rs`, with the rate of false positives.
 
 use velella_base::seeded;
 
@@ -133,39 +133,4 @@ fn bits_of(hash: u64, probes: u32) -> impl Iterator<Item = usize> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn hashes(range: std::ops::Range<u64>) -> Vec<u64> {
-        range.map(|n| key_hash(&n.to_be_bytes())).collect()
-    }
-
-    #[test]
-    fn no_added_key_is_denied_and_one_in_a_hundred_strangers_is_let_in() {
-        let added = hashes(0..100_000);
-        let filter = Filter::build(&added, 10);
-        assert!(added.iter().all(|&hash| filter.may_contain(hash)));
-        let strangers = hashes(1_000_000..1_100_000);
-        let let_in = strangers.iter().filter(|&&h| filter.may_contain(h)).count();
-        assert!((500..1_300).contains(&let_in), "{let_in} of 100,000");
-    }
-
-    #[test]
-    fn filters_round_trip_and_other_bytes_are_refused() {
-        let added = hashes(0..1000);
-        let filter = Filter::build(&added, 12);
-        let mut bytes = Vec::new();
-        filter.encode(&mut bytes);
-        let read = Filter::decode(&bytes).unwrap();
-        assert!(added.iter().all(|&hash| read.may_contain(hash)));
-        assert_eq!(read.bytes(), filter.bytes());
-        for bad in [&bytes[1..], &[1][..], &[][..], &[0; 65], &[200; 65]] {
-            assert!(Filter::decode(bad).is_none());
-        }
-    }
-
-    #[test]
-    fn an_empty_filter_denies_everything() {
-        assert!(!Filter::build(&[], 10).may_contain(key_hash(b"x")));
-    }
-}
+mod tests;

@@ -17,7 +17,7 @@
 //! F4. `decode` trusts nothing: it checks the tail, the version, the checksum, then the owner, then
 //!     that the parts tile the file.
 //!
-//! Threads: none. Tests: below; every byte of a table is flipped in tests/damage.rs.
+//! Threads: none. Tests: `format/tests.rs`; every byte of a table is flipped in tests/damage.rs.
 
 use std::path::Path;
 use velella_base::checksum::{self, Context};
@@ -327,97 +327,4 @@ pub(crate) fn check_block(block: &[u8], seed: u32, offset: u64) -> Result<(&[u8]
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn footer() -> Footer {
-        let at = |offset, len| Handle { offset, len };
-        Footer {
-            context: Context {
-                database: 7,
-                file: 9,
-            },
-            file_bytes: 50 + FOOTER_BYTES as u64,
-            filter: at(10, 0),
-            index: at(10, 20),
-            properties: at(30, 20),
-            read_features: 0,
-            write_features: 0,
-            ignore_features: 4,
-            compression: 1,
-        }
-    }
-
-    fn decode(bytes: &[u8], expected: Option<Context>) -> Result<Footer> {
-        Footer::decode(
-            bytes,
-            50 + FOOTER_BYTES as u64,
-            Path::new("t.sst"),
-            expected,
-        )
-    }
-
-    #[test]
-    fn a_footer_round_trips_and_knows_its_owner() {
-        let bytes = footer().encode();
-        assert_eq!(bytes.len(), FOOTER_BYTES);
-        assert_eq!(decode(&bytes, Some(footer().context)).unwrap(), footer());
-        let other = Context {
-            database: 7,
-            file: 10,
-        };
-        let error = decode(&bytes, Some(other)).unwrap_err();
-        assert!(error.to_string().contains("table 9"), "{error}");
-    }
-
-    #[test]
-    fn every_flipped_bit_of_a_footer_is_corruption() {
-        let bytes = footer().encode();
-        for bit in 0..bytes.len() * 8 {
-            let mut bytes = bytes.clone();
-            bytes[bit / 8] ^= 1 << (bit % 8);
-            let error = decode(&bytes, Some(footer().context)).unwrap_err();
-            assert_eq!(error.kind(), ErrorKind::Corruption, "bit {bit}: {error}");
-        }
-    }
-
-    #[test]
-    fn newer_versions_and_unknown_features_are_refused_by_name() {
-        let mut bytes = footer().encode();
-        bytes.splice(BODY_BYTES + 4.., tail(2, 200));
-        let error = decode(&bytes, None).unwrap_err();
-        assert_eq!(error.kind(), ErrorKind::Unsupported);
-        let said = error.to_string();
-        assert!(
-            said.contains("version 2") && said.contains("1 to 1"),
-            "{said}"
-        );
-
-        let newer = Footer {
-            read_features: 4,
-            write_features: 2,
-            ..footer()
-        };
-        let error = decode(&newer.encode(), None).unwrap_err();
-        assert_eq!(error.kind(), ErrorKind::Unsupported);
-        let error = newer.check_rewritable(Path::new("t.sst")).unwrap_err();
-        assert!(error.to_string().contains("0x2"), "{error}");
-    }
-
-    #[test]
-    fn foreign_bytes_are_not_a_velella_table() {
-        let error = decode(&[b'x'; FOOTER_BYTES], None).unwrap_err();
-        assert!(error.to_string().contains("not a Velella table"), "{error}");
-        assert!(decode(b"", None).is_err());
-    }
-
-    #[test]
-    fn a_block_read_from_elsewhere_does_not_validate() {
-        let mut block = b"payload".to_vec();
-        put_trailer(&mut block, 0, 1, 5, 64);
-        assert_eq!(check_block(&block, 5, 64), Ok((&b"payload"[..], 1)));
-        assert!(check_block(&block, 5, 65).is_err());
-        assert!(check_block(&block, 6, 64).is_err());
-        assert!(check_block(&block[..3], 5, 64).is_err());
-    }
-}
+mod tests;

@@ -57,7 +57,12 @@ fn limits_and_payloads_are_checked() {
         kind: ValueKind::External,
         ..put(b"k", 1, b"short")
     };
-    for entry in [long, late, reference] {
+    let large = put(b"k", 1, &vec![0; (16 << 20) + 1]);
+    let expiry = Owned {
+        kind: ValueKind::PutExpiring,
+        ..put(b"k", 1, b"1234567")
+    };
+    for entry in [long, late, reference, large, expiry] {
         let error = refused(&[entry], &Order::Bytewise);
         assert_eq!(error.kind(), ErrorKind::InvalidInput, "{error}");
     }

@@ -291,6 +291,11 @@ impl Vfs for MemFs {
             let found = "a directory is one of the two";
             return Err(refuse(ErrorKind::Io, &attempt, from, found));
         }
+        let is_below = components(to).zip(components(from));
+        if node.is_dir() && is_below.is_some_and(|(to, from)| to.starts_with(&from)) {
+            let found = "a directory cannot be moved below itself";
+            return Err(refuse(ErrorKind::Io, &attempt, from, found));
+        }
         let at = machine.tick();
         let change = vec![(source, None), (target, Some(node))];
         machine.names.change(at, change);

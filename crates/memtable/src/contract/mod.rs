@@ -18,6 +18,8 @@ mod cursors;
 #[cfg(not(any(loom, shuttle)))]
 mod model;
 #[cfg(not(any(loom, shuttle)))]
+mod walks;
+#[cfg(not(any(loom, shuttle)))]
 mod races;
 #[cfg(not(loom))]
 mod panics;
@@ -54,6 +56,7 @@ pub fn run(make: Make<'_>) {
         writes::run(&world);
         cursors::run(&world);
         model::run(&world);
+        walks::run(&world);
         races::run(&world);
     }
     panics::run(make);

@@ -1,6 +1,9 @@
 //! The cache on its own: bounds, tallies, replacement.
 
+#![allow(clippy::cast_possible_truncation, reason = "sizes in tests are small")]
+
 use super::*;
+use velella_sync::rng::Rng;
 
 const BLOCK_BYTES: usize = 4000;
 
@@ -128,4 +131,134 @@ fn what_tables_pin_is_taken_off_the_capacity_and_given_back() {
     assert!(cache.bytes() <= (1 << 20) / 16, "{}", cache.bytes());
     drop((table, huge));
     assert_eq!((cache.pinned_bytes(), cache.bytes()), (0, 0));
+}
+
+/// The blocks in a table's slots: number and bytes.
+fn occupied(table: &TableBlocks) -> Vec<(usize, u64)> {
+    let of = |(number, slot): (usize, &Slot)| Some((number, weight(slot.block.read().as_ref()?)));
+    table.slots.iter().enumerate().filter_map(of).collect()
+}
+
+/// Queue entries of tables that are open: file and block.
+fn queue_entries(cache: &BlockCache) -> Vec<(u64, usize)> {
+    let mut entries = Vec::new();
+    for shard in &cache.shards {
+        let queues = shard.queues.lock();
+        for entry in queues.small.iter().chain(&queues.main) {
+            if let Some(table) = entry.table.upgrade() {
+                entries.push((table.file, entry.number as usize));
+            }
+        }
+        let small: u64 = queues
+            .small
+            .iter()
+            .map(|entry| u64::from(entry.weight))
+            .sum();
+        assert_eq!(queues.small_bytes, small);
+    }
+    entries.sort_unstable();
+    entries
+}
+
+/// C1 and C2, and that open tables and nothing else are pinned.
+fn check_tallies(cache: &BlockCache, tables: &[Arc<TableBlocks>], capacity: u64, what: &str) {
+    let mut slots = Vec::new();
+    let mut bytes = 0;
+    for table in tables {
+        for (number, weight) in occupied(table) {
+            slots.push((table.file, number));
+            bytes += weight;
+        }
+    }
+    slots.sort_unstable();
+    assert_eq!(queue_entries(cache), slots, "C1: {what}");
+    assert_eq!(cache.bytes(), bytes, "C2: {what}");
+    assert!(bytes <= capacity, "C2: {what}: {bytes} of {capacity}");
+    let pinned = tables.iter().filter_map(|table| table.pinned.get()).sum();
+    assert_eq!(cache.pinned_bytes(), pinned, "C5: {what}");
+}
+
+/// What block `number` of table `file` consists of.
+fn content(file: u64, number: usize) -> Arc<[u8]> {
+    let len = [1, 100, 4_000, 9_000, 200_000][(number + file as usize) % 5];
+    vec![(number as u64 * 7 + file) as u8; len].into()
+}
+
+#[test]
+fn slots_queues_and_tallies_agree_whatever_is_done() {
+    for seed in 0..20u64 {
+        let mut rng = Rng::new(seed);
+        // None, a few blocks, many; and more than one shard.
+        let capacity = [0, 5_000, 60_000, 1 << 20, 20 << 20][seed as usize % 5];
+        let cache = BlockCache::new(capacity);
+        let mut tables = Vec::new();
+        let (mut files, mut found) = (0, 0);
+        for step in 0..600 {
+            if tables.is_empty() || rng.below(60) == 0 {
+                files += 1;
+                let table = TableBlocks::new(Arc::clone(&cache), files, 40);
+                table.pin(rng.below(capacity / 4 + 1));
+                tables.push(table);
+            }
+            let at = rng.below(tables.len() as u64) as usize;
+            let (table, number) = (&tables[at], rng.below(40) as usize);
+            match rng.below(60) {
+                0 => drop(tables.swap_remove(at)),
+                1..25 => table.insert(number, &content(table.file, number)),
+                _ => {
+                    let is_right =
+                        table.with(number, |block| *block == content(table.file, number));
+                    assert_ne!(is_right, Some(false), "seed {seed}: another block's bytes");
+                    found += u64::from(is_right.is_some());
+                }
+            }
+            check_tallies(
+                &cache,
+                &tables,
+                capacity,
+                &format!("seed {seed}, step {step}"),
+            );
+        }
+        assert_eq!(cache.hits(), found, "seed {seed}");
+        assert!(
+            capacity < 60_000 || found > 0,
+            "seed {seed}: nothing is ever found"
+        );
+        tables.clear();
+        assert_eq!((cache.bytes(), cache.pinned_bytes()), (0, 0), "seed {seed}");
+    }
+}
+
+#[test]
+fn tallies_are_right_after_many_threads_have_used_a_small_cache() {
+    let capacity = 100_000;
+    let cache = BlockCache::new(capacity);
+    let kept: Vec<_> = (0..2)
+        .map(|file| TableBlocks::new(Arc::clone(&cache), file, 60))
+        .collect();
+    std::thread::scope(|scope| {
+        for thread in 0..4u64 {
+            let (cache, kept) = (&cache, &kept);
+            scope.spawn(move || {
+                let mut rng = Rng::new(thread);
+                for round in 0..60 {
+                    // A table of its own, closed while the others go on.
+                    let own = TableBlocks::new(Arc::clone(cache), 10 + thread * 100 + round, 20);
+                    own.pin(100);
+                    for _ in 0..150 {
+                        let table = [&kept[0], &kept[1], &own][rng.below(3) as usize];
+                        let number = rng.below(table.slots.len() as u64) as usize;
+                        let expected = content(table.file, number);
+                        match table.with(number, |block| *block == expected) {
+                            Some(is_right) => assert!(is_right, "another block's bytes"),
+                            None => table.insert(number, &expected),
+                        }
+                        assert!(cache.bytes() <= capacity, "C2");
+                    }
+                }
+            });
+        }
+    });
+    check_tallies(&cache, &kept, capacity, "after all threads");
+    assert!(cache.hits() > 0 && cache.misses() > 0);
 }

@@ -54,6 +54,7 @@ fn each_fault_is_the_error_it_is_named_for() {
         (Fault::NoSpace, ErrorKind::NoSpace),
         (Fault::Permission, ErrorKind::Permission),
         (Fault::Interrupted, ErrorKind::Io),
+        (Fault::TooManyFiles, ErrorKind::Io),
         (Fault::Short, ErrorKind::Io),
     ] {
         let faults = FaultFs::over_mem(&MemFs::new());
@@ -143,4 +144,121 @@ fn a_delay_only_delays() {
     assert_eq!(faults.fired(), faults.calls());
     faults.reset();
     assert_eq!((faults.fired(), faults.calls()), (0, 0));
+}
+
+#[test]
+fn a_flip_brings_one_wrong_bit_to_a_read_and_none_to_the_file() {
+    let mem = MemFs::new();
+    let sound: Vec<u8> = (0..=255).cycle().take(5_000).collect();
+    mem.write_file(&file(), &sound).unwrap();
+    let faults = FaultFs::over_mem(&mem);
+    let reader = faults.open_read(&file()).unwrap();
+    faults.inject(Rule::every(Fault::Flip));
+    let mut places = std::collections::BTreeSet::new();
+    for round in 0..300usize {
+        let (offset, len) = (round * 7, 1 + round * 3);
+        let mut bytes = vec![0; len];
+        reader.read_exact_at(&mut bytes, offset as u64).unwrap();
+        let read = bytes.iter().zip(&sound[offset..]);
+        let wrong: u32 = read.map(|(read, was)| (read ^ was).count_ones()).sum();
+        assert_eq!(wrong, 1, "round {round}");
+        let place = bytes
+            .iter()
+            .zip(&sound[offset..])
+            .position(|(read, was)| read != was);
+        places.insert(place);
+        assert_eq!(mem.read_file(&file()).unwrap(), sound, "round {round}");
+    }
+    assert!(
+        places.len() > 50,
+        "always at the same few places: {}",
+        places.len()
+    );
+    // Whatever else is called passes, and so does everything where there is no memory to flip.
+    assert!(faults.exists(&file()).unwrap());
+    reader.read_exact_at(&mut [], 0).unwrap();
+    let elsewhere = FaultFs::new(Arc::new(mem.clone()));
+    elsewhere.inject(Rule::every(Fault::Flip));
+    let mut bytes = vec![0; 5_000];
+    elsewhere
+        .open_read(&file())
+        .unwrap()
+        .read_exact_at(&mut bytes, 0)
+        .unwrap();
+    assert_eq!((bytes, elsewhere.fired()), (sound, 2));
+}
+
+#[test]
+fn only_a_sync_that_fails_over_memory_loses_pages() {
+    let mem = MemFs::new();
+    mem.write_file(&file(), b"old").unwrap();
+    let faults = FaultFs::over_mem(&mem);
+    let writer = faults.open_write(&file()).unwrap();
+    faults.inject(Rule::every(Fault::Io).times(1));
+    writer.write_at(0, b"new").unwrap_err();
+    assert!(!faults.lost_pages());
+    faults.inject(Rule::every(Fault::Io).times(1));
+    writer.sync_all().unwrap_err();
+    assert!(faults.lost_pages());
+    faults.heal();
+    assert!(faults.lost_pages(), "healing brings nothing back");
+    faults.reset();
+    assert!(!faults.lost_pages());
+}
+
+#[test]
+fn every_operation_can_be_aimed_at_and_no_other_is_met() {
+    for operation in Operation::ALL {
+        let faults = FaultFs::over_mem(&MemFs::new());
+        faults.inject(Rule::every(Fault::Io).of(operation));
+        let failed = |outcome: Result<()>| u64::from(outcome.is_err());
+        let mut failures = 0;
+        let path = file();
+        failures += failed(faults.create_dir_all(Path::new("/dir")));
+        match faults.create(&path) {
+            Ok(mut new) => {
+                failures += failed(new.append(b"0123456789"));
+                failures += failed(new.write_at(0, b"01"));
+                failures += failed(new.allocate(4096));
+                failures += failed(new.set_len(4096));
+                failures += failed(new.sync_data());
+                failures += failed(new.sync_all());
+            }
+            Err(_) => {
+                failures += 1;
+                faults.inner.create(&path).unwrap().allocate(4096).unwrap();
+            }
+        }
+        // Where a fault kept it from having its space.
+        faults
+            .inner
+            .open_write(&path)
+            .unwrap()
+            .allocate(4096)
+            .unwrap();
+        failures += failed(faults.open_write(&path).map(drop));
+        match faults.open_read(&path) {
+            Ok(reader) => failures += failed(reader.read_exact_at(&mut [0; 4], 0)),
+            Err(_) => failures += 1,
+        }
+        match faults.map_append(&path, 4096) {
+            Ok(map) => failures += failed(map.sync_data()),
+            Err(_) => failures += 1,
+        }
+        failures += failed(faults.read_dir(Path::new("/")).map(drop));
+        failures += failed(faults.exists(&path).map(drop));
+        failures += failed(faults.len(&path).map(drop));
+        failures += failed(faults.lock(Path::new("/LOCK")).map(drop));
+        failures += failed(faults.identity(&path).map(drop));
+        failures += failed(faults.hard_link(&path, Path::new("/second")));
+        failures += failed(faults.sync_dir(Path::new("/")));
+        failures += failed(faults.rename(&path, Path::new("/third")));
+        let left = if operation == Operation::Rename {
+            &path
+        } else {
+            Path::new("/third")
+        };
+        failures += failed(faults.remove(left));
+        assert_eq!((failures, faults.fired()), (1, 1), "{operation:?}");
+    }
 }
