@@ -9,8 +9,9 @@ use common::{DIR, KINDS, contents, fresh, on, tiny, try_on};
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
+use velella::vfs::intercept::{Call, Intercepted, Interceptor, Verdict};
 use velella::vfs::mem::CrashMode;
-use velella::vfs::{MemFs, Vfs};
+use velella::vfs::{MemFs, Operation, Vfs};
 use velella::{Builder, Compression, Db, Durability, ErrorKind, JournalMode, Keyspace};
 use velella::{
     KeyspaceOptions, Order, RecoveryMode, RecoveryRule, Stamp, WriteBatch, WriteOptions,
@@ -470,4 +471,41 @@ fn what_cannot_be_opened_is_refused_with_a_remedy_and_stays_what_it_was() {
     assert_eq!(error.kind(), ErrorKind::NotFound);
     assert!(error.to_string().contains("create(true)"), "{error}");
     drop(fresh());
+}
+
+/// Deletes a table at the moment at which somebody else is about to.
+#[derive(Debug)]
+struct Earlier(MemFs);
+
+impl Interceptor for Earlier {
+    fn before(&self, call: &Call<'_>) -> Verdict {
+        if call.operation == Operation::Remove && call.path.extension().is_some_and(|e| e == "sst")
+        {
+            self.0.remove(call.path).unwrap();
+        }
+        Verdict::Pass
+    }
+
+    fn after(&self, _call: &Call<'_>, _failed: bool) {}
+}
+
+#[test]
+fn a_table_that_its_last_owner_deletes_while_the_next_opening_would_is_gone_all_the_same() {
+    // After closing, a thread that runs an epoch's deferred work may still be deleting tables.
+    let mem = MemFs::new();
+    let fs = Intercepted::standing(Arc::new(Earlier(mem.clone())), Arc::new(mem.clone()));
+    let open = |vfs: Arc<dyn Vfs>| {
+        Db::builder()
+            .memory(velella::MEMORY_MIN)
+            .vfs(vfs)
+            .open("/db")
+    };
+    let db = open(Arc::new(mem.clone())).unwrap();
+    db.put(b"k", b"v").unwrap();
+    db.close().unwrap();
+    let left = "/db/900000.sst";
+    mem.create(left.as_ref()).unwrap();
+    let db = open(Arc::new(fs)).unwrap();
+    assert!(!mem.exists(left.as_ref()).unwrap());
+    assert_eq!(db.get(b"k").unwrap().as_deref(), Some(&b"v"[..]));
 }
