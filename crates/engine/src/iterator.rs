@@ -299,7 +299,11 @@ impl Iter {
     /// # Errors
     /// As [`Iter::seek_first`].
     pub fn refresh(&mut self) -> Result<()> {
-        self.handle.engine.check_open()?;
+        if let Err(error) = self.handle.engine.check_open() {
+            self.at = None;
+            self.nowhere = Nowhere::Failed(error.clone());
+            return Err(error);
+        }
         self.generation = (u64::MAX, u64::MAX);
         self.follow_view()?;
         self.restore_position()

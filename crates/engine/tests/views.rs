@@ -300,6 +300,9 @@ fn after_the_close_every_reading_says_so_and_a_value_in_hand_stays() {
                 "{way}: {error}"
             );
         }
+        let mut resting = iter;
+        assert!(resting.refresh().is_err());
+        assert_eq!(resting.key(), None, "it stands on nothing then");
         let still: Vec<_> = held.iter().flatten().map(|value| value.to_vec()).collect();
         assert_eq!((still, held.len()), (copies, values.len()));
     }
