@@ -21,6 +21,7 @@ use crate::core::Engine;
 use crate::keyspace_core::Core;
 use crate::options::KeyspaceOptions;
 use crate::settings::{self, Effective};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 use velella_base::{Error, ErrorKind, KeyspaceId, Order, Result, Stamp, seeded};
@@ -49,6 +50,16 @@ pub(crate) fn record(id: KeyspaceId, name: &str, order: &Order, created: Stamp) 
     }
 }
 
+/// Refuses a name that is taken.
+fn check_new(keyspaces: &BTreeMap<String, Arc<Core>>, name: &str) -> Result<()> {
+    if !keyspaces.contains_key(name) {
+        return Ok(());
+    }
+    let attempt = format!("create keyspace `{name}`");
+    let error = Error::new(ErrorKind::AlreadyExists, attempt, "it exists already");
+    Err(error.remedy("open it with `keyspace`"))
+}
+
 impl Engine {
     /// Creates a keyspace (C1).
     pub(crate) fn create_keyspace(&self, name: &str, own: &KeyspaceOptions) -> Result<Arc<Core>> {
@@ -56,19 +67,15 @@ impl Engine {
         check_name(name)?;
         settings::check(&format!("create keyspace `{name}`"), own)?;
         let stored = settings::merged(&KeyspaceSettings::default(), own);
+        // Looked at again below; nothing needs to be flushed to refuse what is plain to see.
+        check_new(&self.keyspaces.lock(), name)?;
         let (created, _window) = self.begin_change();
         // C2. Without a journal that is a flush, which does not wait for our window.
         self.make_durable(Stamp(created.0 - 1), Duration::ZERO)?;
         // Not during a switch: without a journal a switch covers every keyspace there is.
         let _switching = self.switching.lock();
         let mut keyspaces = self.keyspaces.lock();
-        if keyspaces.contains_key(name) {
-            let attempt = format!("create keyspace `{name}`");
-            return Err(
-                Error::new(ErrorKind::AlreadyExists, attempt, "it exists already")
-                    .remedy("open it with `keyspace`"),
-            );
-        }
+        check_new(&keyspaces, name)?;
         let id = self.env.manifest.state().next_keyspace;
         let record = record(id, name, &own.order, created);
         let mut edits = vec![Edit::CreateKeyspace(record.clone())];
@@ -96,7 +103,7 @@ impl Engine {
         Ok(core)
     }
 
-    /// Opens the keyspace `name` and changes its settings to what `own` says (C4).
+    /// Opens the keyspace `name` and changes its settings to what `own` says (C5).
     pub(crate) fn open_keyspace(&self, name: &str, own: &KeyspaceOptions) -> Result<Arc<Core>> {
         let attempt = format!("open keyspace `{name}`");
         settings::check(&attempt, own)?;
