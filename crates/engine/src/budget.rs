@@ -4,6 +4,7 @@
 //! memtables        half: a quarter for those that are written to, in all keyspaces together, and
 //!                  a quarter for those waiting for their flush
 //! journal          mapped segments: a sixteenth, at most 64 MiB
+//! spare            what freed memtables leave to the next: one write buffer
 //! block cache      the rest, less what filters and indexes take
 //! ```
 //! B1. The parts never add up to more than the budget.
@@ -45,12 +46,15 @@ pub(crate) fn journal_bytes(options: &Options) -> u64 {
     (options.memory / 16).clamp(1 << 20, 64 << 20)
 }
 
+/// Bytes that freed memtables may leave to the next ones.
+pub(crate) fn spare_bytes(options: &Options) -> u64 {
+    options.write_buffer.min(options.memory / 8)
+}
+
 /// Bytes of decoded blocks kept.
 pub(crate) fn cache_bytes(options: &Options) -> u64 {
-    options
-        .memory
-        .saturating_sub(memtable_bytes(options) + journal_bytes(options))
-        .max(1 << 20)
+    let others = memtable_bytes(options) + journal_bytes(options) + spare_bytes(options);
+    options.memory.saturating_sub(others).max(1 << 20)
 }
 
 /// Bytes of one journal segment: a few of them are mapped at a time.
@@ -77,7 +81,10 @@ mod tests {
                 ..Options::default()
             };
             let options = options.validated().unwrap();
-            let sum = memtable_bytes(&options) + journal_bytes(&options) + cache_bytes(&options);
+            let sum = memtable_bytes(&options)
+                + journal_bytes(&options)
+                + spare_bytes(&options)
+                + cache_bytes(&options);
             assert!(sum <= options.memory, "{sum} of {}", options.memory);
             assert!(segment_bytes(&options) >= 4 * extent_bytes(&options));
         }

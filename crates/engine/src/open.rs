@@ -8,6 +8,7 @@
 //! Tests: `tests/lifecycle.rs`, `tests/crash.rs`.
 
 use crate::agreement;
+use crate::budget;
 use crate::catalogue::{DEFAULT_KEYSPACE, LEVELED, record};
 use crate::core::{Engine, Pair, Parts};
 use crate::handle::Handle;
@@ -51,7 +52,9 @@ pub(crate) fn open(builder: Builder, dir: &Path) -> Result<Arc<Handle>> {
         slots: Arc::new(Slots::new(sizes.lanes)),
         counters: Arc::default(),
         spare: Arc::new(Spare::new(
-            options.write_buffer.try_into().unwrap_or(usize::MAX),
+            budget::spare_bytes(&options)
+                .try_into()
+                .unwrap_or(usize::MAX),
         )),
     };
     let cores = open_keyspaces(&env, &state, &options, &orders, &shared)?;

@@ -56,7 +56,8 @@ pub enum RecoveryMode {
 /// Settings of a database.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// Bytes of memory for everything: memtables, block cache, filters, indexes, journal mappings.
+    /// Bytes of memory for everything: memtables and what they leave to the next ones, block cache,
+    /// filters, indexes, journal mappings.
     /// Default 1 GiB: half of a small server. The process stays within 20 % of it.
     pub memory: u64,
     /// Bytes at which a memtable is flushed. Default 64 MiB (or an eighth of `memory` if that is

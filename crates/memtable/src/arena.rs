@@ -88,7 +88,7 @@ impl Arena {
         }
     }
 
-    /// Bytes taken from the system (R2).
+    /// Bytes taken, fresh from the system or spare (R2).
     pub(crate) fn bytes(&self) -> usize {
         // Relaxed: a figure, it guards nothing.
         self.bytes.load(Ordering::Relaxed)
@@ -141,7 +141,7 @@ impl Arena {
         None
     }
 
-    /// Takes `size` bytes from the system.
+    /// Takes `size` bytes: a spare chunk if it is one, else from the system.
     fn take(&self, blocks: &mut Vec<Block>, size: usize) -> NonNull<u8> {
         let kept = (size == CHUNK_MAX).then(|| self.supply.spare.take());
         let block = kept.flatten().unwrap_or_else(|| Block::new(size));

@@ -2,7 +2,7 @@
 //!
 //! Source: none. An allocator keeps what is freed in the middle of its heap, and so the process
 //! would exceed its budget although every memtable kept to it; pages that were mapped for one
-//! block leave the process with it.
+//! block leave the process with it (what `spare` keeps, with the database).
 //!
 //! K1. A block is aligned to [`BLOCK_ALIGN`], and from the size of a huge page on to a huge page;
 //!     it is its owner's alone until dropped.

@@ -7,7 +7,7 @@
 //! F1. Only whole chunks of the largest size are kept, and never more than `most` bytes of them.
 //! F2. A chunk is a memtable's or kept, never both: what is kept is counted by no memtable.
 //!
-//! Threads: any; the lock is taken once per chunk. Tests: below; `tests/resident_memory.rs`.
+//! Threads: any; the lock is taken once per chunk. Tests: below; `tests/spare.rs`.
 
 use crate::counters::Counters;
 use crate::hardware::HUGE_PAGE;
