@@ -275,8 +275,10 @@ impl Walk {
                 ValueKind::External | ValueKind::RangeDelete | ValueKind::Merge
             )
         };
-        for (row, older) in self.all.iter().zip(&self.all[1..]) {
+        for row in &self.all {
             assert!(!stays(row.kind) || is_left(row), "P3: {row:?}");
+        }
+        for (row, older) in self.all.iter().zip(&self.all[1..]) {
             let builds_on = row.kind == ValueKind::Merge && self.is_same(&row.key, &older.key);
             assert!(
                 !builds_on || is_left(older),

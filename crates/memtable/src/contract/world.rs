@@ -72,6 +72,7 @@ impl World {
         expected: Option<&Head<'g>>,
         guard: &'g Guard,
     ) -> Option<Pending<'g>> {
+        self.table.prefetch(intent.key, guard);
         loop {
             match self.table.install(intent, owner, expected, guard) {
                 Install::Installed(pending) => return Some(pending),
