@@ -1,8 +1,9 @@
 //! `cargo xtask soak`: a long attack with seeds that no ledger line has, kept in the ledger.
 //!
 //! K1. No seed twice: without `--seed` it begins behind every seed of the ledger; with one it
-//!     refuses those of the same attack that the ledger has, but for `--again`, which repeats them
-//!     and writes no line.
+//!     refuses those that the ledger has, but for `--again`, which repeats them and writes no
+//!     line. An attack leaves its line however it ended. Models draw seeds by the clock, and print
+//!     the one to repeat; their line is the table that `cargo xtask models` prints.
 //! K2. The first line printed is the seed and the command that repeats the run.
 //! K3. At most an hour at a time; what is built before does not count.
 //!
@@ -38,7 +39,7 @@ const ATTACKS: &[(&str, &str)] = &[
     ("histories", ""),
     ("same-answers", ""),
     ("fuzz", "every target in turns, on stable, without a sanitizer"),
-    ("models", "random schedules of the models: cargo xtask models --minutes"),
+    ("models", "random schedules of the models: cargo xtask models --minutes; no line"),
     ("fuzz:TARGET", "libFuzzer with AddressSanitizer on a target of fuzz/ (nightly)"),
 ];
 
@@ -57,8 +58,10 @@ struct Asked {
 /// A word that means nothing, seeds used before, or an attack that broke a promise.
 pub(crate) fn run(root: &Path, arguments: &[String]) -> Result<(), String> {
     let asked = parse(arguments)?;
-    let text = std::fs::read_to_string(root.join(LEDGER)).unwrap_or_default();
-    let used = used(&text);
+    if asked.what == "models" {
+        return models(&asked);
+    }
+    let used = used(&read(&root.join(LEDGER))?)?;
     let seed = match asked.seed {
         None => fresh(&used),
         Some(seed) if asked.again => seed,
@@ -73,7 +76,22 @@ pub(crate) fn run(root: &Path, arguments: &[String]) -> Result<(), String> {
     match supervise(&mut attack(root, &asked, seed)?, limit)? {
         Ended::Passed => Ok(()),
         Ended::Failed => Err(format!("`{what}` failed: see above")),
-        Ended::Hung => Err(format!("`{what}` did not end {GRACE:?} after its time")),
+        Ended::Hung => {
+            let end = format!("did not end {GRACE:?} after its time");
+            let line = Line {
+                goal: "-",
+                what,
+                minutes: *minutes,
+                seed,
+                runs: 0,
+                seconds: limit.as_secs(),
+                lost: &end,
+            };
+            if !asked.again {
+                line.keep(root)?;
+            }
+            Err(format!("`{what}` {end}"))
+        }
     }
 }
 
@@ -124,14 +142,33 @@ fn is_attack(what: &str) -> bool {
             .is_some_and(|rest| !rest.is_empty())
 }
 
+/// The ledger's text; none is empty.
+fn read(path: &Path) -> Result<String, String> {
+    match std::fs::read_to_string(path) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(String::new()),
+        read => read.map_err(|error| format!("cannot read {}: {error}", path.display())),
+    }
+}
+
 /// First seeds and numbers of runs of a ledger.
-fn used(ledger: &str) -> Vec<(u64, u64)> {
+fn used(ledger: &str) -> Result<Vec<(u64, u64)>, String> {
     let pair = |line: &str| {
         let mut columns = line.split('\t').skip(4);
         let (first, runs) = (columns.next()?.parse().ok()?, columns.next()?.parse().ok()?);
         Some((first, runs))
     };
-    ledger.lines().skip(1).filter_map(pair).collect()
+    let named = |line| pair(line).ok_or_else(|| format!("{LEDGER} has no seeds in `{line}`"));
+    ledger.lines().skip(1).map(named).collect()
+}
+
+/// Random schedules, of seeds by the clock.
+fn models(asked: &Asked) -> Result<(), String> {
+    if asked.seed.is_some() {
+        return Err("models draw seeds by the clock; VELELLA_SEED repeats one".to_owned());
+    }
+    let program = std::env::current_exe().map_err(|error| error.to_string())?;
+    let mut command = Command::new(program);
+    succeed(command.args(["models", "--minutes", &asked.minutes.to_string()]))
 }
 
 /// A seed behind all that were used.
@@ -155,12 +192,6 @@ fn unused(used: &[(u64, u64)], seed: u64) -> Result<u64, String> {
 /// The command of an attack that runs by itself and writes the ledger by itself.
 fn attack(root: &Path, asked: &Asked, seed: u64) -> Result<Command, String> {
     let (minutes, seed) = (asked.minutes.to_string(), seed.to_string());
-    if asked.what == "models" {
-        let mut command = Command::new(std::env::current_exe().map_err(|error| error.to_string())?);
-        command.args(["models", "--minutes", &minutes]);
-        command.env("VELELLA_SEED", seed);
-        return Ok(command);
-    }
     let crash_test: Option<&[&str]> = match asked.what.as_str() {
         "kill" => Some(&["crash-test", "--memory-backed"]),
         "kill-on-disk" => Some(&["crash-test"]),
@@ -245,14 +276,28 @@ fn fuzz(root: &Path, target: &str, asked: &Asked, seed: u64) -> Result<(), Strin
     let ended = supervise_lines(&mut through, limit, &mut |line| {
         done = done.or(runs_in(line))
     })?;
-    match (ended, done) {
-        (Ended::Passed, Some((runs, seconds))) if !asked.again => {
-            keep(root, target, asked.minutes, seed, runs, seconds)
-        }
-        (Ended::Passed, _) => Ok(()),
-        _ => Err(format!(
-            "libFuzzer stopped at `{target}`: its input lies in {built:?}"
-        )),
+    let stopped = format!("libFuzzer stopped at `{target}`: its input lies in {built:?}");
+    let lost = if ended == Ended::Passed {
+        "0"
+    } else {
+        stopped.as_str()
+    };
+    let (runs, seconds) = done.unwrap_or_default();
+    let line = Line {
+        goal: "G7",
+        what: &asked.what,
+        minutes: asked.minutes,
+        seed,
+        runs,
+        seconds,
+        lost,
+    };
+    if !asked.again {
+        line.keep(root)?;
+    }
+    match ended {
+        Ended::Passed => Ok(()),
+        _ => Err(stopped),
     }
 }
 
@@ -264,27 +309,47 @@ fn runs_in(line: &str) -> Option<(u64, u64)> {
     Some((runs, seconds))
 }
 
-/// A line of the ledger for libFuzzer, which writes none.
-fn keep(
-    root: &Path,
-    target: &str,
+/// A line of the ledger for an attack that could not write one.
+struct Line<'a> {
+    goal: &'a str,
+    what: &'a str,
     minutes: u64,
     seed: u64,
     runs: u64,
     seconds: u64,
-) -> Result<(), String> {
-    use std::io::Write;
-    let path = root.join(LEDGER);
-    let line = format!(
-        "{}\t{}\tG7\tfuzz:{target}\t{seed}\t1\texecutions\t{runs}\t0\theld\t{seconds}\t\
-         cargo xtask soak fuzz:{target} --minutes {minutes} --seed {seed} --again\n",
-        now(),
-        commit(root)
-    );
-    let opened = std::fs::OpenOptions::new().append(true).open(&path);
-    opened
-        .and_then(|mut file| file.write_all(line.as_bytes()))
-        .map_err(|error| format!("cannot write {}: {error}", path.display()))
+    /// `0`, or what went wrong.
+    lost: &'a str,
+}
+
+impl Line<'_> {
+    /// Its text, at `date` and `commit`.
+    fn text(&self, date: &str, commit: &str) -> String {
+        let Line {
+            goal,
+            what,
+            minutes,
+            seed,
+            runs,
+            seconds,
+            lost,
+        } = self;
+        let verdict = if *lost == "0" { "held" } else { "FAILED" };
+        format!(
+            "{date}\t{commit}\t{goal}\t{what}\t{seed}\t1\texecutions\t{runs}\t{lost}\t\
+             {verdict}\t{seconds}\t\
+             cargo xtask soak {what} --minutes {minutes} --seed {seed} --again\n"
+        )
+    }
+
+    fn keep(&self, root: &Path) -> Result<(), String> {
+        use std::io::Write;
+        let path = root.join(LEDGER);
+        let text = self.text(&now(), &commit(root));
+        let opened = std::fs::OpenOptions::new().append(true).open(&path);
+        opened
+            .and_then(|mut file| file.write_all(text.as_bytes()))
+            .map_err(|error| format!("cannot write {}: {error}", path.display()))
+    }
 }
 
 fn commit(root: &Path) -> String {
@@ -331,7 +396,7 @@ mod tests {
 
     #[test]
     fn no_seed_is_taken_twice() {
-        let used = used(TEXT);
+        let used = used(TEXT).unwrap();
         assert_eq!(used.len(), 2);
         assert_eq!(fresh(&used), 10_000_000, "behind 9,500,000");
         assert_eq!(fresh(&[]), STRIDE);
@@ -342,6 +407,28 @@ mod tests {
             "{refused}"
         );
         assert!(unused(&used, 7_000_000).is_err());
+    }
+
+    #[test]
+    fn a_line_names_its_seeds_however_the_attack_ended() {
+        for (lost, verdict) in [("0", "held"), ("it stopped", "FAILED")] {
+            let line = Line {
+                goal: "G7",
+                what: "fuzz:block",
+                minutes: 2,
+                seed: 12_000_000,
+                runs: 77,
+                seconds: 120,
+                lost,
+            };
+            let text = line.text("d", "c");
+            assert!(text.contains(verdict) && text.contains("\t77\t"), "{text}");
+            assert_eq!(used(&format!("header\n{text}")), Ok(vec![(12_000_000, 1)]));
+        }
+        assert!(
+            used("header\nd\tc\tG1\tkill\tx\ty\tz\n").is_err(),
+            "not: none was used"
+        );
     }
 
     #[test]
