@@ -199,7 +199,16 @@ impl CrashTest {
         let Some(ledger) = &self.ledger else {
             return Ok(());
         };
-        let mut words = std::env::args().skip(1).collect::<Vec<_>>();
+        // What repeats the run: not into the ledger again.
+        let mut words = Vec::new();
+        let mut told = std::env::args().skip(1);
+        while let Some(word) = told.next() {
+            match word.as_str() {
+                "--ledger" => drop(told.next()),
+                _ if word.starts_with("--ledger=") => {}
+                _ => words.push(word),
+            }
+        }
         if self.seed.is_none() {
             words.push(format!("--seed {}", report.seed_from));
         }
