@@ -52,6 +52,15 @@ pub(crate) struct MadeOf {
 }
 
 impl MadeOf {
+    /// For so many lanes, and memtables that leave at most `spare` bytes to the next ones.
+    pub(crate) fn new(lanes: usize, spare: u64) -> Self {
+        MadeOf {
+            slots: Arc::new(Slots::new(lanes)),
+            counters: Arc::default(),
+            spare: Arc::new(Spare::new(spare.try_into().unwrap_or(usize::MAX))),
+        }
+    }
+
     /// How a memtable of this order is made.
     pub(crate) fn memtable(&self, effective: &Effective, order: &Order) -> MemtableOptions {
         MemtableOptions {

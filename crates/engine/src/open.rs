@@ -22,8 +22,7 @@ use std::sync::Arc;
 use velella_base::file_name::FileName;
 use velella_base::{Error, ErrorKind, KeyspaceId, Order, Result, Stamp, seeded};
 use velella_journal::{Access, Config, Journal, Last, Recovery, Report, Start};
-use velella_memtable::Spare;
-use velella_mvcc::{Clock, Slots, Snapshots};
+use velella_mvcc::{Clock, Snapshots};
 use velella_sst::BlockCache;
 use velella_sync::lock::Mutex;
 use velella_tree::{Edit, Env, ExternalStore, KeyspaceState, Manifest, State};
@@ -34,29 +33,18 @@ const DEFAULT_ID: KeyspaceId = 0;
 
 /// Opens the database in `dir`.
 pub(crate) fn open(builder: Builder, dir: &Path) -> Result<Arc<Handle>> {
-    let options = builder.options.validated()?;
-    let alone = builder.simulated.is_some();
-    let sizes = builder
-        .simulated
-        .unwrap_or_else(|| crate::budget::sizes(&options));
-    let vfs = builder.vfs;
+    let (options, simulated) = (builder.options.validated()?, builder.simulated);
+    let alone = simulated.is_some();
+    let sizes = simulated.unwrap_or_else(|| budget::sizes(&options));
+    let (vfs, orders) = (builder.vfs, builder.orders);
     make_directory(&*vfs, dir, &options)?;
     let lock = vfs.lock(&FileName::Lock.path(dir))?;
     let (manifest, state, doubt) = open_manifest(&vfs, dir, &options)?;
     if let Some(bytes) = sizes.manifest_bytes {
         manifest.roll_early(bytes);
     }
-    let orders = builder.orders;
     let env = environment(&vfs, dir, manifest, &options);
-    let shared = MadeOf {
-        slots: Arc::new(Slots::new(sizes.lanes)),
-        counters: Arc::default(),
-        spare: Arc::new(Spare::new(
-            budget::spare_bytes(&options)
-                .try_into()
-                .unwrap_or(usize::MAX),
-        )),
-    };
+    let shared = MadeOf::new(sizes.lanes, budget::spare_bytes(&options));
     let cores = open_keyspaces(&env, &state, &options, &orders, &shared)?;
 
     let (recovered, report) = match doubt {
