@@ -115,6 +115,8 @@ pub(crate) struct Client<'a> {
     versions: u64,
     in_order: u64,
     answers: u64,
+    /// Operations that the last report of progress knew of.
+    reported: u64,
     done: Done,
 }
 
@@ -132,6 +134,7 @@ impl<'a> Client<'a> {
             versions: 0,
             in_order: 0,
             answers: 0,
+            reported: 0,
             done: Done {
                 start: now,
                 end: now,
@@ -183,10 +186,14 @@ impl<'a> Client<'a> {
 
     fn closed(&mut self, count: u64, time: Option<Duration>) -> Outcome<()> {
         let every = self.shared.spec.latency_every;
-        let mut until_measured = every;
+        // The first operation of a connection is the one that reconnecting is about.
+        let mut until_measured = match self.shared.spec.reconnect_every {
+            0 => every,
+            _ => every.min(1),
+        };
         let mut left = count;
         while left > 0 {
-            if self.done.operations.is_multiple_of(REPORT_EVERY) && self.report(time) {
+            if self.is_report_due() && self.report(time) {
                 return Ok(());
             }
             let (index, operation) = self.draw_operation();
@@ -214,7 +221,7 @@ impl<'a> Client<'a> {
     fn open(&mut self, every: Duration, count: u64) -> Outcome<()> {
         let start = Instant::now();
         for n in 0..count {
-            if n.is_multiple_of(REPORT_EVERY) && self.report(None) {
+            if self.is_report_due() && self.report(None) {
                 return Ok(());
             }
             let (index, operation) = self.draw_operation();
@@ -228,11 +235,18 @@ impl<'a> Client<'a> {
         Ok(())
     }
 
+    #[inline]
+    fn is_report_due(&self) -> bool {
+        self.done.operations - self.reported >= REPORT_EVERY
+    }
+
     /// Tells how far all are; whether it is time to stop.
-    fn report(&self, time: Option<Duration>) -> bool {
+    fn report(&mut self, time: Option<Duration>) -> bool {
         // Relaxed: for people, and to stop sooner.
         let progress = self.shared.progress;
-        progress.done.fetch_add(REPORT_EVERY, Ordering::Relaxed);
+        let more =
+            self.done.operations - std::mem::replace(&mut self.reported, self.done.operations);
+        progress.done.fetch_add(more, Ordering::Relaxed);
         progress.inserted.fetch_max(self.bound(), Ordering::Relaxed);
         let over = time.is_some_and(|time| self.done.start.elapsed() >= time);
         over || self.shared.failed.load(Ordering::Relaxed)
