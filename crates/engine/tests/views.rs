@@ -291,6 +291,8 @@ fn after_the_close_every_reading_says_so_and_a_value_in_hand_stays() {
             .map(|key| keyspace.get(key).unwrap())
             .collect();
         let copies: Vec<_> = held.iter().flatten().map(|value| value.to_vec()).collect();
+        let mut resting = keyspace.iter().unwrap();
+        assert!(resting.seek_first().unwrap());
         db.close().unwrap();
         for (way, outcome) in readings(&keyspace, &snapshot, &mut iter) {
             let error = outcome.expect_err(way);
@@ -300,7 +302,6 @@ fn after_the_close_every_reading_says_so_and_a_value_in_hand_stays() {
                 "{way}: {error}"
             );
         }
-        let mut resting = iter;
         assert!(resting.refresh().is_err());
         assert_eq!(resting.key(), None, "it stands on nothing then");
         let still: Vec<_> = held.iter().flatten().map(|value| value.to_vec()).collect();
