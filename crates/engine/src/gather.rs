@@ -3,11 +3,11 @@
 //! G1. Memtables are flushed, and level 0 goes down: what is left to search is the levels.
 //! G2. Flushes and compactions that are due come first.
 //!
-//! Threads: the workers. Tests: `tests/seek_compaction.rs`; when it pays, `seeks.rs`.
+//! Threads: the workers. Tests: `tests/seek_compaction.rs`; when it pays, `toll.rs`.
 
 use crate::core::Engine;
 use crate::keyspace_core::Core;
-use crate::seeks::Scattered;
+use crate::toll::Scattered;
 use std::sync::Arc;
 use velella_base::Result;
 use velella_sync::epoch;
@@ -17,7 +17,7 @@ impl Engine {
     /// Gathers a keyspace whose seeks have paid for it; whether there was one.
     pub(crate) fn gather_once(&self) -> Result<bool> {
         for core in self.cores() {
-            if core.seeks.have_paid(|| scattered(&core)) {
+            if core.toll.have_paid(|| scattered(&core)) {
                 self.gather(&core)?;
                 return Ok(true);
             }

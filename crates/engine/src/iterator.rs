@@ -179,7 +179,7 @@ impl Iter {
     /// `Corruption`, `Io`. The iterator stands on nothing then.
     pub fn seek_first(&mut self) -> Result<bool> {
         self.follow_view()?;
-        self.core.seeks.count.increment();
+        self.core.toll.seeks.increment();
         self.guarded(|iter| {
             match iter.options.lower.clone() {
                 Bound::Unbounded => iter.merged.seek_first()?,
@@ -196,7 +196,7 @@ impl Iter {
     /// As [`Iter::seek_first`].
     pub fn seek_last(&mut self) -> Result<bool> {
         self.follow_view()?;
-        self.core.seeks.count.increment();
+        self.core.toll.seeks.increment();
         self.guarded(|iter| {
             match iter.options.upper.clone() {
                 Bound::Unbounded => iter.merged.seek_last()?,
@@ -217,7 +217,7 @@ impl Iter {
             return self.seek_first();
         }
         self.follow_view()?;
-        self.core.seeks.count.increment();
+        self.core.toll.seeks.increment();
         self.guarded(|iter| {
             iter.merged.seek(key, Stamp::MAX)?;
             iter.settle_forward()
@@ -234,7 +234,7 @@ impl Iter {
             return self.seek_last();
         }
         self.follow_view()?;
-        self.core.seeks.count.increment();
+        self.core.toll.seeks.increment();
         self.guarded(|iter| {
             iter.merged.seek_before(key)?;
             iter.settle_backward()

@@ -3,7 +3,7 @@
 //! Threads: reads and writes from any thread; `publishing` serialises those who replace the view.
 
 use crate::options::Options;
-use crate::seeks::Seeks;
+use crate::toll::Toll;
 use crate::settings::Effective;
 use crate::view::{Mem, View};
 use std::sync::Arc;
@@ -28,7 +28,7 @@ pub(crate) struct Core {
     effective: Mutex<Effective>,
     pub(crate) view: Swap<View>,
     pub(crate) tree: Arc<dyn Tree>,
-    pub(crate) seeks: Seeks,
+    pub(crate) toll: Toll,
     /// Held by whoever replaces the view.
     pub(crate) publishing: Mutex<()>,
     /// Those of its opening of the database, and of no other.
@@ -99,7 +99,7 @@ impl Core {
             effective: Mutex::new(effective),
             view: Swap::new(Arc::new(View::new(cur))),
             tree,
-            seeks: Seeks::default(),
+            toll: Toll::default(),
             publishing: Mutex::new(()),
             slots: Arc::clone(&shared.slots),
             flushed_below: AtomicU64::new(state.flushed_below.0),

@@ -34,7 +34,7 @@ mod stats;
 mod stalls;
 mod view;
 mod settings;
-mod seeks;
+mod toll;
 mod keyspace_core;
 mod value;
 mod entry;

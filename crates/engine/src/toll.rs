@@ -1,4 +1,4 @@
-//! What seeks are charged for looking in many places, and when they have paid for gathering.
+//! What reads are charged for looking in many places, and when they have paid for gathering.
 //!
 //! Source: LevelDB's allowed seeks, which compact a table that was searched in vain too often. Here
 //! the keyspace is charged rather than a table, since a memtable costs a seek as much.
@@ -22,10 +22,10 @@ const GATHER_BYTES_MIN: u64 = 1 << 20;
 /// K2.
 const RATIO: u64 = 10;
 
-/// The seeks of a keyspace, and what they were charged.
+/// The reads of a keyspace, and what they were charged.
 #[derive(Debug, Default)]
-pub(crate) struct Seeks {
-    pub(crate) count: Counter,
+pub(crate) struct Toll {
+    pub(crate) seeks: Counter,
     charged: Mutex<Charged>,
 }
 
@@ -55,14 +55,14 @@ impl Scattered {
     }
 }
 
-impl Seeks {
+impl Toll {
     /// Charges the seeks since the last time; whether they have paid for gathering, and if so,
     /// starts anew (K1).
     pub(crate) fn have_paid(&self, scattered: impl FnOnce() -> Scattered) -> bool {
         let Some(mut charged) = self.charged.try_lock() else {
             return false;
         };
-        let seeks = self.count.sum();
+        let seeks = self.seeks.sum();
         let new = seeks - std::mem::replace(&mut charged.seeks, seeks);
         if new == 0 {
             return false;
@@ -92,23 +92,23 @@ mod tests {
 
     #[test]
     fn seeks_pay_once_they_have_lost_as_much_time_as_gathering_takes() {
-        let seeks = Seeks::default();
+        let toll = Toll::default();
         let place = || scattered(3, 4 << 20, 8 << 20);
         let needed = (12 << 20) / (2 * SEEK_BYTES);
-        seeks.count.add(needed - 1);
-        assert!(!seeks.have_paid(place));
-        assert!(!seeks.have_paid(place), "no seek is charged twice");
-        seeks.count.increment();
-        assert!(seeks.have_paid(place));
-        seeks.count.increment();
-        assert!(!seeks.have_paid(place), "they start anew");
+        toll.seeks.add(needed - 1);
+        assert!(!toll.have_paid(place));
+        assert!(!toll.have_paid(place), "no seek is charged twice");
+        toll.seeks.increment();
+        assert!(toll.have_paid(place));
+        toll.seeks.increment();
+        assert!(!toll.have_paid(place), "they start anew");
     }
 
     #[test]
     fn one_source_is_never_gathered() {
-        let seeks = Seeks::default();
-        seeks.count.add(1 << 40);
-        assert!(!seeks.have_paid(|| scattered(1, 4 << 20, 0)));
+        let toll = Toll::default();
+        toll.seeks.add(1 << 40);
+        assert!(!toll.have_paid(|| scattered(1, 4 << 20, 0)));
     }
 
     #[test]
