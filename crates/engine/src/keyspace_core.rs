@@ -3,8 +3,8 @@
 //! Threads: reads and writes from any thread; `publishing` serialises those who replace the view.
 
 use crate::options::Options;
-use crate::toll::Toll;
 use crate::settings::Effective;
+use crate::toll::Toll;
 use crate::view::{Mem, View};
 use std::sync::Arc;
 use velella_base::{Error, ErrorKind, KeyspaceId, Order, Result, Stamp};

@@ -11,7 +11,7 @@ use crate::core::Core;
 use crate::lane::Lane;
 use crate::retention;
 use crate::round::{Ending, Rounds};
-use crate::seal::SealFile;
+use crate::seal_file::SealFile;
 use crate::segment::journal_dir;
 use std::sync::Arc;
 use std::time::Duration;

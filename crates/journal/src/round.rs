@@ -17,7 +17,8 @@
 use crate::core::Core;
 use crate::large::LargeFile;
 use crate::ordering::{Site, is_sound};
-use crate::seal::{Seal, SealFile};
+use crate::seal::Seal;
+use crate::seal_file::SealFile;
 use crate::segment::Segment;
 use std::collections::BTreeMap;
 use std::sync::Arc;

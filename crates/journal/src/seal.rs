@@ -10,21 +10,17 @@
 //! E1. A slot is written once by its round. The slots are a ring: a round overwrites the one that
 //!     far behind it, which no rule looks at any more.
 //! E2. Seal r is written only after round r-1 completed, so an intact seal r proves round r-1.
-//! E3. Seal 0 is durable before the database opens.
+//! E3. Seal 0 is durable before the database opens (`seal_file.rs`).
 //! E4. Seal and done never share a sector, so neither endangers the other.
 //!
 //! Source of the cut: docs/format/journal.md.
 //!
 //! Tests: below; golden file in `tests/golden`.
 
-use crate::config::Config;
-use crate::header::{FileHeader, Magic, PAGE};
-use crate::segment::fill;
+use crate::header::{FileHeader, PAGE};
+use velella_base::Stamp;
 use velella_base::checksum;
 use velella_base::codec::Reader;
-use velella_base::file_name::FileName;
-use velella_base::{Result, Stamp};
-use velella_vfs::WriteFile;
 
 /// Rounds the ring remembers.
 pub(crate) const SLOTS: u64 = 256;
@@ -184,73 +180,6 @@ fn is_zero(bytes: &[u8]) -> bool {
 
 /// Bytes of a done marker.
 pub(crate) const DONE_LEN: usize = 20;
-
-/// The seal file of a running journal.
-#[derive(Debug)]
-pub(crate) struct SealFile {
-    file: Box<dyn WriteFile>,
-    layout: Layout,
-}
-
-impl SealFile {
-    /// Makes the file with seal 0: nothing in the lanes, everything up to `durable` in tables (E3).
-    /// The caller syncs it, and the directory.
-    pub(crate) fn make(config: &Config, number: u64, durable: Stamp) -> Result<SealFile> {
-        let header = FileHeader {
-            magic: Magic::Seal,
-            database: config.database,
-            file: number,
-            incarnation: config.incarnation,
-            seal_file: number,
-            parameters: [
-                config.lanes as u64,
-                SLOTS,
-                config.segment_bytes,
-                config.extent_bytes,
-            ],
-        };
-        let layout = Layout::of(&header);
-        let file = config
-            .vfs
-            .create(&FileName::Seal(number).path(&config.dir))?;
-        file.allocate(layout.file_len())?;
-        fill(&*file, layout.file_len())?;
-        file.write_at(0, &header.encode())?;
-        let made = SealFile { file, layout };
-        made.write(&Seal {
-            round: 0,
-            frontier: durable,
-            wall_ms: velella_sync::thread::wall_ms(),
-            closed: false,
-            note: 0,
-            lanes: vec![(0, 0); config.lanes],
-        })?;
-        Ok(made)
-    }
-
-    /// Makes a new seal file durable.
-    pub(crate) fn sync_new(&self) -> Result<()> {
-        self.file.sync_all()
-    }
-
-    /// Writes a seal into its slot.
-    pub(crate) fn write(&self, seal: &Seal) -> Result<()> {
-        self.file.write_at(
-            self.layout.seal_at(seal.round),
-            &self.layout.encode_seal(seal),
-        )
-    }
-
-    /// Notes that `round` completed.
-    pub(crate) fn write_done(&self, round: u64) -> Result<()> {
-        self.file
-            .write_at(self.layout.done_at(round), &self.layout.encode_done(round))
-    }
-
-    pub(crate) fn sync_data(&self) -> Result<()> {
-        self.file.sync_data()
-    }
-}
 
 #[cfg(test)]
 mod tests {
