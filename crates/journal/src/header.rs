@@ -6,10 +6,12 @@
 //! 12  u32 x 3  features: needed to read, needed to write, ignorable
 //! 24  u128     database          40  u64  file number
 //! 48  u64      incarnation       56  u64  seal file of that incarnation
-//! 64  u64 x 4  parameters: segment: bytes, extent bytes; large: lane;
+//! 64  u64 x 4  parameters: segment: bytes, extent bytes, lanes, slots of its strip; large: lane;
 //!              seal: lanes, slots, segment bytes, extent bytes
 //! 96  u32      crc, seeded with database, file number and offset
 //! ```
+//! Version 1 had no strips: all its seals are in the seal file.
+//!
 //! H1. A file of a newer version, or with a feature this build does not know, is `Unsupported`, not
 //!     damaged.
 //!
@@ -24,7 +26,8 @@ pub(crate) const PAGE: u64 = 4096;
 /// Bytes of a header.
 pub(crate) const HEADER: usize = 100;
 const CRC_AT: usize = 96;
-const VERSION: u32 = 1;
+/// What is written now; 1 is still read.
+pub(crate) const VERSION: u32 = 2;
 
 /// Which file it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -50,6 +53,8 @@ impl Magic {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct FileHeader {
     pub(crate) magic: Magic,
+    /// Of the format.
+    pub(crate) version: u32,
     pub(crate) database: DatabaseId,
     pub(crate) file: u64,
     pub(crate) incarnation: u64,
@@ -84,7 +89,7 @@ impl FileHeader {
     pub(crate) fn encode(&self) -> [u8; HEADER] {
         let mut bytes = Vec::with_capacity(HEADER);
         bytes.extend_from_slice(self.magic.bytes());
-        for word in [VERSION, 0, 0, 0] {
+        for word in [self.version, 0, 0, 0] {
             bytes.extend_from_slice(&word.to_le_bytes());
         }
         bytes.extend_from_slice(&self.database.to_le_bytes());
@@ -119,6 +124,7 @@ impl FileHeader {
             (reader.u32()?, reader.u32()?, reader.u32()?, reader.u32()?);
         let header = FileHeader {
             magic,
+            version,
             database: reader.u128()?,
             file: reader.u64()?,
             incarnation: reader.u64()?,
@@ -131,7 +137,7 @@ impl FileHeader {
                 "the file header's checksum does not match",
             )));
         }
-        if version != VERSION || read != 0 {
+        if version == 0 || version > VERSION || read != 0 {
             return Some(Err(NoHeader::Unsupported(format!(
                 "format version {version} with features {read:#x} is unknown to this build"
             ))));
@@ -154,6 +160,7 @@ mod tests {
     fn sample() -> FileHeader {
         FileHeader {
             magic: Magic::Seal,
+            version: VERSION,
             database: 77,
             file: 5,
             incarnation: 3,
@@ -177,7 +184,7 @@ mod tests {
     #[test]
     fn a_newer_version_is_unsupported_and_not_damage() {
         let mut bytes = sample().encode();
-        bytes[8] = 2;
+        bytes[8] = 3;
         let crc = checksum::at(sample().context().seed(), 0, &bytes[..CRC_AT]);
         bytes[CRC_AT..].copy_from_slice(&crc.to_le_bytes());
         assert!(matches!(

@@ -79,7 +79,10 @@ pub fn segment(vfs: &dyn Vfs, path: &Path, detail: Detail, out: &mut dyn Write) 
             list_extent(&*file, position, end, detail, out)?;
         }
     }
-    Ok(())
+    match header.version {
+        1 => Ok(()),
+        _ => slots(&*file, &Layout::strip(&header), out),
+    }
 }
 
 fn list_extent(
@@ -288,11 +291,19 @@ pub fn seals(vfs: &dyn Vfs, path: &Path, out: &mut dyn Write) -> Result<()> {
     let Some(header) = head(&*file, Magic::Seal, out)? else {
         return Ok(());
     };
-    let layout = Layout::of(&header);
-    if layout.lanes > crate::config::LANES_MAX as u64 || layout.slots > file.len() {
+    slots(&*file, &Layout::of(&header), out)?;
+    match header.version {
+        1 => Ok(()),
+        _ => slots(&*file, &Layout::shadows(&header), out),
+    }
+}
+
+/// Lists what the slots of a ring hold.
+fn slots(file: &dyn ReadFile, layout: &Layout, out: &mut dyn Write) -> Result<()> {
+    if !layout.is_sane(file.len()) {
         return say(
             out,
-            format_args!("  DAMAGE: the header's numbers are out of range"),
+            format_args!("  DAMAGE: the header's numbers are out of range, or slots are missing"),
         );
     }
     let mut bytes = vec![0; usize::try_from(layout.seal_len()).unwrap_or(0)];
@@ -309,10 +320,12 @@ pub fn seals(vfs: &dyn Vfs, path: &Path, out: &mut dyn Write) -> Result<()> {
                 let note = Some(seal.note).filter(|note| *note != 0);
                 let note = note.map_or(String::new(), |note| format!(" note {note:#x}"));
                 let (round, frontier, wall) = (seal.round, seal.frontier, seal.wall_ms);
+                let (anchor, home) = (seal.anchor, seal.home);
                 say(
                     out,
                     format_args!(
-                        "  seal {round} at {at}: F {frontier} wall {wall} ms{closed}{note}"
+                        "  seal {round} at {at}: F {frontier} wall {wall} ms anchor {anchor} home \
+                         {home}{closed}{note}"
                     ),
                 )?;
                 for (lane, (start, end)) in seal.lanes.iter().enumerate() {
@@ -323,7 +336,7 @@ pub fn seals(vfs: &dyn Vfs, path: &Path, out: &mut dyn Write) -> Result<()> {
             }
             Err(error) => return say(out, format_args!("  DAMAGE: {error}")),
         }
-        list_done(&*file, &layout, slot, out)?;
+        list_done(file, layout, slot, out)?;
     }
     Ok(())
 }
@@ -340,7 +353,7 @@ fn list_done(file: &dyn ReadFile, layout: &Layout, slot: u64, out: &mut dyn Writ
             out,
             format_args!("  DAMAGE or torn at {at}: no done marker"),
         ),
-        Ok(Slot::Intact(round)) => say(out, format_args!("  done {round} at {at}")),
+        Ok(Slot::Intact(number)) => say(out, format_args!("  done {number} at {at}")),
         Err(error) => say(out, format_args!("  DAMAGE: {error}")),
     }
 }

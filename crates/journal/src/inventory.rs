@@ -282,7 +282,8 @@ impl Inventory {
             };
             let path = dir.join(&name);
             let reusable = matches!(file, FileName::Segment(_))
-                && self.config.vfs.len(&path)? == self.config.segment_bytes;
+                && self.config.vfs.len(&path)?
+                    == Segment::file_bytes(&self.config, self.config.segment_bytes);
             let mut state = self.state.lock();
             if state.known.contains(&number) {
                 continue;

@@ -12,7 +12,7 @@
 //! Tests: `tests/lanes.rs`, `tests/retention.rs`.
 
 use crate::config::Config;
-use crate::header::{FileHeader, Magic, PAGE};
+use crate::header::{FileHeader, Magic, PAGE, VERSION};
 use crate::inventory::{Inventory, no_number};
 use crate::ordering::{Site, is_sound};
 use crate::segment::journal_dir;
@@ -57,6 +57,7 @@ impl LargeFile {
             };
             let header = FileHeader {
                 magic: Magic::Large,
+                version: VERSION,
                 database: config.database,
                 file: number,
                 incarnation: config.incarnation,

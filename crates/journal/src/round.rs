@@ -9,6 +9,10 @@
 //!     round, or when asked.
 //! N4. Any error poisons the journal; no sync is repeated (J5).
 //! N5. What a round excludes leaves the spans only after it completed (J6).
+//! N6. A seal goes into the strip of its home, if the round syncs that segment anyway: then there
+//!     is one file to sync. Otherwise it is an anchor, and the newest segment the round syncs is
+//!     the next home. A home is held until the anchor that names another one is durable. What a
+//!     failed sync takes away from a segment, the shadow of the seal still tells of.
 //!
 //! Threads: any; N2.
 //!
@@ -41,8 +45,21 @@ pub(crate) struct Rounds {
     last: u64,
     /// Its `[start, end)` per lane.
     lanes: Vec<(u64, u64)>,
-    /// Its done marker is not synced.
-    done_unsynced: bool,
+    /// The last anchor's number.
+    anchor: u64,
+    /// What it named (N6).
+    home: Option<Arc<Segment>>,
+    /// Where a done marker is not synced.
+    undone: Option<Place>,
+}
+
+/// Where a seal stands.
+#[derive(Debug, Clone)]
+enum Place {
+    /// In the seal file, under this number.
+    Anchor(u64),
+    /// In the strip of the home.
+    Strip(Arc<Segment>),
 }
 
 /// A file with something to sync.
@@ -82,7 +99,9 @@ impl Rounds {
             seals,
             last: 0,
             lanes: vec![(0, 0); lanes],
-            done_unsynced: false,
+            anchor: 0,
+            home: None,
+            undone: None,
         }
     }
 
@@ -124,6 +143,15 @@ impl Rounds {
         ending: Ending,
     ) -> Result<()> {
         let round = self.last + 1;
+        velella_sync::spot(60);
+        let externals = externals(core);
+        let early = seeded("a-seal-is-written-before-its-external-values");
+        if !early {
+            sync_all(core, &externals)?;
+        }
+        let dirty = self.dirty(core, &lanes);
+        let place = self.place(&dirty, ending);
+        let home = next_home(&place, &dirty, ending);
         let seal = Seal {
             round,
             frontier,
@@ -131,15 +159,14 @@ impl Rounds {
             closed: ending == Ending::Closed,
             // Of what was durable before the seal: it is never ahead of the caller's log.
             note: core.config.note.as_ref().map_or(0, |note| note()),
+            anchor: self.anchor_of(&place),
+            home: home.as_ref().map_or(0, |home| home.number),
             lanes,
         };
-        velella_sync::spot(60);
-        let externals = externals(core);
-        if seeded("a-seal-is-written-before-its-external-values") {
-            self.seals.write(&seal)?;
+        self.write_seal(&place, &seal)?;
+        if early {
+            sync_all(core, &externals)?;
         }
-        sync_all(core, &externals)?;
-        self.seals.write(&seal)?;
         velella_sync::spot(61);
         if !is_sound(Site::SyncFirst) {
             core.raise_durable(frontier);
@@ -147,30 +174,95 @@ impl Rounds {
         if !is_sound(Site::ExcludeLast) {
             exclude(core, &seal.lanes);
         }
-        let dirty = self.dirty(core, &seal.lanes);
-        sync_all(core, &dirty)?;
-        drop(dirty);
+        self.sync(core, dirty, &place)?;
         let done_first = core.config.ack_after_done || ending == Ending::Closed;
         if done_first {
-            self.seals.write_done(round)?;
-            self.seals.sync_data()?;
+            self.write_done(&place, round)?;
+            self.sync_place(&place)?;
             core.syncs.increment();
         }
         core.raise_durable(frontier);
         if !done_first {
-            self.seals.write_done(round)?;
+            self.write_done(&place, round)?;
         }
-        self.done_unsynced = !done_first;
         self.last = round;
         self.lanes = seal.lanes;
+        self.settle(&place, home);
+        self.undone = (!done_first).then_some(place);
         core.rounds.increment();
         exclude(core, &self.lanes);
         Ok(())
     }
 
-    /// Everything that changed below the ends since the last round; tells the lanes to leave
-    /// their pages.
-    fn dirty<'a>(&'a self, core: &Core, lanes: &[(u64, u64)]) -> Vec<Dirty<'a>> {
+    /// Where the seal of a round goes that syncs these files (N6).
+    fn place(&self, dirty: &[Dirty<'_>], ending: Ending) -> Place {
+        match &self.home {
+            Some(home)
+                if ending == Ending::Open && segments(dirty).any(|s| s.number == home.number) =>
+            {
+                Place::Strip(Arc::clone(home))
+            }
+            _ => Place::Anchor(self.anchor + 1),
+        }
+    }
+
+    /// The number of the last anchor, which may be the seal at `place`.
+    fn anchor_of(&self, place: &Place) -> u64 {
+        match place {
+            Place::Anchor(number) => *number,
+            Place::Strip(_) => self.anchor,
+        }
+    }
+
+    fn write_seal(&self, place: &Place, seal: &Seal) -> Result<()> {
+        match place {
+            Place::Anchor(_) => self.seals.write(seal),
+            Place::Strip(home) => {
+                self.seals.write_shadow(seal)?;
+                home.write_seal(seal)
+            }
+        }
+    }
+
+    fn write_done(&self, place: &Place, round: u64) -> Result<()> {
+        match place {
+            Place::Anchor(number) => self.seals.write_done(*number),
+            Place::Strip(home) => home.write_done(round),
+        }
+    }
+
+    fn sync_place(&self, place: &Place) -> Result<()> {
+        match place {
+            Place::Anchor(_) => self.seals.sync_data(),
+            Place::Strip(home) => home.sync_data(),
+        }
+    }
+
+    /// Syncs what the round covers, its seal with it.
+    fn sync<'a>(&'a self, core: &Core, mut dirty: Vec<Dirty<'a>>, place: &Place) -> Result<()> {
+        if matches!(place, Place::Anchor(_)) {
+            dirty.push(Dirty::Seals(&self.seals));
+        }
+        sync_all(core, &dirty)
+    }
+
+    /// The round completed: from its anchor on, another segment is home (N6).
+    fn settle(&mut self, place: &Place, home: Option<Arc<Segment>>) {
+        let Place::Anchor(number) = place else {
+            return;
+        };
+        self.anchor = *number;
+        if let Some(home) = &home {
+            home.hold();
+        }
+        if let Some(left) = std::mem::replace(&mut self.home, home) {
+            left.let_go();
+        }
+    }
+
+    /// Everything that changed below the ends since the last round, but for its seal; tells the
+    /// lanes to leave their pages.
+    fn dirty(&self, core: &Core, lanes: &[(u64, u64)]) -> Vec<Dirty<'static>> {
         let mut segments = BTreeMap::new();
         let mut dirty = Vec::new();
         for (ledger, (&(_, end), &(_, last))) in
@@ -192,20 +284,36 @@ impl Rounds {
             );
         }
         dirty.extend(segments.into_values().map(Dirty::Segment));
-        dirty.push(Dirty::Seals(&self.seals));
         dirty
     }
 
     /// Syncs the last done marker (N3).
     pub(crate) fn sync_done(&mut self, core: &Core) -> Result<()> {
         core.poison.check()?;
-        if self.done_unsynced {
-            let synced = self.seals.sync_data();
+        if let Some(place) = &self.undone {
+            let synced = self.sync_place(place);
             core.poison_on_error(synced)?;
             core.syncs.increment();
-            self.done_unsynced = false;
+            self.undone = None;
         }
         Ok(())
+    }
+}
+
+/// The segments among the files.
+fn segments<'a>(dirty: &'a [Dirty<'_>]) -> impl Iterator<Item = &'a Arc<Segment>> {
+    dirty.iter().filter_map(|dirty| match dirty {
+        Dirty::Segment(segment) => Some(segment),
+        _ => None,
+    })
+}
+
+/// What a seal names as home: where it stands, or as an anchor the newest segment of its round.
+fn next_home(place: &Place, dirty: &[Dirty<'_>], ending: Ending) -> Option<Arc<Segment>> {
+    match place {
+        Place::Strip(home) => Some(Arc::clone(home)),
+        Place::Anchor(_) if ending == Ending::Closed => None,
+        Place::Anchor(_) => segments(dirty).last().map(Arc::clone),
     }
 }
 

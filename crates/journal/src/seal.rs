@@ -1,33 +1,45 @@
-//! The seal file: what each round was about to sync, and that it did.
+//! Seals: what each round was about to sync, and the mark that it did.
 //!
 //! ```text
-//! page 0: file header
-//! then `slots` times, round r at slot r mod slots:
+//! A ring of slots, in a file of its own or at the end of a segment:
 //!   seal  "SEAL" u32 | lanes u32 | round u64 | frontier u64 | wall ms u64 | flags and note u64
-//!         | (start u64, end u64) per lane | crc u32        padded to 512 bytes
-//!   done  "DONE" u32 | 0 u32 | round u64 | crc u32         padded to 512 bytes
+//!         | anchor u64 | home u64 | (start u64, end u64) per lane | crc u32
+//!                                                                 padded to 512 bytes
+//!   done  "DONE" u32 | 0 u32 | number u64 | crc u32               padded to 512 bytes
 //! ```
 //! E1. A slot is written once by its round. The slots are a ring: a round overwrites the one that
 //!     far behind it, which no rule looks at any more.
 //! E2. Seal r is written only after round r-1 completed, so an intact seal r proves round r-1.
 //! E3. Seal 0 is durable before the database opens (`seal_file.rs`).
 //! E4. Seal and done never share a sector, so neither endangers the other.
+//! E5. A seal in the seal file is an anchor: anchors are counted, and each names the segment, its
+//!     home, whose strip takes the seals after it, or none. So a home that is lost is missed, and
+//!     a round that writes into its home has one file to sync.
+//! E6. A seal in a strip has a shadow in the seal file, written before it and not synced. After a
+//!     sync that failed the segment may have lost the seal together with what it covered, and only
+//!     its shadow tells that there was a round.
 //!
-//! Source of the cut: docs/format/journal.md.
+//! Source of the cut: docs/format/journal.md. Why strips: docs/decisions/0014.
 //!
-//! Tests: below; golden file in `tests/golden`.
+//! Tests: below; golden files in `tests/golden`.
 
 use crate::header::{FileHeader, PAGE};
 use velella_base::Stamp;
 use velella_base::checksum;
 use velella_base::codec::Reader;
 
-/// Rounds the ring remembers.
+/// Anchors the seal file remembers.
 pub(crate) const SLOTS: u64 = 256;
+/// Rounds a segment's strip remembers: the rules look at the last two.
+pub(crate) const STRIP_SLOTS: u64 = 8;
+/// Rounds whose shadows there are: the last one's is what counts, and it may be torn.
+const SHADOW_SLOTS: u64 = 2;
 const SECTOR: u64 = 512;
 const SEAL: u32 = u32::from_le_bytes(*b"SEAL");
 const DONE: u32 = u32::from_le_bytes(*b"DONE");
-const FIXED: usize = 40;
+const FIXED: usize = 56;
+/// Without anchor and home.
+const FIXED_1: usize = 40;
 const CLOSED: u64 = 1;
 /// The note stands above the flags, in 56 bits.
 const NOTE_SHIFT: u32 = 8;
@@ -43,6 +55,10 @@ pub(crate) struct Seal {
     pub(crate) closed: bool,
     /// What the caller wanted noted; 0: nothing. Only the low 56 bits are kept.
     pub(crate) note: u64,
+    /// How many anchors there were before the last one, which may be this (E5).
+    pub(crate) anchor: u64,
+    /// The segment whose strip takes the seals after that anchor; 0: none.
+    pub(crate) home: u64,
     /// `[start, end)` of each lane.
     pub(crate) lanes: Vec<(u64, u64)>,
 }
@@ -56,9 +72,23 @@ pub(crate) enum Slot<T> {
     Damaged,
 }
 
-/// Where things are in a seal file.
+/// What the slots of a ring are counted by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Ring {
+    /// Anchors: the seal file.
+    Anchors,
+    /// Rounds: the strip of a segment, the shadows, or a seal file of version 1, which has all.
+    Rounds,
+}
+
+/// Where seals are in a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Layout {
+    ring: Ring,
+    /// Where the first slot begins.
+    base: u64,
+    /// Bytes of a seal before its lanes.
+    fixed: usize,
     pub(crate) lanes: u64,
     pub(crate) slots: u64,
     /// Seed of the file's checksums.
@@ -68,31 +98,81 @@ pub(crate) struct Layout {
 impl Layout {
     /// The layout a seal file's header tells.
     pub(crate) fn of(header: &FileHeader) -> Layout {
+        let (ring, fixed) = match header.version {
+            1 => (Ring::Rounds, FIXED_1),
+            _ => (Ring::Anchors, FIXED),
+        };
         Layout {
+            ring,
+            base: PAGE,
+            fixed,
             lanes: header.parameters[0],
             slots: header.parameters[1],
             seed: header.context().seed(),
         }
     }
 
+    /// The layout of the shadows behind the anchors of a seal file with this header; version 1 has
+    /// none.
+    pub(crate) fn shadows(header: &FileHeader) -> Layout {
+        let anchors = Layout::of(header);
+        Layout {
+            ring: Ring::Rounds,
+            base: anchors.end(),
+            slots: SHADOW_SLOTS,
+            ..anchors
+        }
+    }
+
+    /// The layout of the strip that a segment's header tells, behind its extents.
+    pub(crate) fn strip(header: &FileHeader) -> Layout {
+        Layout {
+            ring: Ring::Rounds,
+            base: header.parameters[0],
+            fixed: FIXED,
+            lanes: header.parameters[2],
+            slots: header.parameters[3],
+            seed: header.context().seed(),
+        }
+    }
+
+    /// Whether the numbers, which came from a file of `len` bytes, can be: then nothing here
+    /// overflows, and all slots lie in the file.
+    pub(crate) fn is_sane(&self, len: u64) -> bool {
+        self.slots > 1
+            && self.lanes <= crate::config::LANES_MAX as u64
+            && self.slots <= len
+            && self.base <= len
+            && self.end() <= len
+    }
+
+    /// Where the ring ends in the file.
+    pub(crate) fn end(&self) -> u64 {
+        self.base + self.slots * self.stride()
+    }
+
+    /// The number by which a seal has its slot.
+    pub(crate) fn number(&self, seal: &Seal) -> u64 {
+        match self.ring {
+            Ring::Anchors => seal.anchor,
+            Ring::Rounds => seal.round,
+        }
+    }
+
     pub(crate) fn seal_len(&self) -> u64 {
-        FIXED as u64 + 16 * self.lanes + 4
+        self.fixed as u64 + 16 * self.lanes + 4
     }
 
     fn stride(&self) -> u64 {
         self.seal_len().next_multiple_of(SECTOR) + SECTOR
     }
 
-    pub(crate) fn seal_at(&self, round: u64) -> u64 {
-        PAGE + (round % self.slots) * self.stride()
+    pub(crate) fn seal_at(&self, number: u64) -> u64 {
+        self.base + (number % self.slots) * self.stride()
     }
 
-    pub(crate) fn done_at(&self, round: u64) -> u64 {
-        self.seal_at(round) + self.stride() - SECTOR
-    }
-
-    pub(crate) fn file_len(&self) -> u64 {
-        PAGE + self.slots * self.stride()
+    pub(crate) fn done_at(&self, number: u64) -> u64 {
+        self.seal_at(number) + self.stride() - SECTOR
     }
 
     pub(crate) fn encode_seal(&self, seal: &Seal) -> Vec<u8> {
@@ -101,21 +181,29 @@ impl Layout {
         let lanes = u32::try_from(seal.lanes.len()).expect("LANES_MAX is small");
         bytes.extend_from_slice(&lanes.to_le_bytes());
         let flags = seal.note << NOTE_SHIFT | if seal.closed { CLOSED } else { 0 };
-        for word in [seal.round, seal.frontier.0, seal.wall_ms, flags] {
+        let words = [
+            seal.round,
+            seal.frontier.0,
+            seal.wall_ms,
+            flags,
+            seal.anchor,
+            seal.home,
+        ];
+        for word in words {
             bytes.extend_from_slice(&word.to_le_bytes());
         }
         for (start, end) in &seal.lanes {
             bytes.extend_from_slice(&start.to_le_bytes());
             bytes.extend_from_slice(&end.to_le_bytes());
         }
-        self.finish(bytes, self.seal_at(seal.round))
+        self.finish(bytes, self.seal_at(self.number(seal)))
     }
 
-    pub(crate) fn encode_done(&self, round: u64) -> Vec<u8> {
+    pub(crate) fn encode_done(&self, number: u64) -> Vec<u8> {
         let mut bytes = DONE.to_le_bytes().to_vec();
         bytes.extend_from_slice(&[0; 4]);
-        bytes.extend_from_slice(&round.to_le_bytes());
-        self.finish(bytes, self.done_at(round))
+        bytes.extend_from_slice(&number.to_le_bytes());
+        self.finish(bytes, self.done_at(number))
     }
 
     fn finish(&self, mut bytes: Vec<u8>, at: u64) -> Vec<u8> {
@@ -133,26 +221,36 @@ impl Layout {
             let body = self.check(bytes, self.seal_at(slot))?;
             let mut reader = Reader::new(body);
             let (magic, lanes) = (reader.u32()?, u64::from(reader.u32()?));
+            if lanes != self.lanes {
+                return None;
+            }
             let (round, frontier) = (reader.u64()?, reader.u64()?);
             let (wall_ms, flags) = (reader.u64()?, reader.u64()?);
-            let ours = magic == SEAL && lanes == self.lanes && round % self.slots == slot;
+            let (anchor, home) = match self.fixed {
+                FIXED_1 => (round, 0),
+                _ => (reader.u64()?, reader.u64()?),
+            };
             let lanes = (0..lanes)
                 .map(|_| Some((reader.u64()?, reader.u64()?)))
                 .collect::<Option<Vec<_>>>()?;
             let ordered = lanes.iter().all(|(start, end)| start <= end);
-            (ours && ordered && frontier <= Stamp::MAX.0).then_some(Seal {
+            let seal = Seal {
                 round,
                 frontier: Stamp(frontier),
                 wall_ms,
                 closed: flags & CLOSED != 0,
                 note: flags >> NOTE_SHIFT,
+                anchor,
+                home,
                 lanes,
-            })
+            };
+            let ours = magic == SEAL && self.number(&seal) % self.slots == slot;
+            (ours && ordered && frontier <= Stamp::MAX.0).then_some(seal)
         })();
         decoded.map_or(Slot::Damaged, Slot::Intact)
     }
 
-    /// Reads the done marker in slot `slot`: the number of the completed round.
+    /// Reads the done marker in slot `slot`: the number of the seal whose round completed.
     pub(crate) fn decode_done(&self, slot: u64, bytes: &[u8]) -> Slot<u64> {
         if is_zero(bytes) {
             return Slot::Empty;
@@ -160,8 +258,8 @@ impl Layout {
         let decoded = (|| {
             let mut reader = Reader::new(self.check(bytes, self.done_at(slot))?);
             let (magic, _) = (reader.u32()?, reader.u32()?);
-            let round = reader.u64()?;
-            (magic == DONE && round % self.slots == slot).then_some(round)
+            let number = reader.u64()?;
+            (magic == DONE && number % self.slots == slot).then_some(number)
         })();
         decoded.map_or(Slot::Damaged, Slot::Intact)
     }
@@ -187,6 +285,9 @@ mod tests {
 
     fn layout() -> Layout {
         Layout {
+            ring: Ring::Anchors,
+            base: PAGE,
+            fixed: FIXED,
             lanes: 3,
             slots: 4,
             seed: 99,
@@ -200,6 +301,8 @@ mod tests {
             wall_ms: 1,
             closed: true,
             note: (1 << 56) - 2,
+            anchor: round + 4,
+            home: 77,
             lanes: vec![(0, 1), (2, 3), (4, 4)],
         }
     }
@@ -217,6 +320,39 @@ mod tests {
             assert_eq!(layout.decode_seal(2, &bad), Slot::Damaged, "bit {bit}");
         }
         assert_eq!(layout.decode_seal(2, &vec![0; bytes.len()]), Slot::Empty);
+    }
+
+    #[test]
+    fn a_strip_has_its_seals_by_round_and_the_seal_file_by_anchor() {
+        let (anchors, seal) = (layout(), seal(5));
+        let strip = Layout {
+            ring: Ring::Rounds,
+            base: 1 << 20,
+            ..anchors
+        };
+        assert_eq!((anchors.number(&seal), strip.number(&seal)), (9, 5));
+        assert_eq!(strip.seal_at(5), (1 << 20) + 2 * 512);
+        let there = strip.encode_seal(&seal);
+        assert_eq!(strip.decode_seal(1, &there), Slot::Intact(seal));
+        assert_eq!(anchors.decode_seal(1, &there), Slot::Damaged);
+    }
+
+    #[test]
+    fn numbers_that_reach_beyond_the_file_are_not_sane() {
+        let layout = layout();
+        assert!(layout.is_sane(layout.end()));
+        assert!(!layout.is_sane(layout.end() - 1));
+        let wild: [fn(&mut Layout); 4] = [
+            |layout| layout.slots = u64::MAX,
+            |layout| layout.slots = 1,
+            |layout| layout.lanes = u64::MAX,
+            |layout| layout.base = u64::MAX,
+        ];
+        for change in wild {
+            let mut wild = layout;
+            change(&mut wild);
+            assert!(!wild.is_sane(1 << 20), "{wild:?}");
+        }
     }
 
     #[test]
@@ -240,7 +376,7 @@ mod tests {
                 done + SECTOR
                     <= layout
                         .seal_at(round + 1)
-                        .max(layout.file_len() * u64::from(round == 3))
+                        .max(layout.end() * u64::from(round == 3))
             );
         }
     }

@@ -1,5 +1,7 @@
 //! The seal file of a running journal.
 //!
+//! It takes anchors, and shadows of the other seals (`seal.rs`, E5, E6).
+//!
 //! E3. Seal 0 is durable before the database opens.
 //!
 //! Threads: whoever holds the rounds.
@@ -7,7 +9,7 @@
 //! Tests: `tests/rounds.rs`; golden file in `tests/golden`.
 
 use crate::config::Config;
-use crate::header::{FileHeader, Magic};
+use crate::header::{FileHeader, Magic, VERSION};
 use crate::seal::{Layout, SLOTS, Seal};
 use crate::segment::fill;
 use velella_base::file_name::FileName;
@@ -19,6 +21,7 @@ use velella_vfs::WriteFile;
 pub(crate) struct SealFile {
     file: Box<dyn WriteFile>,
     layout: Layout,
+    shadows: Layout,
 }
 
 impl SealFile {
@@ -27,6 +30,7 @@ impl SealFile {
     pub(crate) fn make(config: &Config, number: u64, durable: Stamp) -> Result<SealFile> {
         let header = FileHeader {
             magic: Magic::Seal,
+            version: VERSION,
             database: config.database,
             file: number,
             incarnation: config.incarnation,
@@ -38,20 +42,26 @@ impl SealFile {
                 config.extent_bytes,
             ],
         };
-        let layout = Layout::of(&header);
+        let (layout, shadows) = (Layout::of(&header), Layout::shadows(&header));
         let file = config
             .vfs
             .create(&FileName::Seal(number).path(&config.dir))?;
-        file.allocate(layout.file_len())?;
-        fill(&*file, layout.file_len())?;
+        file.allocate(shadows.end())?;
+        fill(&*file, 0, shadows.end())?;
         file.write_at(0, &header.encode())?;
-        let made = SealFile { file, layout };
+        let made = SealFile {
+            file,
+            layout,
+            shadows,
+        };
         made.write(&Seal {
             round: 0,
             frontier: durable,
             wall_ms: velella_sync::thread::wall_ms(),
             closed: false,
             note: 0,
+            anchor: 0,
+            home: 0,
             lanes: vec![(0, 0); config.lanes],
         })?;
         Ok(made)
@@ -62,18 +72,28 @@ impl SealFile {
         self.file.sync_all()
     }
 
-    /// Writes a seal into its slot.
+    /// Writes an anchor into its slot.
     pub(crate) fn write(&self, seal: &Seal) -> Result<()> {
         self.file.write_at(
-            self.layout.seal_at(seal.round),
+            self.layout.seal_at(seal.anchor),
             &self.layout.encode_seal(seal),
         )
     }
 
-    /// Notes that `round` completed.
-    pub(crate) fn write_done(&self, round: u64) -> Result<()> {
-        self.file
-            .write_at(self.layout.done_at(round), &self.layout.encode_done(round))
+    /// Writes the shadow of a seal that stands in a strip.
+    pub(crate) fn write_shadow(&self, seal: &Seal) -> Result<()> {
+        self.file.write_at(
+            self.shadows.seal_at(seal.round),
+            &self.shadows.encode_seal(seal),
+        )
+    }
+
+    /// Notes that the round of anchor `number` completed.
+    pub(crate) fn write_done(&self, number: u64) -> Result<()> {
+        self.file.write_at(
+            self.layout.done_at(number),
+            &self.layout.encode_done(number),
+        )
     }
 
     pub(crate) fn sync_data(&self) -> Result<()> {

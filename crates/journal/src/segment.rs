@@ -2,7 +2,8 @@
 //!
 //! G1. Every byte of a segment was written and synced, its name too, before a lane gets an extent
 //!     of it: no append can run out of space, and `fdatasync` has no metadata to write.
-//! G2. A recycled segment keeps its bytes and gets a new number, under which none of them validate.
+//! G2. A recycled segment keeps its bytes and gets a new number, under which none of them validate;
+//!     its strip of seals is wiped, so that what stands there is this journal's.
 //!
 //! Threads: made by one thread at a time; synced by the coordinator; lanes only touch their extent.
 //!
@@ -10,8 +11,9 @@
 
 use crate::config::{Access, Config};
 use crate::extent;
-use crate::header::{FileHeader, Magic};
-use std::path::PathBuf;
+use crate::header::{FileHeader, Magic, VERSION};
+use crate::seal::{Layout, STRIP_SLOTS, Seal};
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use velella_base::file_name::FileName;
 use velella_base::{ErrorKind, Result};
@@ -24,21 +26,17 @@ use velella_vfs::{MapFile, Window, WriteFile};
 /// instead of 130 ns a mapped record, 3.5 instead of 1.0 us a written one).
 const FILL_BYTES: usize = 4096;
 
-/// How a segment is written.
-#[derive(Debug)]
-enum Backing {
-    Mapped(Arc<dyn MapFile>),
-    Written(Box<dyn WriteFile>),
-}
-
 /// A segment ready for use.
 #[derive(Debug)]
 pub(crate) struct Segment {
     /// Its file number; later segments have higher ones.
     pub(crate) number: u64,
-    backing: Backing,
-    /// Its length.
+    file: Box<dyn WriteFile>,
+    /// How lanes write, if not through the file.
+    map: Option<Arc<dyn MapFile>>,
+    /// Its length without the strip.
     pub(crate) bytes: u64,
+    strip: Layout,
     extents: u64,
     extent_bytes: u64,
     /// Extents given out whose bytes recovery might still need.
@@ -66,16 +64,20 @@ impl Segment {
         cancelled: &dyn Fn() -> bool,
     ) -> Result<Option<Segment>> {
         let path = FileName::Segment(number).path(&config.dir);
+        let header = Self::header(config, seal_file, number, bytes);
+        let strip = Layout::strip(&header);
         let file = match retired {
             Some(old) => {
                 let old = FileName::Segment(old).path(&config.dir);
                 config.vfs.rename(&old, &path)?;
-                config.vfs.open_write(&path)?
+                let file = config.vfs.open_write(&path)?;
+                fill(&*file, bytes, strip.end())?;
+                file
             }
             None => {
                 let file = config.vfs.create(&path)?;
-                file.allocate(bytes)?;
-                if !fill_unless(&*file, bytes, cancelled)? {
+                file.allocate(strip.end())?;
+                if !fill_unless(&*file, 0, strip.end(), cancelled)? {
                     drop(file);
                     config.vfs.remove(&path)?;
                     return Ok(None);
@@ -83,14 +85,15 @@ impl Segment {
                 file
             }
         };
-        file.write_at(0, &Self::header(config, seal_file, number, bytes).encode())?;
+        file.write_at(0, &header.encode())?;
         file.sync_all()?;
         config.vfs.sync_dir(&journal_dir(config))?;
-        let backing = Self::back(config, file, path, bytes)?;
         Ok(Some(Segment {
             number,
-            backing,
+            map: Self::map(config, &path, bytes)?,
+            file,
             bytes,
+            strip,
             extents: bytes / config.extent_bytes,
             extent_bytes: config.extent_bytes,
             held: AtomicU64::new(0),
@@ -100,37 +103,39 @@ impl Segment {
     fn header(config: &Config, seal_file: u64, number: u64, bytes: u64) -> FileHeader {
         FileHeader {
             magic: Magic::Segment,
+            version: VERSION,
             database: config.database,
             file: number,
             incarnation: config.incarnation,
             seal_file,
-            parameters: [bytes, config.extent_bytes, 0, 0],
+            parameters: [bytes, config.extent_bytes, config.lanes as u64, STRIP_SLOTS],
         }
     }
 
-    fn back(
-        config: &Config,
-        file: Box<dyn WriteFile>,
-        path: PathBuf,
-        bytes: u64,
-    ) -> Result<Backing> {
-        let mapped = match config.access {
+    /// The extents mapped, if they are to be written so.
+    fn map(config: &Config, path: &Path, bytes: u64) -> Result<Option<Arc<dyn MapFile>>> {
+        let wanted = match config.access {
             Access::Write => false,
             Access::Mapped => true,
             Access::Auto => config.vfs.maps_well(&config.dir),
         };
-        if !mapped {
-            return Ok(Backing::Written(file));
+        if !wanted {
+            return Ok(None);
         }
-        match config.vfs.map_append(&path, bytes) {
-            Ok(map) => Ok(Backing::Mapped(map)),
+        match config.vfs.map_append(path, bytes) {
+            Ok(map) => Ok(Some(map)),
             Err(error)
                 if config.access == Access::Auto && error.kind() == ErrorKind::Unsupported =>
             {
-                Ok(Backing::Written(file))
+                Ok(None)
             }
             Err(error) => Err(error),
         }
+    }
+
+    /// Bytes of the file of a segment with so many in its extents.
+    pub(crate) fn file_bytes(config: &Config, bytes: u64) -> u64 {
+        Layout::strip(&Self::header(config, 0, 0, bytes)).end()
     }
 
     pub(crate) fn extents(&self) -> u64 {
@@ -138,37 +143,47 @@ impl Segment {
     }
 
     pub(crate) fn is_mapped(&self) -> bool {
-        matches!(self.backing, Backing::Mapped(_))
+        self.map.is_some()
     }
 
     /// Where extent `index` begins in the file, its bytes, and the means to write them.
     pub(crate) fn piece(&self, index: u64) -> Result<(u64, u64, Piece)> {
         let (position, len) = extent::place(index, self.extent_bytes);
-        let piece = match &self.backing {
-            Backing::Mapped(map) => {
+        let piece = match &self.map {
+            Some(map) => {
                 let window = Arc::clone(map).window(position, len)?;
                 // Not the whole segment: what is faulted in is dirty, so the next sync writes it
                 // and the stores after that fault again.
                 map.populate_part(position, len);
                 Piece::Mapped(window)
             }
-            Backing::Written(_) => Piece::Written(position),
+            None => Piece::Written(position),
         };
         Ok((position, len, piece))
     }
 
     /// Writes through the file: the fallback's way, and only it.
     pub(crate) fn write_at(&self, position: u64, bytes: &[u8]) -> Result<()> {
-        match &self.backing {
-            Backing::Written(file) => file.write_at(position, bytes),
-            Backing::Mapped(_) => unreachable!("a mapped segment is written through its windows"),
-        }
+        debug_assert!(!self.is_mapped(), "a mapped segment is written by windows");
+        self.file.write_at(position, bytes)
+    }
+
+    /// Writes a seal into its slot of the strip.
+    pub(crate) fn write_seal(&self, seal: &Seal) -> Result<()> {
+        let position = self.strip.seal_at(seal.round);
+        self.file.write_at(position, &self.strip.encode_seal(seal))
+    }
+
+    /// Notes in the strip that `round` completed.
+    pub(crate) fn write_done(&self, round: u64) -> Result<()> {
+        let position = self.strip.done_at(round);
+        self.file.write_at(position, &self.strip.encode_done(round))
     }
 
     pub(crate) fn sync_data(&self) -> Result<()> {
-        match &self.backing {
-            Backing::Mapped(map) => map.sync_data(),
-            Backing::Written(file) => file.sync_data(),
+        match &self.map {
+            Some(map) => map.sync_data(),
+            None => self.file.sync_data(),
         }
     }
 
@@ -196,20 +211,26 @@ pub(crate) fn journal_dir(config: &Config) -> PathBuf {
     config.dir.join(velella_base::file_name::JOURNAL_DIR)
 }
 
-/// Writes zeros: allocated but unwritten space would cost metadata at every sync of a new piece.
-pub(crate) fn fill(file: &dyn WriteFile, len: u64) -> Result<()> {
-    fill_unless(file, len, &|| false).map(|_| ())
+/// Writes zeros in `[from, to)`: allocated but unwritten space would cost metadata at every sync of a
+/// new piece.
+pub(crate) fn fill(file: &dyn WriteFile, from: u64, to: u64) -> Result<()> {
+    fill_unless(file, from, to, &|| false).map(|_| ())
 }
 
 /// As `fill`; `false`: it was cancelled.
-fn fill_unless(file: &dyn WriteFile, len: u64, cancelled: &dyn Fn() -> bool) -> Result<bool> {
+fn fill_unless(
+    file: &dyn WriteFile,
+    from: u64,
+    to: u64,
+    cancelled: &dyn Fn() -> bool,
+) -> Result<bool> {
     let zeros = [0; FILL_BYTES];
-    let mut at = 0;
-    while at < len {
+    let mut at = from;
+    while at < to {
         if cancelled() {
             return Ok(false);
         }
-        let part = usize::try_from(len - at).map_or(FILL_BYTES, |left| left.min(FILL_BYTES));
+        let part = usize::try_from(to - at).map_or(FILL_BYTES, |left| left.min(FILL_BYTES));
         file.write_at(at, &zeros[..part])?;
         at += part as u64;
     }

@@ -323,9 +323,10 @@ fn figures_are_those_of_what_was_done() {
             framed > payloads && framed < payloads + 50 * 64,
             "{framed} of {payloads}"
         );
+        // The extents, not the strip of seals behind them.
         let mapped: u64 = files(&fs, "seg")
             .iter()
-            .map(|path| fs.len(path).unwrap())
+            .map(|path| fs.len(path).unwrap() / EXTENT_BYTES * EXTENT_BYTES)
             .sum();
         let expected = if access == Access::Write { 0 } else { mapped };
         assert_eq!(stats.mapped_bytes, expected, "{access:?}");
@@ -338,7 +339,12 @@ fn figures_are_those_of_what_was_done() {
             bench.round().unwrap();
             let stats = bench.journal.stats();
             assert_eq!(stats.rounds, round);
-            assert!(stats.syncs >= syncs + 2, "a segment and the seals");
+            match round {
+                1 => assert!(stats.syncs >= syncs + 2, "segments and the anchor"),
+                // The lane may go on in another segment than the newest: then that becomes home.
+                2 => assert!(stats.syncs > syncs),
+                _ => assert_eq!(stats.syncs, syncs + 1, "the segment, which has the seal"),
+            }
         }
         let recovered = recover(&fs.image(1, CrashMode::Strict), &bench.last()).unwrap();
         let bytes: usize = recovered

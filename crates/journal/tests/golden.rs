@@ -2,8 +2,9 @@
 //! journal writes the same bytes.
 //!
 //! The files in `tests/golden` lack their trailing zeros. After a deliberate change of the format
-//! (a new version number), write new ones beside them: `VELELLA_GOLDEN=write cargo test --test
-//! golden`, and keep the old ones in `files_of_version_1_are_still_read`.
+//! (a new version number), write new ones beside them, in a directory of that version:
+//! `VELELLA_GOLDEN=write cargo test --test golden`, and have the old ones read in
+//! `files_of_older_versions_are_still_read`.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests")]
 
@@ -22,6 +23,8 @@ const SEGMENT_BYTES: usize = 128 << 10;
 const NAMES: [&str; 3] = ["010000.seal", "010001.seg", "010002.large"];
 /// Where a seal holds the wall clock, from the seal's beginning.
 const WALL: std::ops::Range<usize> = 24..32;
+/// Where a seal of one lane has its checksum.
+const CRC: std::ops::Range<usize> = 72..76;
 
 fn golden(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR"))
@@ -72,25 +75,22 @@ fn written(fs: &MemFs, name: &str) -> Vec<u8> {
 }
 
 #[test]
-fn the_bytes_written_today_are_those_of_version_1() {
+fn the_bytes_written_today_are_those_of_version_2() {
     let (fs, _) = write();
     for name in NAMES {
-        // With a small first segment; those of before are still read, see below.
-        let today_name = format!("small/{name}");
+        let path = golden(&format!("version_2/{name}"));
         let mut today = written(&fs, name);
         if std::env::var("VELELLA_GOLDEN").is_ok_and(|mode| mode == "write") {
-            std::fs::create_dir_all(golden("small")).unwrap();
-            std::fs::write(golden(&today_name), &today).unwrap();
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(&path, &today).unwrap();
         }
-        let mut then = std::fs::read(golden(&today_name)).unwrap();
-        if name.ends_with("seal") {
-            // The wall clock, and so the checksum behind the one lane, is another each time.
-            for bytes in [&mut today, &mut then] {
-                for at in (4096..bytes.len()).step_by(512) {
-                    if bytes[at..].starts_with(b"SEAL") {
-                        bytes[at + WALL.start..at + WALL.end].fill(0);
-                        bytes[at + 56..at + 60].fill(0);
-                    }
+        let mut then = std::fs::read(&path).unwrap();
+        // The wall clock of a seal, and so its checksum, is another each time.
+        for bytes in [&mut today, &mut then] {
+            for at in (0..bytes.len()).step_by(512) {
+                if bytes[at..].starts_with(b"SEAL") {
+                    bytes[at + WALL.start..at + WALL.end].fill(0);
+                    bytes[at + CRC.start..at + CRC.end].fill(0);
                 }
             }
         }
@@ -100,13 +100,27 @@ fn the_bytes_written_today_are_those_of_version_1() {
     }
 }
 
+/// A directory of `tests/golden`, and how long its seal file and its first segment were: version 1
+/// began with a whole segment, later with one of one extent, and version 2 has a strip behind it.
+const OLDER: [(&str, usize, usize); 3] = [
+    (".", 4096 + 256 * 1024, SEGMENT_BYTES),
+    ("small", 4096 + 256 * 1024, 64 << 10),
+    ("version_2", 4096 + 258 * 1024, (64 << 10) + 8 * 1024),
+];
+
 #[test]
-fn files_of_version_1_are_still_read() {
+fn files_of_older_versions_are_still_read() {
+    for (directory, seal_bytes, segment_bytes) in OLDER {
+        read_older(directory, seal_bytes, segment_bytes);
+    }
+}
+
+fn read_older(directory: &str, seal_bytes: usize, segment_bytes: usize) {
     let fs = MemFs::new();
     let journal = dir().join("journal");
     fs.create_dir_all(&journal).unwrap();
-    for (name, len) in NAMES.into_iter().zip([4096 + 256 * 1024, SEGMENT_BYTES, 0]) {
-        let mut bytes = std::fs::read(golden(name)).unwrap();
+    for (name, len) in NAMES.into_iter().zip([seal_bytes, segment_bytes, 0]) {
+        let mut bytes = std::fs::read(golden(&format!("{directory}/{name}"))).unwrap();
         bytes.resize(len.max(bytes.len()), 0);
         fs.write_file(&journal.join(name), &bytes).unwrap();
     }
@@ -119,7 +133,7 @@ fn files_of_version_1_are_still_read() {
         assume_power_loss: false,
         accept_loss: false,
     };
-    let recovered = recover(&fs, &last).unwrap();
+    let recovered = recover(&fs, &last).unwrap_or_else(|error| panic!("{directory}: {error}"));
     assert_eq!(recovered.report.rule, Rule::Cut);
     assert_eq!(recovered.report.cut, Stamp(501));
     let expected = vec![

@@ -189,6 +189,41 @@ fn a_round_in_flight_is_given_up_and_named() {
     assert!(fallbacks > 0, "no crash kept the seal and lost the records");
 }
 
+/// Seals stand in the segments they vouch for: without a trace elsewhere, a sync that failed could
+/// take a seal and one lane's records, and what the other lane kept would be no prefix.
+#[test]
+fn a_failed_sync_hides_no_round_from_recovery() {
+    let mut taken = [0; 5];
+    for seed in 0..200 {
+        let memory = MemFs::new();
+        let faults = FaultFs::new(Arc::new(memory.clone()));
+        let mut bench = Bench::start(config(Arc::new(faults.clone()), 1, 2)).unwrap();
+        // Until both lanes are in the second segment, which is the home then.
+        for turn in 0..12 {
+            bench.write(turn % 2, &[1; 15_000]).unwrap();
+            bench.round().unwrap();
+        }
+        let before = bench.clock;
+        for lane in [0, 1, 0, 1] {
+            bench.write(lane, &[2; 100]).unwrap();
+        }
+        faults.inject(FaultRule::every(Fault::Io).of(Operation::SyncMap));
+        bench.round().unwrap_err();
+        for segment in files(&memory, "seg") {
+            memory.fail_sync(&segment, seed).unwrap();
+        }
+        let recovered = recover(&memory.image(seed, CrashMode::KeepAll), &bench.last()).unwrap();
+        let stamps = recovered.stamps();
+        assert_eq!(
+            stamps,
+            (1..=stamps.len() as u64).collect::<Vec<_>>(),
+            "seed {seed}"
+        );
+        taken[stamps.len() - usize::try_from(before).unwrap()] += 1;
+    }
+    assert!(taken[0] > 0, "no round was given up: {taken:?}");
+}
+
 #[test]
 fn waiters_return_when_d_reaches_them() {
     let memory = MemFs::new();

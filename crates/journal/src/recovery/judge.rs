@@ -180,8 +180,9 @@ impl Case<'_> {
             return error;
         }
         // Of the lane nothing at all is there: the word of the seal is what stands against it.
-        let path = FileName::Seal(self.last.start.seal_file).path(self.dir);
-        Error::corruption(ATTEMPT, &path, self.seals.layout.seal_at(seal.round), found)
+        let seal_file = FileName::Seal(self.last.start.seal_file).path(self.dir);
+        let (path, at) = self.seals.place(seal.round).unwrap_or((&seal_file, 0));
+        Error::corruption(ATTEMPT, path, at, found)
     }
 
     /// J4.

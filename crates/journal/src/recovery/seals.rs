@@ -1,18 +1,25 @@
-//! What the rounds of the last incarnation left in its seal file.
+//! What the rounds of the last incarnation left: anchors in the seal file, and the seals between
+//! them in the strips of their homes.
 //!
-//! D1. `newest` is the intact seal with the highest number. Every seal the ring still holds before
+//! D1. `newest` is the intact seal with the highest round. Every seal its ring still holds before
 //!     it must be intact, since it was durable before `newest` was written: otherwise damage.
 //! D2. A done marker for a round whose seal is not intact is damage. A missing done marker says
 //!     nothing.
+//! D3. The home that the newest anchor names was durable before the anchor was written: without its
+//!     strip, what was acknowledged since may be missing, which is damage. So is a seal in any
+//!     strip that follows an anchor which is not intact.
+//! D4. Of the anchor before it, in case the newest was in flight, what its home still holds is
+//!     taken as it is: that segment may be another's by now.
+//! D5. A shadow is as good as the seal itself: it too was written after the round before completed.
 //!
-//! Tests: `tests/damage.rs`, `tests/rounds.rs` (the ring).
+//! Tests: `tests/damage.rs`, `tests/rounds.rs` (the rings).
 
 use super::report::Last;
 use crate::header::{FileHeader, HEADER, Magic, NoHeader};
 use crate::seal::{DONE_LEN, Layout, Seal, Slot};
 use std::collections::BTreeMap;
-use std::path::Path;
-use velella_base::file_name::FileName;
+use std::path::{Path, PathBuf};
+use velella_base::file_name::{FileName, JOURNAL_DIR};
 use velella_base::{DatabaseId, Error, ErrorKind, Result};
 use velella_vfs::{ReadFile, Vfs};
 
@@ -24,15 +31,22 @@ pub(super) struct Seals {
     pub(super) extent_bytes: u64,
     pub(super) segment_bytes: u64,
     pub(super) lanes: usize,
-    pub(super) layout: Layout,
-    /// The intact seals, by round.
-    intact: BTreeMap<u64, Seal>,
-    /// The highest done marker.
+    /// The intact seals by round, each with its file and place there.
+    intact: BTreeMap<u64, (Seal, PathBuf, u64)>,
+    /// The highest round with a done marker.
     done: Option<u64>,
-    /// Where durable seals are damaged (D1, D2).
+    /// Where durable seals are damaged (D1, D2, D3).
     pub(super) damage: Option<Error>,
     /// The slot after the newest seal holds something, but no seal.
     pub(super) torn: bool,
+}
+
+/// Whose seals are read, and from where.
+struct Journal<'a> {
+    vfs: &'a dyn Vfs,
+    dir: &'a Path,
+    /// As the header of the seal file says.
+    header: FileHeader,
 }
 
 impl Seals {
@@ -57,100 +71,269 @@ impl Seals {
             file: last.start.seal_file,
             incarnation: last.incarnation,
             seal_file: last.start.seal_file,
-            parameters: header.parameters,
+            ..header
         };
         if header != expected {
-            let found = "the file belongs to another database, incarnation or place";
-            return Err(Error::corruption(ATTEMPT, &path, 0, found));
+            return Err(foreign(&path));
         }
-        Self::scan(&*file, &header)
+        Self::collect(&*file, &Journal { vfs, dir, header })
     }
 
-    fn scan(file: &dyn ReadFile, header: &FileHeader) -> Result<Seals> {
-        let layout = Layout::of(header);
-        let [lanes, slots, segment_bytes, extent_bytes] = header.parameters;
-        // The header's checksum matched, so these are what was written; they are still bounded.
-        let sane = slots > 1
-            && lanes <= crate::config::LANES_MAX as u64
-            && slots <= file.len()
-            && layout.file_len() <= file.len();
-        if !sane {
-            let found = format!("the file has {} bytes: it is cut short", file.len());
-            return Err(Error::corruption(ATTEMPT, file.path(), file.len(), found));
+    fn collect(file: &dyn ReadFile, journal: &Journal<'_>) -> Result<Seals> {
+        let [lanes, _, segment_bytes, extent_bytes] = journal.header.parameters;
+        let layout = Layout::of(&journal.header);
+        if !layout.is_sane(file.len()) {
+            return Err(cut_short(file));
         }
         let mut seals = Seals {
             extent_bytes,
             segment_bytes,
             lanes: usize::try_from(lanes).expect("bounded by LANES_MAX"),
-            layout,
             intact: BTreeMap::new(),
             done: None,
             damage: None,
             torn: false,
         };
-        let mut damaged = vec![false; usize::try_from(slots).expect("bounded by the file")];
-        let mut seal = vec![0; usize::try_from(layout.seal_len()).expect("bounded")];
-        let mut done = [0; DONE_LEN];
-        for (slot, damaged) in (0..slots).zip(&mut damaged) {
-            file.read_exact_at(&mut seal, layout.seal_at(slot))?;
-            match layout.decode_seal(slot, &seal) {
-                Slot::Intact(seal) => drop(seals.intact.insert(seal.round, seal)),
-                Slot::Empty => {}
-                Slot::Damaged => *damaged = true,
-            }
-            file.read_exact_at(&mut done, layout.done_at(slot))?;
-            if let Slot::Intact(round) = layout.decode_done(slot, &done) {
-                seals.done = seals.done.max(Some(round));
-            }
-        }
-        seals.judge(file.path(), &layout, &damaged);
+        let anchors = Ring::read(file, layout)?;
+        let Some(newest) = anchors.newest() else {
+            seals.damage = anchors.broken(0, "no seal is intact");
+            return Ok(seals);
+        };
+        seals.damage = anchors.damage(0);
+        seals.torn = anchors.is_torn(0);
+        let ends = Ends {
+            newest: newest.clone(),
+            before: anchors.get(newest.anchor.wrapping_sub(1)).cloned(),
+        };
+        let shadows = Layout::shadows(&journal.header);
+        let shadows = match journal.header.version {
+            1 => None,
+            _ if !shadows.is_sane(file.len()) => return Err(cut_short(file)),
+            _ => Some(Ring::read(file, shadows)?),
+        };
+        seals.add_strips(journal, &ends, &anchors, shadows)?;
+        seals.take(anchors);
         Ok(seals)
     }
 
-    /// D1, D2.
-    fn judge(&mut self, path: &Path, layout: &Layout, damaged: &[bool]) {
-        let broken = |round: u64, found: String| {
-            Some(Error::corruption(
-                ATTEMPT,
-                path,
-                layout.seal_at(round),
-                found,
-            ))
-        };
-        let Some(newest) = self.newest().map(|seal| seal.round) else {
-            self.damage = broken(0, "no seal is intact".to_owned());
-            return;
-        };
-        // The round in flight, newest + 1, may have overwritten the slot of newest + 1 - slots.
-        let oldest = newest.saturating_add(2).saturating_sub(layout.slots);
-        if let Some(hole) = (oldest..newest).find(|round| !self.intact.contains_key(round)) {
-            let found = format!("seal {hole} is not intact although seal {newest} follows it");
-            self.damage = broken(hole, found);
-        } else if let Some(done) = self.done.filter(|&done| done > newest) {
-            let found = format!("round {done} completed but its seal is not intact");
-            self.damage = broken(done, found);
+    /// Adds what the strips, and for the newest anchor the shadows, hold of the seals after the last
+    /// two anchors (D3, D4, D5).
+    fn add_strips(
+        &mut self,
+        journal: &Journal<'_>,
+        ends: &Ends,
+        anchors: &Ring,
+        mut shadows: Option<Ring>,
+    ) -> Result<()> {
+        let mut missing = ends.newest.home != 0;
+        for name in journal.vfs.read_dir(&journal.dir.join(JOURNAL_DIR))? {
+            let Some(FileName::Segment(number)) = name.to_str().and_then(FileName::parse) else {
+                continue;
+            };
+            let is_home = ends.newest.home == number;
+            missing &= !is_home;
+            let mut strip = match journal.strip(number) {
+                Ok(strip) => strip,
+                Err(error) if error.kind() != ErrorKind::Corruption => return Err(error),
+                Err(error) => {
+                    self.note_damage(Some(error).filter(|_| is_home));
+                    continue;
+                }
+            };
+            let last = strip.intact.values().map(|seal| seal.anchor).max();
+            if let Some(last) = last.filter(|&last| last > ends.newest.anchor) {
+                let found = "the seal is not intact although seals of its home follow it";
+                self.note_damage(anchors.broken(last, found));
+            }
+            if is_home {
+                let first = ends.newest.round.saturating_add(1);
+                strip.keep_after(&ends.newest);
+                if let Some(mut shadows) = shadows.take() {
+                    shadows.keep_after(&ends.newest);
+                    shadows.intact.append(&mut strip.intact);
+                    strip.intact = shadows.intact;
+                }
+                self.note_damage(strip.damage(first));
+                self.torn |= strip.is_torn(first);
+                self.take(strip);
+            } else if let Some(before) = ends.before.as_ref().filter(|b| b.home == number) {
+                strip.keep_after(before);
+                self.take(strip);
+            }
         }
-        let next = usize::try_from(newest.saturating_add(1) % layout.slots).unwrap_or(usize::MAX);
-        self.torn = damaged.get(next).copied().unwrap_or(false);
+        if missing {
+            let path = FileName::Segment(ends.newest.home).path(journal.dir);
+            let found = format!(
+                "the segment with seals after {} is missing",
+                ends.newest.round
+            );
+            self.note_damage(Some(Error::corruption(ATTEMPT, &path, 0, found)));
+        }
+        Ok(())
+    }
+
+    /// The first damage is the one to report.
+    fn note_damage(&mut self, damage: Option<Error>) {
+        self.damage = self.damage.take().or(damage);
+    }
+
+    fn take(&mut self, ring: Ring) {
+        let done = ring.done.and_then(|number| ring.get(number));
+        self.done = self.done.max(done.map(|seal| seal.round));
+        for (number, seal) in ring.intact {
+            let at = ring.layout.seal_at(number);
+            self.intact
+                .insert(seal.round, (seal, ring.path.clone(), at));
+        }
     }
 
     pub(super) fn newest(&self) -> Option<&Seal> {
-        self.intact.values().next_back()
+        self.newest_first().next()
     }
 
     pub(super) fn get(&self, round: u64) -> Option<&Seal> {
-        self.intact.get(&round)
+        self.intact.get(&round).map(|(seal, ..)| seal)
+    }
+
+    /// The file and the place of the seal of `round`.
+    pub(super) fn place(&self, round: u64) -> Option<(&Path, u64)> {
+        let (_, path, at) = self.intact.get(&round)?;
+        Some((path, *at))
     }
 
     /// The intact seals, newest first.
     pub(super) fn newest_first(&self) -> impl Iterator<Item = &Seal> {
-        self.intact.values().rev()
+        self.intact.values().rev().map(|(seal, ..)| seal)
     }
 
     /// Whether it is noted that `round` completed.
     pub(super) fn is_done(&self, round: u64) -> bool {
         self.done.is_some_and(|done| done >= round)
     }
+}
+
+/// The last two anchors.
+struct Ends {
+    newest: Seal,
+    before: Option<Seal>,
+}
+
+impl Journal<'_> {
+    /// The strip of segment `number`.
+    fn strip(&self, number: u64) -> Result<Ring> {
+        let file = self
+            .vfs
+            .open_read(&FileName::Segment(number).path(self.dir))?;
+        let header = read_header(&*file)?;
+        let expected = FileHeader {
+            magic: Magic::Segment,
+            file: number,
+            parameters: header.parameters,
+            ..self.header
+        };
+        let layout = Layout::strip(&header);
+        if header != expected || layout.lanes != self.header.parameters[0] {
+            return Err(foreign(file.path()));
+        }
+        if !layout.is_sane(file.len()) {
+            return Err(cut_short(&*file));
+        }
+        Ring::read(&*file, layout)
+    }
+}
+
+/// The slots of one file, by their numbers.
+struct Ring {
+    path: PathBuf,
+    layout: Layout,
+    intact: BTreeMap<u64, Seal>,
+    /// The highest done marker.
+    done: Option<u64>,
+    /// Slots that hold something, but no seal.
+    damaged: Vec<bool>,
+}
+
+impl Ring {
+    /// Reads all slots; the layout is sane.
+    fn read(file: &dyn ReadFile, layout: Layout) -> Result<Ring> {
+        let mut ring = Ring {
+            path: file.path().to_path_buf(),
+            layout,
+            intact: BTreeMap::new(),
+            done: None,
+            damaged: vec![false; usize::try_from(layout.slots).expect("bounded by the file")],
+        };
+        let mut seal = vec![0; usize::try_from(layout.seal_len()).expect("bounded")];
+        let mut done = [0; DONE_LEN];
+        for (slot, damaged) in (0..layout.slots).zip(&mut ring.damaged) {
+            file.read_exact_at(&mut seal, layout.seal_at(slot))?;
+            match layout.decode_seal(slot, &seal) {
+                Slot::Intact(seal) => drop(ring.intact.insert(layout.number(&seal), seal)),
+                Slot::Empty => {}
+                Slot::Damaged => *damaged = true,
+            }
+            file.read_exact_at(&mut done, layout.done_at(slot))?;
+            if let Slot::Intact(number) = layout.decode_done(slot, &done) {
+                ring.done = ring.done.max(Some(number));
+            }
+        }
+        Ok(ring)
+    }
+
+    /// Drops all but the seals that follow `anchor` in its home.
+    fn keep_after(&mut self, anchor: &Seal) {
+        self.intact
+            .retain(|_, seal| seal.anchor == anchor.anchor && seal.round > anchor.round);
+    }
+
+    fn newest(&self) -> Option<&Seal> {
+        self.intact.values().next_back()
+    }
+
+    fn get(&self, number: u64) -> Option<&Seal> {
+        self.intact.get(&number)
+    }
+
+    fn broken(&self, number: u64, found: impl Into<String>) -> Option<Error> {
+        let at = self.layout.seal_at(number);
+        Some(Error::corruption(ATTEMPT, &self.path, at, found.into()))
+    }
+
+    /// D1, D2, of a ring whose first number is `first`.
+    fn damage(&self, first: u64) -> Option<Error> {
+        let newest = self.intact.keys().next_back().copied();
+        let done = self
+            .done
+            .filter(|&done| done >= first && Some(done) > newest);
+        if let Some(done) = done {
+            let found = format!("round {done} completed but its seal is not intact");
+            return self.broken(done, found);
+        }
+        // What is in flight, newest + 1, may have overwritten the slot of newest + 1 - slots.
+        let newest = newest?;
+        let oldest = newest.saturating_add(2).saturating_sub(self.layout.slots);
+        let hole = (oldest.max(first)..newest).find(|number| !self.intact.contains_key(number))?;
+        let found = format!("seal {hole} is not intact although seal {newest} follows it");
+        self.broken(hole, found)
+    }
+
+    /// Whether what comes after the newest seal, or would be the `first`, was being written.
+    fn is_torn(&self, first: u64) -> bool {
+        let newest = self.intact.keys().next_back();
+        let next = newest.map_or(first, |newest| newest.saturating_add(1));
+        let slot = usize::try_from(next % self.layout.slots).unwrap_or(usize::MAX);
+        self.damaged.get(slot).copied().unwrap_or(false)
+    }
+}
+
+fn foreign(path: &Path) -> Error {
+    let found = "the file belongs to another database, incarnation or place";
+    Error::corruption(ATTEMPT, path, 0, found)
+}
+
+fn cut_short(file: &dyn ReadFile) -> Error {
+    let found = format!("the file has {} bytes: it is cut short", file.len());
+    Error::corruption(ATTEMPT, file.path(), file.len(), found)
 }
 
 /// Reads a file's header; damage names the file.

@@ -12,6 +12,9 @@ use velella_vfs::Vfs;
 
 pub const DATABASE: u128 = 0x7e11_e11a;
 
+/// Bytes of an extent of [`config`].
+pub const EXTENT_BYTES: u64 = 64 << 10;
+
 pub fn dir() -> PathBuf {
     PathBuf::from("/db")
 }
@@ -30,7 +33,7 @@ pub fn config(vfs: Arc<dyn Vfs>, incarnation: u64, lanes: usize) -> Config {
         incarnation,
         lanes,
         segment_bytes: 256 << 10,
-        extent_bytes: 64 << 10,
+        extent_bytes: EXTENT_BYTES,
         access: Access::Mapped,
         ack_after_done: false,
         next_file: Arc::new(move || Ok(next.fetch_add(1, Ordering::Relaxed))),

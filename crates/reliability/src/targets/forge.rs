@@ -25,6 +25,8 @@ const EXTENTS: usize = 6;
 const SLOTS: u64 = 4;
 const LANES: usize = 2;
 const STRIDE: usize = 1024;
+/// Slots of the segment's strip.
+const STRIP: u64 = 8;
 
 /// What a recipe made.
 pub(super) struct Forged {
@@ -50,12 +52,18 @@ struct Lane {
 }
 
 struct Forge {
+    /// Of the format.
+    version: u32,
     segment: Vec<u8>,
     seal: Vec<u8>,
     large: Vec<u8>,
     lanes: [Lane; LANES],
     extents: usize,
     round: u64,
+    /// Of the next anchor.
+    anchor: u64,
+    /// Whether the last anchor named the segment as home.
+    at_home: bool,
     clock: u64,
     records: Vec<(u64, Vec<u8>)>,
     /// The frontier of the newest seal, and whether it covers all there is.
@@ -67,14 +75,14 @@ struct Forge {
 pub(super) fn forge(recipe: &[u8]) -> Forged {
     let mut draws = Draws::new(recipe);
     let flags = draws.u8();
-    let mut forge = Forge::new();
+    let mut forge = Forge::new(if flags & 16 == 16 { 1 } else { 2 });
     if flags & 1 == 1 {
         forge.odd = true;
         for lane in &mut forge.lanes {
             (lane.offset, lane.ordinal) = (draws.u64(), draws.u64());
             lane.start = lane.offset;
         }
-        forge.round = draws.u64();
+        (forge.round, forge.anchor) = (draws.u64(), draws.u64());
     }
     forge.seal(false, true, None);
     for _ in 0..200 {
@@ -90,7 +98,7 @@ pub(super) fn forge(recipe: &[u8]) -> Forged {
 }
 
 impl Forge {
-    fn new() -> Forge {
+    fn new(version: u32) -> Forge {
         let lane = Lane {
             position: 0,
             end: 0,
@@ -99,20 +107,31 @@ impl Forge {
             ordinal: 0,
         };
         let size = (EXTENT * EXTENTS) as u64;
-        let mut large = header(b"vellLRGE", LARGE, [0; 4]);
+        let mut large = header(version, b"vellLRGE", LARGE, [0; 4]);
         large.resize(PAGE, 0);
-        let mut segment = header(b"vellSEGM", SEGMENT, [size, EXTENT as u64, 0, 0]);
-        segment.resize(EXTENT * EXTENTS, 0);
+        let (strip_lanes, strip) = match version {
+            1 => (0, 0),
+            _ => (LANES as u64, STRIP),
+        };
+        let parameters = [size, EXTENT as u64, strip_lanes, strip];
+        let mut segment = header(version, b"vellSEGM", SEGMENT, parameters);
+        let strip = usize::try_from(strip).unwrap_or(0);
+        segment.resize(EXTENT * EXTENTS + strip * STRIDE, 0);
         let parameters = [LANES as u64, SLOTS, size, EXTENT as u64];
-        let mut seal = header(b"vellSEAL", SEAL, parameters);
-        seal.resize(PAGE + 4 * STRIDE, 0);
+        let mut seal = header(version, b"vellSEAL", SEAL, parameters);
+        // Behind the ring, where there are strips, the shadows of what is in them.
+        let shadows = if version == 1 { 0 } else { 2 };
+        seal.resize(PAGE + (4 + shadows) * STRIDE, 0);
         Forge {
+            version,
             segment,
             seal,
             large,
             lanes: [lane; LANES],
             extents: 0,
             round: 0,
+            anchor: 0,
+            at_home: false,
             clock: 0,
             records: Vec::new(),
             sealed: 0,
@@ -259,37 +278,62 @@ impl Forge {
 
     /// A round: its seal, and whether it was noted that it completed.
     fn seal(&mut self, closed: bool, done: bool, frontier: Option<u64>) {
-        let slot = usize::try_from(self.round % SLOTS).unwrap_or(0);
-        let place = PAGE + slot * STRIDE;
-        self.seal[place..place + STRIDE].fill(0);
+        let is_anchor = self.version == 1 || closed || !self.at_home;
+        if is_anchor {
+            self.at_home = self.version > 1 && !closed && self.extents > 0;
+            self.anchor = self.anchor.wrapping_add(1);
+        }
+        // Version 1 has all its seals in the seal file, by round.
+        let anchor = self.anchor.wrapping_sub(1);
+        let (file, base, slots, number) = match (self.version, is_anchor) {
+            (1, _) => (SEAL, PAGE, SLOTS, self.round),
+            (_, true) => (SEAL, PAGE, SLOTS, anchor),
+            (_, false) => (SEGMENT, EXTENT * EXTENTS, STRIP, self.round),
+        };
+        let place = base + usize::try_from(number % slots).unwrap_or(0) * STRIDE;
+        self.file(file)[place..place + STRIDE].fill(0);
         let mut bytes = b"SEAL".to_vec();
         bytes.extend_from_slice(&u32::try_from(LANES).unwrap_or(0).to_le_bytes());
         let frontier = frontier.unwrap_or(self.clock);
-        for word in [self.round, frontier, 1, u64::from(closed)] {
+        let home = if self.at_home { SEGMENT } else { 0 };
+        let words = [self.round, frontier, 1, u64::from(closed), anchor, home];
+        let words = &words[..if self.version == 1 { 4 } else { 6 }];
+        for word in words {
             bytes.extend_from_slice(&word.to_le_bytes());
         }
         for lane in &self.lanes {
             bytes.extend_from_slice(&lane.start.to_le_bytes());
             bytes.extend_from_slice(&lane.offset.to_le_bytes());
         }
-        self.put_sealed(place, bytes);
+        if file == SEGMENT {
+            let shadow = PAGE + (4 + usize::from(self.round % 2 == 1)) * STRIDE;
+            self.put_sealed(SEAL, shadow, bytes.clone());
+        }
+        self.put_sealed(file, place, bytes);
         if done {
             let mut bytes = b"DONE\0\0\0\0".to_vec();
-            bytes.extend_from_slice(&self.round.to_le_bytes());
-            self.put_sealed(place + STRIDE - 512, bytes);
+            bytes.extend_from_slice(&number.to_le_bytes());
+            self.put_sealed(file, place + STRIDE - 512, bytes);
         }
         self.round = self.round.wrapping_add(1);
         self.sealed = frontier;
     }
 
-    fn put_sealed(&mut self, place: usize, mut bytes: Vec<u8>) {
+    fn file(&mut self, number: u64) -> &mut Vec<u8> {
+        match number {
+            SEGMENT => &mut self.segment,
+            _ => &mut self.seal,
+        }
+    }
+
+    fn put_sealed(&mut self, file: u64, place: usize, mut bytes: Vec<u8>) {
         let context = Context {
             database: DATABASE,
-            file: SEAL,
+            file,
         };
         let crc = at(context.seed(), place as u64, &bytes);
         bytes.extend_from_slice(&crc.to_le_bytes());
-        self.seal[place..place + bytes.len()].copy_from_slice(&bytes);
+        self.file(file)[place..place + bytes.len()].copy_from_slice(&bytes);
     }
 
     fn damage(&mut self, draws: &mut Draws<'_>) {
@@ -323,7 +367,7 @@ impl Forge {
             }
             _ => {
                 let parameters = std::array::from_fn(|_| draws.u64());
-                let head = header(b"vellSEAL", SEAL, parameters);
+                let head = header(self.version, b"vellSEAL", SEAL, parameters);
                 self.seal[..100].copy_from_slice(&head);
             }
         }
@@ -359,9 +403,9 @@ impl Forge {
     }
 }
 
-fn header(magic: &[u8; 8], file: u64, parameters: [u64; 4]) -> Vec<u8> {
+fn header(version: u32, magic: &[u8; 8], file: u64, parameters: [u64; 4]) -> Vec<u8> {
     let mut bytes = magic.to_vec();
-    for word in [1u32, 0, 0, 0] {
+    for word in [version, 0, 0, 0] {
         bytes.extend_from_slice(&word.to_le_bytes());
     }
     bytes.extend_from_slice(&DATABASE.to_le_bytes());
