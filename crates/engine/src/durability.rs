@@ -6,6 +6,8 @@
 //!     moved: a collector that ran in between would drop what is newest at the D to come.
 //! D2. Whoever needs D first runs the round; the others wait for the same round or the next.
 //! D3. A failed round poisons the database; it is never tried again.
+//! D4. A round for a stamp gives writers that are within their windows a few turns to leave them:
+//!     with the frontier below the stamp it would be a round for nothing.
 //!
 //! Tests: `sync_writes_share_rounds`, `a_failed_sync_poisons`.
 
@@ -13,6 +15,9 @@ use crate::core::Engine;
 use std::time::Duration;
 use velella_base::{Error, ErrorKind, Result, Stamp};
 use velella_sync::thread;
+
+/// Turns given away before a round that will not reach what it is for (D4).
+const YIELDS_MAX: usize = if cfg!(any(loom, shuttle)) { 1 } else { 64 };
 
 impl Engine {
     /// Returns once `stamp` is durable; waits up to `company` for others before it syncs.
@@ -44,9 +49,21 @@ impl Engine {
         // D1.
         let _registered = self.snapshots.register_round(|| journal.durable());
         let started = thread::now();
-        let durable = journal.round_for(stamp, || self.slots.frontier(&self.clock));
+        let durable = journal.round_for(stamp, || self.frontier_for(stamp));
         self.timers.round.note(started.elapsed());
         durable.inspect_err(|error| self.halt_after_round(error))
+    }
+
+    /// D4.
+    fn frontier_for(&self, stamp: Stamp) -> Stamp {
+        for _ in 0..YIELDS_MAX {
+            let frontier = self.slots.frontier(&self.clock);
+            if frontier >= stamp {
+                return frontier;
+            }
+            thread::yield_now();
+        }
+        self.slots.frontier(&self.clock)
     }
 
     /// A round for the journal's own sake: what was flushed since the last one still takes space.

@@ -1,6 +1,11 @@
 //! The journal of a running database: the handle that ties the parts together.
 //!
-//! H1. Nothing here decides anything: each method hands over to the part that does.
+//! H1. Nothing here decides anything but whose turn it is: each method hands over to the part that
+//!     does.
+//! H2. Who needs a stamp durable waits for D or for its turn, never in line for the lock: a round
+//!     lets all whom it covered go at once, instead of one by one through the lock.
+//! H3. Whoever's turn it is waits a little for those who were there when the last round ended: they
+//!     are about to write again, and share this round then.
 //!
 //! Threads: all methods from any thread; rounds serialise among themselves.
 //!
@@ -17,7 +22,10 @@ use std::sync::Arc;
 use std::time::Duration;
 use velella_base::file_name::FileName;
 use velella_base::{ErrorKind, Result, Stamp};
+use velella_sync::CachePadded;
+use velella_sync::atomic::{AtomicUsize, Ordering};
 use velella_sync::lock::Mutex;
+use velella_sync::thread;
 use velella_vfs::Identity;
 
 const NUMBER_ATTEMPTS: usize = 1 << 16;
@@ -27,7 +35,20 @@ const NUMBER_ATTEMPTS: usize = 1 << 16;
 pub struct Journal {
     core: Arc<Core>,
     rounds: Mutex<Rounds>,
+    /// Callers of `round_for` now.
+    inside: CachePadded<AtomicUsize>,
+    /// When the last round of `round_for` ended, how many there were, and how long it took (H3).
+    company: Mutex<Company>,
 }
+
+#[derive(Debug, Default)]
+struct Company {
+    callers: usize,
+    round: Duration,
+}
+
+/// The part of a round's time that its leader waits for company (H3).
+const COMPANY_SHARE: u32 = 4;
 
 /// What the manifest must remember of a new incarnation.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -90,6 +111,8 @@ impl Journal {
         let journal = Journal {
             core,
             rounds: Mutex::new(rounds),
+            inside: CachePadded::default(),
+            company: Mutex::default(),
         };
         Ok((Arc::new(journal), lanes, Start { seal_file, token }))
     }
@@ -100,21 +123,72 @@ impl Journal {
     /// # Errors
     /// A sync failed: the journal is poisoned, and so says every later call.
     pub fn round(&self, frontier: impl FnOnce() -> Stamp) -> Result<Stamp> {
-        self.rounds.lock().run(&self.core, frontier, Ending::Open)
+        self.with_rounds(|rounds| rounds.run(&self.core, frontier, Ending::Open))
     }
 
-    /// As [`Journal::round`], for a caller that only needs `stamp` to be durable: if the round it
-    /// had to wait for covered it, that is all. So waiters share rounds.
+    /// As [`Journal::round`], for a caller that only needs `stamp` to be durable: if a round that
+    /// others run covers it, that is all. So waiters share rounds (H2, H3).
     ///
     /// # Errors
     /// As [`Journal::round`].
     pub fn round_for(&self, stamp: Stamp, frontier: impl FnOnce() -> Stamp) -> Result<Stamp> {
-        let mut rounds = self.rounds.lock();
-        let durable = self.core.durable();
-        if durable >= stamp {
-            return Ok(durable);
+        // Relaxed, both: a number to go by.
+        self.inside.fetch_add(1, Ordering::Relaxed);
+        let durable = self.share_round(stamp, frontier);
+        self.inside.fetch_sub(1, Ordering::Relaxed);
+        durable
+    }
+
+    fn share_round(&self, stamp: Stamp, frontier: impl FnOnce() -> Stamp) -> Result<Stamp> {
+        let core = &self.core;
+        let mut turn = None;
+        core.waiters.wait_until(None, || {
+            if core.durable() < stamp && turn.is_none() {
+                turn = self.rounds.try_lock();
+            }
+            turn.is_some() || core.durable() >= stamp
+        });
+        let Some(mut rounds) = turn else {
+            return Ok(core.durable());
+        };
+        if core.durable() >= stamp {
+            drop(rounds);
+            core.waiters.wake_all();
+            return Ok(core.durable());
         }
-        rounds.run(&self.core, frontier, Ending::Open)
+        self.await_company();
+        let started = thread::now();
+        let durable = rounds.run(core, frontier, Ending::Open);
+        // Relaxed: see `round_for`.
+        let callers = self.inside.load(Ordering::Relaxed);
+        *self.company.lock() = Company {
+            callers,
+            round: started.elapsed(),
+        };
+        drop(rounds);
+        core.waiters.wake_all();
+        durable
+    }
+
+    /// H3. Alone, nobody is waited for.
+    fn await_company(&self) {
+        let Company { callers, round } = *self.company.lock();
+        // Relaxed: see `round_for`.
+        let are_missing = || self.inside.load(Ordering::Relaxed) < callers;
+        if !are_missing() || cfg!(any(loom, shuttle)) {
+            return;
+        }
+        let started = thread::now();
+        while are_missing() && started.elapsed() < round / COMPANY_SHARE {
+            thread::yield_now();
+        }
+    }
+
+    /// Runs `body` when it is this caller's turn, then lets others have theirs.
+    fn with_rounds<T>(&self, body: impl FnOnce(&mut Rounds) -> T) -> T {
+        let result = body(&mut self.rounds.lock());
+        self.core.waiters.wake_all();
+        result
     }
 
     /// D: every stamp at or below it is on the device, complete and published.
@@ -144,7 +218,7 @@ impl Journal {
     /// # Errors
     /// As [`Journal::round`].
     pub fn sync_done(&self) -> Result<()> {
-        self.rounds.lock().sync_done(&self.core)
+        self.with_rounds(|rounds| rounds.sync_done(&self.core))
     }
 
     /// Raises D after an install that made every stamp at or below `stamp` durable in tables.
@@ -236,9 +310,7 @@ impl Journal {
     /// # Errors
     /// As [`Journal::round`].
     pub fn close(&self, frontier: impl FnOnce() -> Stamp) -> Result<()> {
-        self.rounds
-            .lock()
-            .run(&self.core, frontier, Ending::Closed)?;
+        self.with_rounds(|rounds| rounds.run(&self.core, frontier, Ending::Closed))?;
         self.core.poison.close();
         self.core.wake_stopped();
         Ok(())
