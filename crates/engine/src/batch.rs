@@ -65,7 +65,7 @@ impl Engine {
             return Ok(Some(self.clock.observe()));
         }
         let plan = self.plan(operations)?;
-        let committed = self.commit_plan(&plan, unchanged_since);
+        let committed = self.commit_plan(&plan, unchanged_since, options);
         match &committed {
             Ok(Some(_)) => {}
             Ok(None) => abandon_all(self, &plan.changes),
@@ -145,13 +145,18 @@ impl Engine {
         Ok(Plan { changes })
     }
 
-    fn commit_plan(&self, plan: &Plan<'_>, since: Option<Stamp>) -> Result<Option<Stamp>> {
+    fn commit_plan(
+        &self,
+        plan: &Plan<'_>,
+        since: Option<Stamp>,
+        options: WriteOptions,
+    ) -> Result<Option<Stamp>> {
         let bytes = plan
             .changes
             .iter()
             .map(|(_, change)| change.key.len() + change.payload_len());
         self.admit(bytes.sum())?;
-        let mut pair = self.checkout();
+        let mut pair = self.checkout(options);
         // Closing waits for the pairs, then for nobody: who gets one later must not write.
         self.check()?;
         if let Some(lane) = &mut *pair {

@@ -65,15 +65,20 @@ impl Engine {
         change: &Change<'_>,
         options: WriteOptions,
     ) -> Result<Stamp> {
-        let written = self.write_buffered(core, change);
+        let written = self.write_buffered(core, change, options);
         let stamp = written.inspect_err(|error| change.abandon_unless_unknown(self, error))?;
         self.acknowledge(stamp, options)?;
         Ok(stamp)
     }
 
-    fn write_buffered(&self, core: &Arc<Core>, change: &Change<'_>) -> Result<Stamp> {
+    fn write_buffered(
+        &self,
+        core: &Arc<Core>,
+        change: &Change<'_>,
+        options: WriteOptions,
+    ) -> Result<Stamp> {
         self.admit(change.key.len() + change.payload_len())?;
-        let mut pair = self.checkout();
+        let mut pair = self.checkout(options);
         // Closing waits for the pairs, then for nobody: who gets one later must not write.
         self.check()?;
         core.prefetch(change.key);

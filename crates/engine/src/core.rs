@@ -11,7 +11,7 @@
 
 use crate::flush_queue::FlushQueue;
 use crate::keyspace_core::{Core, MadeOf};
-use crate::options::Options;
+use crate::options::{Durability, Options, WriteOptions};
 use crate::sizes::Sizes;
 use crate::stalls::{Cause, Stalls, Timer};
 use crate::view::MemtableBytes;
@@ -302,12 +302,15 @@ impl Engine {
         cause.unwrap_or_else(unknown)
     }
 
-    /// A (slot, lane) pair for one write.
+    /// A (slot, lane) pair for one write. Writes that wait for the device share lanes: their records
+    /// stand in few pages then, and a lane is held for microseconds of a round.
     #[inline]
-    pub(crate) fn checkout(&self) -> PoolGuard<'_, Pair> {
-        self.pairs
-            .checkout()
-            .unwrap_or_else(|| self.checkout_slowly())
+    pub(crate) fn checkout(&self, options: WriteOptions) -> PoolGuard<'_, Pair> {
+        let pair = match options.durability.unwrap_or(self.options.durability) {
+            Durability::Buffered => self.pairs.checkout(),
+            Durability::Sync | Durability::Group(_) => self.pairs.checkout_first(),
+        };
+        pair.unwrap_or_else(|| self.checkout_slowly())
     }
 
     #[cold]

@@ -71,7 +71,7 @@ impl Engine {
                     stamp: None,
                 });
             };
-            let published = self.write_above(core, &change, &seen);
+            let published = self.write_above(core, &change, &seen, options);
             let published =
                 published.inspect_err(|error| change.abandon_unless_unknown(self, error))?;
             let Some((stamp, aftermath, guard)) = published else {
@@ -135,8 +135,9 @@ impl Engine {
         core: &Core,
         change: &Change<'_>,
         seen: &Seen,
+        options: WriteOptions,
     ) -> Result<Option<Published>> {
-        let mut pair = self.checkout();
+        let mut pair = self.checkout(options);
         // Closing waits for the pairs, then for nobody: who gets one later must not write.
         self.check()?;
         reserve(&mut pair, core, change)?;

@@ -85,6 +85,12 @@ impl<T> Pool<T> {
         self.checkout_any()
     }
 
+    /// Takes out the first entry that is free: where it pays to use few of them.
+    #[must_use]
+    pub fn checkout_first(&self) -> Option<PoolGuard<'_, T>> {
+        (0..self.entries.len()).find_map(|index| self.try_checkout(index))
+    }
+
     #[cold]
     fn checkout_any(&self) -> Option<PoolGuard<'_, T>> {
         // Threads start at different entries, so that each soon has one of its own.
@@ -190,6 +196,25 @@ mod tests {
         });
         let sum: u64 = (0..3).map(|index| *pool.try_checkout(index).unwrap()).sum();
         assert_eq!(sum, 4000);
+    }
+
+    #[test]
+    fn the_first_free_entry_is_found_whoever_used_which() {
+        let pool = Pool::new(0..3);
+        let held = pool.checkout_first().unwrap();
+        assert_eq!(*held, 0);
+        let second = pool.checkout_first().unwrap();
+        assert_eq!(*second, 1);
+        drop(held);
+        assert_eq!(*pool.checkout_first().unwrap(), 0);
+        let all = [
+            pool.checkout_first().unwrap(),
+            pool.checkout_first().unwrap(),
+        ];
+        assert!(
+            pool.checkout_first().is_none(),
+            "{all:?} and {second:?} are out"
+        );
     }
 
     #[test]
