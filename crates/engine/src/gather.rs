@@ -1,4 +1,4 @@
-//! Seek compaction: what seeks have to look for in many places is gathered, once that pays.
+//! Seek compaction: what reads have to look for in many places is gathered, once that pays.
 //!
 //! G1. Memtables are flushed, and level 0 goes down: what is left to search is the levels.
 //! G2. Flushes and compactions that are due come first.
@@ -14,7 +14,7 @@ use velella_sync::epoch;
 use velella_tree::Wanted;
 
 impl Engine {
-    /// Gathers a keyspace whose seeks have paid for it; whether there was one.
+    /// Gathers a keyspace whose reads have paid for it; whether there was one.
     pub(crate) fn gather_once(&self) -> Result<bool> {
         for core in self.cores() {
             if core.toll.have_paid(|| scattered(&core)) {
@@ -25,7 +25,7 @@ impl Engine {
         Ok(false)
     }
 
-    /// Gathers what is scattered, whether or not seeks have paid for it.
+    /// Gathers what is scattered, whether or not reads have paid for it.
     pub(crate) fn gather_all(&self) -> Result<()> {
         let cores = self.cores();
         let mut scattered = cores.iter().filter(|core| scattered(core).sources > 1);

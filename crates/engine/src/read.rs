@@ -128,6 +128,7 @@ impl Engine {
         at: ReadAt,
         guard: &'g Guard,
     ) -> Result<Base<'g>> {
+        core.toll.gets.increment();
         for mem in view.memtables().skip(1) {
             if let Some(version) = mem.table.get(key, at, guard) {
                 return Ok(Base::Memory(version));

@@ -3,11 +3,14 @@
 //! Source: LevelDB's allowed seeks, which compact a table that was searched in vain too often. Here
 //! the keyspace is charged rather than a table, since a memtable costs a seek as much.
 //!
-//! K1. A seek is charged `SEEK_BYTES` for every source beyond the first. A keyspace is gathered
-//!     when its charges have reached the bytes that this rewrites: the seeks until then have lost
-//!     as much time as that takes, so gathering at most doubles what any sequence of seeks costs.
+//! K1. A read is charged for every source beyond the first: a seek `SEEK_BYTES`, a get that the
+//!     current memtable does not answer `GET_BYTES`. A keyspace is gathered when its charges have
+//!     reached the bytes that this rewrites: the reads until then have lost as much time as that
+//!     takes, so gathering at most doubles what any sequence of reads costs.
 //! K2. What is gathered is at least a tenth of what it is merged with: as on its way down any
 //!     level, a byte is rewritten about ten times.
+//! K3. Reads of a keyspace that nobody writes to weigh `QUIET` times as much: it will not be
+//!     scattered again at once, and the worker that gathers has nothing else to do.
 //!
 //! Threads: any count, the workers charge. Tests: below.
 
@@ -17,6 +20,10 @@ use velella_sync::lock::Mutex;
 /// What is rewritten while one more source costs a seek half a microsecond, at 250 MB/s: an
 /// estimate, whose error only shifts when gathering begins.
 const SEEK_BYTES: u64 = 128;
+/// The same for a get, which a filter or a hash index turns back after a sixteenth of a microsecond.
+const GET_BYTES: u64 = 16;
+/// K3.
+const QUIET: u64 = 8;
 /// Less than this is not worth a file (K1).
 const GATHER_BYTES_MIN: u64 = 1 << 20;
 /// K2.
@@ -26,14 +33,18 @@ const RATIO: u64 = 10;
 #[derive(Debug, Default)]
 pub(crate) struct Toll {
     pub(crate) seeks: Counter,
+    /// Gets that looked below the current memtable.
+    pub(crate) gets: Counter,
     charged: Mutex<Charged>,
 }
 
 #[derive(Debug, Default)]
 struct Charged {
-    /// Seeks up to here are charged.
-    seeks: u64,
+    /// What the reads up to the last look cost for each source beyond the first.
+    passed: u64,
     bytes: u64,
+    /// Bytes in memory and in level 0 at the last look.
+    upper: u64,
 }
 
 /// Where a seek looks, and what gathering would move.
@@ -56,20 +67,22 @@ impl Scattered {
 }
 
 impl Toll {
-    /// Charges the seeks since the last time; whether they have paid for gathering, and if so,
+    /// Charges the reads since the last time; whether they have paid for gathering, and if so,
     /// starts anew (K1).
     pub(crate) fn have_paid(&self, scattered: impl FnOnce() -> Scattered) -> bool {
         let Some(mut charged) = self.charged.try_lock() else {
             return false;
         };
-        let seeks = self.seeks.sum();
-        let new = seeks - std::mem::replace(&mut charged.seeks, seeks);
+        let passed = self.seeks.sum() * SEEK_BYTES + self.gets.sum() * GET_BYTES;
+        let new = passed - std::mem::replace(&mut charged.passed, passed);
         if new == 0 {
             return false;
         }
         let scattered = scattered();
+        let is_quiet = std::mem::replace(&mut charged.upper, scattered.upper) == scattered.upper;
+        let weight = if is_quiet { QUIET } else { 1 };
         let more = scattered.sources.saturating_sub(1);
-        charged.bytes = charged.bytes.saturating_add(new * more * SEEK_BYTES);
+        charged.bytes = charged.bytes.saturating_add(new * more * weight);
         let paid = more > 0 && scattered.cost().is_some_and(|cost| charged.bytes >= cost);
         if paid {
             charged.bytes = 0;
@@ -90,18 +103,37 @@ mod tests {
         }
     }
 
+    /// Four megabytes in two places above eight, and `more` bytes written since.
+    fn after_writing(more: u64) -> Scattered {
+        scattered(3, (4 << 20) + more, 8 << 20)
+    }
+
     #[test]
-    fn seeks_pay_once_they_have_lost_as_much_time_as_gathering_takes() {
+    fn reads_pay_once_they_have_lost_as_much_time_as_gathering_takes() {
+        let charge: [(fn(&Toll) -> &Counter, u64); 2] = [
+            (|toll| &toll.seeks, SEEK_BYTES),
+            (|toll| &toll.gets, GET_BYTES),
+        ];
+        for (reads, bytes) in charge {
+            let toll = Toll::default();
+            reads(&toll).add((12 << 20) / (2 * bytes));
+            assert!(!toll.have_paid(|| after_writing(1)));
+            let again = toll.have_paid(|| after_writing(1));
+            assert!(!again, "none is charged twice");
+            reads(&toll).increment();
+            assert!(toll.have_paid(|| after_writing(2)));
+            reads(&toll).increment();
+            assert!(!toll.have_paid(|| after_writing(3)), "they start anew");
+        }
+    }
+
+    #[test]
+    fn while_nobody_writes_an_eighth_of_the_reads_will_do() {
         let toll = Toll::default();
-        let place = || scattered(3, 4 << 20, 8 << 20);
-        let needed = (12 << 20) / (2 * SEEK_BYTES);
-        toll.seeks.add(needed - 1);
-        assert!(!toll.have_paid(place));
-        assert!(!toll.have_paid(place), "no seek is charged twice");
         toll.seeks.increment();
-        assert!(toll.have_paid(place));
-        toll.seeks.increment();
-        assert!(!toll.have_paid(place), "they start anew");
+        assert!(!toll.have_paid(|| after_writing(0)));
+        toll.seeks.add((12 << 20) / (2 * SEEK_BYTES) / QUIET);
+        assert!(toll.have_paid(|| after_writing(0)));
     }
 
     #[test]
