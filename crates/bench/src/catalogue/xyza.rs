@@ -38,6 +38,10 @@ pub(super) fn journal(durability: Durability, operations: u64) -> Spec {
     spec.settings.durability = durability;
     spec.operations = operations;
     spec.latency_every = 4;
+    if durability == Durability::Device {
+        // They are put one by one before the measurement, each as durable.
+        spec.records = 1_000;
+    }
     spec
 }
 
