@@ -211,8 +211,8 @@ pub(crate) fn journal_dir(config: &Config) -> PathBuf {
     config.dir.join(velella_base::file_name::JOURNAL_DIR)
 }
 
-/// Writes zeros in `[from, to)`: allocated but unwritten space would cost metadata at every sync of a
-/// new piece.
+/// Writes zeros in `[from, to)`: allocated but unwritten space would cost metadata at every sync of
+/// a new piece.
 pub(crate) fn fill(file: &dyn WriteFile, from: u64, to: u64) -> Result<()> {
     fill_unless(file, from, to, &|| false).map(|_| ())
 }

@@ -116,8 +116,8 @@ impl Seals {
         Ok(seals)
     }
 
-    /// Adds what the strips, and for the newest anchor the shadows, hold of the seals after the last
-    /// two anchors (D3, D4, D5).
+    /// Adds what the strips, and for the newest anchor the shadows, hold of the seals after the
+    /// last two anchors (D3, D4, D5).
     fn add_strips(
         &mut self,
         journal: &Journal<'_>,
