@@ -12,6 +12,7 @@
 //! Tests: below, `tests/damage.rs`, `tests/rounds.rs`.
 
 use super::catalog::Catalog;
+use super::lanes;
 use super::reader::{LaneReader, Tail};
 use super::report::{Last, Report, Rule};
 use super::seals::{ATTEMPT, Seals};
@@ -111,27 +112,34 @@ impl Case<'_> {
         }
         let mut verdict = Verdict::of(Rule::PageCache, newest);
         verdict.cut = Stamp::MAX;
-        let mut large = Vec::new();
-        for (lane, range) in verdict.lanes.iter_mut().enumerate() {
-            let mut reader = self.reader(lane, range.0, u64::MAX);
-            if let Some(damage) = walk(&mut reader, &mut large)?
-                && reader.offset() < range.1
-            {
-                return Ok(Err(format!(
-                    "lane {lane} is damaged below a seal ({damage})"
-                )));
+        let ends = lanes::each(verdict.lanes.len(), |lane| {
+            self.end_of(lane, verdict.lanes[lane])
+        });
+        for (range, end) in verdict.lanes.iter_mut().zip(ends) {
+            match end? {
+                Ok(end) => range.1 = end,
+                Err(reason) => return Ok(Err(reason)),
             }
-            if reader.offset() < range.1 {
-                return Ok(Err(format!("lane {lane} ends before its seal says")));
-            }
-            if reader.has_follower()? {
-                return Ok(Err(format!("lane {lane} has a hole")));
-            }
-            range.1 = reader.offset();
         }
         Ok(match self.sync_all() {
             Ok(()) => Ok(verdict),
             Err(error) => Err(format!("a file cannot be synced ({error})")),
+        })
+    }
+
+    /// Where a lane ends that a seal covers in `[start, end)`. The inner error says why that cannot
+    /// be all (J1).
+    fn end_of(&self, lane: usize, (start, end): (u64, u64)) -> Result<Result<u64, String>> {
+        let mut reader = self.reader(lane, start, u64::MAX);
+        let damage = walk(&mut reader)?;
+        let reached = reader.offset();
+        Ok(match damage {
+            Some(damage) if reached < end => {
+                Err(format!("lane {lane} is damaged below a seal ({damage})"))
+            }
+            _ if reached < end => Err(format!("lane {lane} ends before its seal says")),
+            _ if reader.has_follower()? => Err(format!("lane {lane} has a hole")),
+            _ => Ok(reached),
         })
     }
 
@@ -152,17 +160,18 @@ impl Case<'_> {
 
     /// The first damage in what `seal` covers.
     fn damage_in(&self, seal: &Seal) -> Result<Option<Error>> {
-        let mut large = Vec::new();
-        for (lane, &(start, end)) in seal.lanes.iter().enumerate() {
-            let mut reader = self.reader(lane, start, end);
-            if let Some(damage) = walk(&mut reader, &mut large)? {
-                return Ok(Some(damage));
-            }
-            if reader.offset() != end {
-                return Ok(Some(self.broken_off(lane, &reader, seal, end)));
-            }
-        }
-        Ok(None)
+        let damages = lanes::each(seal.lanes.len(), |lane| self.damage_in_lane(lane, seal));
+        let mut found = damages.into_iter().filter_map(Result::transpose);
+        found.next().transpose()
+    }
+
+    fn damage_in_lane(&self, lane: usize, seal: &Seal) -> Result<Option<Error>> {
+        let (start, end) = seal.lanes[lane];
+        let mut reader = self.reader(lane, start, end);
+        Ok(match walk(&mut reader)? {
+            None if reader.offset() != end => Some(self.broken_off(lane, &reader, seal, end)),
+            damage => damage,
+        })
     }
 
     /// A lane ends before `end`: what is most likely to blame.
@@ -236,9 +245,10 @@ impl Verdict {
 }
 
 /// Walks to the tail, checking payloads; the damage met, if any.
-fn walk(reader: &mut LaneReader, large: &mut Vec<u8>) -> Result<Option<Error>> {
+fn walk(reader: &mut LaneReader) -> Result<Option<Error>> {
+    let mut large = Vec::new();
     while reader.advance()?.is_some() {
-        match reader.payload(large) {
+        match reader.payload(&mut large) {
             Ok(_) => {}
             Err(error) if error.kind() == ErrorKind::Corruption => return Ok(Some(error)),
             Err(error) => return Err(error),
