@@ -61,7 +61,7 @@ impl Order {
     #[inline]
     pub fn compare(&self, a: &[u8], b: &[u8]) -> Ordering {
         match self {
-            Order::Bytewise => a.cmp(b),
+            Order::Bytewise => compare_bytes(a, b),
             Order::Custom { compare, .. } => compare(a, b),
         }
     }
@@ -87,6 +87,26 @@ impl Order {
 impl std::fmt::Debug for Order {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "Order({})", self.name())
+    }
+}
+
+/// `a.cmp(b)`, without a call where the first eight bytes decide.
+#[must_use]
+#[inline]
+pub fn compare_bytes(a: &[u8], b: &[u8]) -> Ordering {
+    match (a.first_chunk::<8>(), b.first_chunk::<8>()) {
+        (Some(x), Some(y)) if x != y => u64::from_be_bytes(*x).cmp(&u64::from_be_bytes(*y)),
+        _ => a.cmp(b),
+    }
+}
+
+/// `a == b`, without a call where the first eight bytes or the lengths decide.
+#[must_use]
+#[inline]
+pub fn same_bytes(a: &[u8], b: &[u8]) -> bool {
+    match (a.first_chunk::<8>(), b.first_chunk::<8>()) {
+        (Some(x), Some(y)) if x != y => false,
+        _ => a == b,
     }
 }
 
@@ -136,6 +156,26 @@ mod tests {
             assert!(middle.len() <= low.len());
         }
         assert_eq!(order.separator(b"abcdef", b"c"), b"b");
+    }
+
+    #[test]
+    fn comparing_by_words_first_says_what_comparing_says() {
+        let mut keys: Vec<Vec<u8>> = vec![Vec::new()];
+        for len in [1, 7, 8, 9, 15, 16, 17] {
+            for (at, byte) in [(0, 0), (0, 255), (6, 1), (7, 255), (8, 0), (len - 1, 128)] {
+                let mut key = vec![7; len];
+                if let Some(place) = key.get_mut(at) {
+                    *place = byte;
+                }
+                keys.push(key);
+            }
+        }
+        for a in &keys {
+            for b in &keys {
+                assert_eq!(compare_bytes(a, b), a.cmp(b), "{a:?} {b:?}");
+                assert_eq!(same_bytes(a, b), a == b, "{a:?} {b:?}");
+            }
+        }
     }
 
     #[test]

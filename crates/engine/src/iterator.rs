@@ -32,6 +32,7 @@ use sources::{Merged, sources};
 use std::ops::Bound;
 use std::sync::Arc;
 use velella_base::external::ExternalRef;
+use velella_base::order::same_bytes;
 use velella_base::{Cursor, Error, Result, Stamp, ValueKind, seeded};
 
 /// Old versions of one key passed one by one before a seek leaves them all.
@@ -370,7 +371,8 @@ impl Iter {
     /// Whether two spellings are the same key under the keyspace's order.
     #[inline]
     fn is_same(&self, a: &[u8], b: &[u8]) -> bool {
-        a == b || (!self.core.order.is_bytewise() && self.core.order.compare(a, b).is_eq())
+        same_bytes(a, b)
+            || (!self.core.order.is_bytewise() && self.core.order.compare(a, b).is_eq())
     }
 
     fn is_below_lower(&self, key: &[u8]) -> bool {

@@ -11,7 +11,8 @@
 //! M3. Sources may grow while they are walked (memtables do), as long as each keeps U1.
 //!
 //! M4. `seats[i]` says whether source `i` has an entry, and the first eight bytes of its key: they
-//!     decide almost every match in the bytewise order, without touching a source.
+//!     decide almost every match in the bytewise order, without touching a source. Of a single
+//!     source the seat is not looked at, and not kept.
 //!
 //! A seek aims all sources, seeks the first, lets the others approach, and seeks these: so the
 //! sources' cache misses overlap instead of following each other.
@@ -210,10 +211,11 @@ impl<C: Cursor> MergeCursor<C> {
             Direction::Forward => self.sources[current].next()?,
             Direction::Backward => self.sources[current].prev()?,
         }
-        if turned {
-            self.rebuild();
-        } else {
-            self.replay(current);
+        match self.sources.len() {
+            // Alone it wins whatever it stands on.
+            1 => {}
+            _ if turned => self.rebuild(),
+            _ => self.replay(current),
         }
         self.positioned = true;
         Ok(())
