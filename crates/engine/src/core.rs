@@ -302,8 +302,8 @@ impl Engine {
         cause.unwrap_or_else(unknown)
     }
 
-    /// A (slot, lane) pair for one write. Writes that wait for the device share lanes: so their
-    /// records stand in few pages, and a lane is held for microseconds only.
+    /// A (slot, lane) pair for one write. Writes that wait for the device share lanes, so that
+    /// their records stand in few pages; they wait without the lane.
     #[inline]
     pub(crate) fn checkout(&self, options: WriteOptions) -> PoolGuard<'_, Pair> {
         let pair = match options.durability.unwrap_or(self.options.durability) {

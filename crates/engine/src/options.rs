@@ -104,7 +104,7 @@ impl Default for Options {
 }
 
 /// The processors this process may use. Asked once: it costs the reading of several files.
-pub(crate) fn cores() -> usize {
+fn cores() -> usize {
     static CORES: OnceLock<usize> = OnceLock::new();
     *CORES.get_or_init(|| std::thread::available_parallelism().map_or(2, usize::from))
 }

@@ -5,8 +5,8 @@
 //! R2. Records come by ascending stamp and are gathered within a share of the memory; each
 //!     gathering becomes tables whose stamps lie above those of the gathering before.
 //! R3. A record is skipped where its keyspace was dropped, or its stamp is in tables already.
-//! R4. A gathering is sorted and written in ranges of keys, by as many threads as there are
-//!     processors: its tables share no key, so their order among themselves means nothing.
+//! R4. A gathering is sorted and written in ranges of keys, by several threads: its tables
+//!     share no key, so their order among themselves means nothing.
 //!
 //! Tests: `tests/crash.rs`, `cl14_double_crash`.
 
@@ -14,7 +14,6 @@ mod piece;
 
 use crate::agreement;
 use crate::keyspace_core::Core;
-use crate::options::cores;
 use piece::{Piece, Run};
 use std::collections::BTreeMap;
 use std::collections::BTreeSet;
@@ -23,9 +22,12 @@ use velella_base::external::ExternalRef;
 use velella_base::{Error, ErrorKind, KeyspaceId, Result, Stamp, ValueKind};
 use velella_journal::{Recovery, batch};
 use velella_mvcc::Retention;
+use velella_sync::helpers;
 use velella_sync::lock::Mutex;
-use velella_sync::thread;
 use velella_tree::{Built, Edit};
+
+/// Most tables a gathering becomes: they stand in level 0, which has to stay small.
+const PARTS_MAX: usize = 4;
 
 /// What recovery wrote, not yet named by the manifest.
 #[derive(Default)]
@@ -101,7 +103,7 @@ pub(crate) fn replay(
 fn build_all(pieces: &mut BTreeMap<KeyspaceId, Piece>, into: &mut Recovered) -> Result<()> {
     for piece in pieces.values_mut().filter(|piece| !piece.is_empty()) {
         let core = Arc::clone(&piece.core);
-        for built in build_parts(&core, piece.take(cores()))? {
+        for built in build_parts(&core, piece.take(helpers::count().min(PARTS_MAX)))? {
             into.edits.extend(built.edits(core.id));
             into.built.push((Arc::clone(&core), built));
         }
@@ -109,31 +111,16 @@ fn build_all(pieces: &mut BTreeMap<KeyspaceId, Piece>, into: &mut Recovered) -> 
     Ok(())
 }
 
-/// Sorts and writes the parts, each on a thread of its own where threads can be started.
+/// Sorts and writes the parts beside each other.
 fn build_parts(core: &Core, parts: Vec<Run>) -> Result<Vec<Built>> {
     let parts: Vec<_> = parts.into_iter().map(Mutex::new).collect();
-    let build = &|part: &Mutex<Run>| {
-        let mut run = part.lock();
+    let built = helpers::each(parts.len(), parts.len(), |part| {
+        let mut run = parts[part].lock();
         run.sort();
         // Nobody reads yet, and nothing older than the newest can be asked for.
         core.tree.build(&mut *run, &Retention::newest_only())
-    };
-    thread::scope(|scope| {
-        let (own, others) = parts.split_first().expect("a piece is not empty");
-        let threads: Vec<_> = others
-            .iter()
-            .map(|part| thread::spawn_scoped(scope, "velella-open", move || build(part)))
-            .collect();
-        let mut built = vec![build(own)];
-        built.extend(threads.into_iter().zip(others).map(|(thread, part)| {
-            let Ok(thread) = thread else {
-                return build(part);
-            };
-            let built = thread.join();
-            built.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
-        }));
-        built.into_iter().collect()
-    })
+    });
+    built.into_iter().collect()
 }
 
 fn unknown_keyspace(id: KeyspaceId, stamp: Stamp) -> Error {

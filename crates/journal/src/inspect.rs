@@ -291,10 +291,11 @@ pub fn seals(vfs: &dyn Vfs, path: &Path, out: &mut dyn Write) -> Result<()> {
     let Some(header) = head(&*file, Magic::Seal, out)? else {
         return Ok(());
     };
-    slots(&*file, &Layout::of(&header), out)?;
-    match header.version {
-        1 => Ok(()),
-        _ => slots(&*file, &Layout::shadows(&header), out),
+    let anchors = Layout::of(&header);
+    slots(&*file, &anchors, out)?;
+    match header.version > 1 && anchors.is_sane(file.len()) {
+        true => slots(&*file, &Layout::shadows(&header), out),
+        false => Ok(()),
     }
 }
 

@@ -25,6 +25,7 @@ use velella_base::{ErrorKind, Result, Stamp};
 use velella_sync::CachePadded;
 use velella_sync::atomic::{AtomicUsize, Ordering};
 use velella_sync::lock::Mutex;
+use velella_sync::parker::Parker;
 use velella_sync::thread;
 use velella_vfs::Identity;
 
@@ -47,8 +48,9 @@ struct Company {
     round: Duration,
 }
 
-/// The part of a round's time that its leader waits for company (H3).
+/// The part of a round's time that its leader waits for company, and at most so long (H3).
 const COMPANY_SHARE: u32 = 4;
+const COMPANY_MAX: Duration = Duration::from_millis(1);
 
 /// What the manifest must remember of a new incarnation.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -80,6 +82,16 @@ pub struct Stats {
     pub mapped_bytes: u64,
     /// Times a writer waited for a segment.
     pub segment_waits: u64,
+}
+
+/// Lets the next one have its turn when it is dropped, also by a panic: declared before the lock,
+/// so dropped after it.
+struct NextTurn<'a>(&'a Parker);
+
+impl Drop for NextTurn<'_> {
+    fn drop(&mut self) {
+        self.0.wake_all();
+    }
 }
 
 impl Journal {
@@ -148,12 +160,12 @@ impl Journal {
             }
             turn.is_some() || core.durable() >= stamp
         });
-        let Some(mut rounds) = turn else {
+        let Some(turn) = turn else {
             return Ok(core.durable());
         };
+        let _next = NextTurn(&core.waiters);
+        let mut rounds = turn;
         if core.durable() >= stamp {
-            drop(rounds);
-            core.waiters.wake_all();
             return Ok(core.durable());
         }
         self.await_company();
@@ -165,8 +177,6 @@ impl Journal {
             callers,
             round: started.elapsed(),
         };
-        drop(rounds);
-        core.waiters.wake_all();
         durable
     }
 
@@ -179,16 +189,17 @@ impl Journal {
             return;
         }
         let started = thread::now();
-        while are_missing() && started.elapsed() < round / COMPANY_SHARE {
+        let limit = (round / COMPANY_SHARE).min(COMPANY_MAX);
+        while are_missing() && started.elapsed() < limit {
             thread::yield_now();
         }
     }
 
     /// Runs `body` when it is this caller's turn, then lets others have theirs.
     fn with_rounds<T>(&self, body: impl FnOnce(&mut Rounds) -> T) -> T {
-        let result = body(&mut self.rounds.lock());
-        self.core.waiters.wake_all();
-        result
+        let _next = NextTurn(&self.core.waiters);
+        let mut rounds = self.rounds.lock();
+        body(&mut rounds)
     }
 
     /// D: every stamp at or below it is on the device, complete and published.

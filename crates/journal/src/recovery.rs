@@ -1,12 +1,12 @@
 //! Reading the journal of the last incarnation.
 //!
 //! The order: `seals` reads what the rounds left, `catalog` finds the extents, `reader` walks one
-//! lane and `lanes` all of them, `judge` decides which rule and which cut, `merge` hands out the
-//! records by stamp. Before all that, `evidence` tells what the journal says of the caller's own
-//! log.
+//! lane, `judge` decides which rule and which cut, `merge` hands out the records by stamp. Before
+//! all that, `evidence` tells what the journal says of the caller's own log.
 //!
 //! V1. Nothing is written; whatever happens, recovery can be repeated and finds the same.
-//! V2. Memory is bounded: a small buffer a lane, and one large payload a thread at a time.
+//! V2. Memory is bounded: a small buffer a lane, and one large payload at a time for each
+//!     of at most four threads.
 //! V3. Every length read is bounded by what is left; bad bytes are `Corruption`, never a panic.
 //!
 //! Tests: `recovery/tests.rs`, `tests/crashes.rs`, `tests/damage.rs`, `tests/golden.rs`.
@@ -16,7 +16,6 @@ mod seals;
 mod evidence;
 mod catalog;
 mod reader;
-mod lanes;
 mod judge;
 mod merge;
 

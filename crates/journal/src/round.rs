@@ -5,8 +5,9 @@
 //!     External values come before the seal: recovery checks the records a seal vouches for, but
 //!     not the files these refer to.
 //! N2. Rounds are strictly sequential: one lock, held from the frontier to the done marker.
-//! N3. The done marker is written after the syncs returned, and is itself synced only by the next
-//!     round, or when asked.
+//! N3. The done marker is written after the syncs returned, always into the seal file, and is
+//!     itself synced only by a round that writes an anchor, or when asked. Syncing a segment for
+//!     it could fail and take away records that no seal tells of yet.
 //! N4. Any error poisons the journal; no sync is repeated (J5).
 //! N5. What a round excludes leaves the spans only after it completed (J6).
 //! N6. A seal goes into the strip of its home, if the round syncs that segment anyway: then there
@@ -49,8 +50,8 @@ pub(crate) struct Rounds {
     anchor: u64,
     /// What it named (N6).
     home: Option<Arc<Segment>>,
-    /// Where a done marker is not synced.
-    undone: Option<Place>,
+    /// Its done marker is not synced.
+    done_unsynced: bool,
 }
 
 /// Where a seal stands.
@@ -101,7 +102,7 @@ impl Rounds {
             lanes: vec![(0, 0); lanes],
             anchor: 0,
             home: None,
-            undone: None,
+            done_unsynced: false,
         }
     }
 
@@ -178,7 +179,7 @@ impl Rounds {
         let done_first = core.config.ack_after_done || ending == Ending::Closed;
         if done_first {
             self.write_done(&place, round)?;
-            self.sync_place(&place)?;
+            self.seals.sync_data()?;
             core.syncs.increment();
         }
         core.raise_durable(frontier);
@@ -188,7 +189,7 @@ impl Rounds {
         self.last = round;
         self.lanes = seal.lanes;
         self.settle(&place, home);
-        self.undone = (!done_first).then_some(place);
+        self.done_unsynced = !done_first;
         core.rounds.increment();
         exclude(core, &self.lanes);
         Ok(())
@@ -227,14 +228,7 @@ impl Rounds {
     fn write_done(&self, place: &Place, round: u64) -> Result<()> {
         match place {
             Place::Anchor(number) => self.seals.write_done(*number),
-            Place::Strip(home) => home.write_done(round),
-        }
-    }
-
-    fn sync_place(&self, place: &Place) -> Result<()> {
-        match place {
-            Place::Anchor(_) => self.seals.sync_data(),
-            Place::Strip(home) => home.sync_data(),
+            Place::Strip(_) => self.seals.write_shadow_done(round),
         }
     }
 
@@ -290,11 +284,11 @@ impl Rounds {
     /// Syncs the last done marker (N3).
     pub(crate) fn sync_done(&mut self, core: &Core) -> Result<()> {
         core.poison.check()?;
-        if let Some(place) = &self.undone {
-            let synced = self.sync_place(place);
+        if self.done_unsynced {
+            let synced = self.seals.sync_data();
             core.poison_on_error(synced)?;
             core.syncs.increment();
-            self.undone = None;
+            self.done_unsynced = false;
         }
         Ok(())
     }

@@ -17,7 +17,7 @@
 //!     a round that writes into its home has one file to sync.
 //! E6. A seal in a strip has a shadow in the seal file, written before it and not synced. After a
 //!     sync that failed the segment may have lost the seal together with what it covered, and only
-//!     its shadow tells that there was a round.
+//!     its shadow tells that there was a round. The done marker stands with the shadow.
 //!
 //! Source of the cut: docs/format/journal.md. Why strips: docs/decisions/0014.
 //!
@@ -30,8 +30,9 @@ use velella_base::codec::Reader;
 
 /// Anchors the seal file remembers.
 pub(crate) const SLOTS: u64 = 256;
-/// Rounds a segment's strip remembers: the rules look at the last two.
-pub(crate) const STRIP_SLOTS: u64 = 8;
+/// Rounds a segment's strip remembers: the rules look at the last two, and who accepts a loss would
+/// lose less with more of them.
+pub(crate) const STRIP_SLOTS: u64 = 16;
 /// Rounds whose shadows there are: the last one's is what counts, and it may be torn.
 const SHADOW_SLOTS: u64 = 2;
 const SECTOR: u64 = 512;

@@ -88,6 +88,14 @@ impl SealFile {
         )
     }
 
+    /// Notes that `round` completed, whose seal stands in a strip.
+    pub(crate) fn write_shadow_done(&self, round: u64) -> Result<()> {
+        self.file.write_at(
+            self.shadows.done_at(round),
+            &self.shadows.encode_done(round),
+        )
+    }
+
     /// Notes that the round of anchor `number` completed.
     pub(crate) fn write_done(&self, number: u64) -> Result<()> {
         self.file.write_at(

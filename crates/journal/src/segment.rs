@@ -174,12 +174,6 @@ impl Segment {
         self.file.write_at(position, &self.strip.encode_seal(seal))
     }
 
-    /// Notes in the strip that `round` completed.
-    pub(crate) fn write_done(&self, round: u64) -> Result<()> {
-        let position = self.strip.done_at(round);
-        self.file.write_at(position, &self.strip.encode_done(round))
-    }
-
     pub(crate) fn sync_data(&self) -> Result<()> {
         match &self.map {
             Some(map) => map.sync_data(),

@@ -105,7 +105,7 @@ fn the_bytes_written_today_are_those_of_version_2() {
 const OLDER: [(&str, usize, usize); 3] = [
     (".", 4096 + 256 * 1024, SEGMENT_BYTES),
     ("small", 4096 + 256 * 1024, 64 << 10),
-    ("version_2", 4096 + 258 * 1024, (64 << 10) + 8 * 1024),
+    ("version_2", 4096 + 258 * 1024, (64 << 10) + 16 * 1024),
 ];
 
 #[test]

@@ -8,7 +8,7 @@ use common::*;
 use std::sync::Arc;
 use std::time::Duration;
 use velella_base::{Error, ErrorKind, Stamp};
-use velella_journal::Rule;
+use velella_journal::{Access, Rule};
 use velella_vfs::fault::{Fault, Rule as FaultRule};
 use velella_vfs::mem::CrashMode;
 use velella_vfs::{FaultFs, MemFs, Operation, Vfs};
@@ -222,6 +222,67 @@ fn a_failed_sync_hides_no_round_from_recovery() {
         taken[stamps.len() - usize::try_from(before).unwrap()] += 1;
     }
     assert!(taken[0] > 0, "no round was given up: {taken:?}");
+}
+
+/// What is synced alone, between rounds, is the seal file: were it a segment, a failure could take
+/// records that no seal tells of yet.
+#[test]
+fn a_failed_sync_of_the_done_marker_takes_no_records() {
+    for access in [Access::Mapped, Access::Write] {
+        for seed in 0..50 {
+            let memory = MemFs::new();
+            let faults = FaultFs::over_mem(&memory);
+            let mut config = config(Arc::new(faults.clone()), 1, 2);
+            config.access = access;
+            let mut bench = Bench::start(config).unwrap();
+            for turn in 0..12 {
+                bench.write(turn % 2, &[1; 15_000]).unwrap();
+                bench.round().unwrap();
+            }
+            for lane in [1, 0] {
+                bench.write(lane, &[2; 100]).unwrap();
+            }
+            for operation in [Operation::SyncData, Operation::SyncMap] {
+                faults.inject(FaultRule::every(Fault::Io).of(operation));
+            }
+            bench.journal.sync_done().unwrap_err();
+            let image = memory.image(seed, CrashMode::KeepAll);
+            let recovered = recover(&image, &bench.last()).unwrap();
+            assert_eq!(recovered.stamps(), (1..=14).collect::<Vec<_>>(), "{seed}");
+        }
+    }
+}
+
+/// A round that fails, or panics, leaves nobody waiting for a turn that does not come.
+#[test]
+fn all_who_wait_return_when_a_round_fails() {
+    let memory = MemFs::new();
+    let faults = FaultFs::over_mem(&memory);
+    let mut bench = Bench::start(config(Arc::new(faults.clone()), 1, 1)).unwrap();
+    let stamp = bench.write(0, b"x").unwrap();
+    faults.inject(FaultRule::every(Fault::Io).of(Operation::SyncMap));
+    let journal = &bench.journal;
+    std::thread::scope(|scope| {
+        let waiters: Vec<_> = (0..8)
+            .map(|_| scope.spawn(move || journal.round_for(stamp, || stamp)))
+            .collect();
+        for waiter in waiters {
+            waiter.join().unwrap().unwrap_err();
+        }
+    });
+    let mut bench = Bench::start(config(Arc::new(MemFs::new()), 1, 1)).unwrap();
+    let stamp = bench.write(0, b"x").unwrap();
+    let journal = &bench.journal;
+    std::thread::scope(|scope| {
+        let panics = scope.spawn(move || journal.round_for(stamp, || panic!("a frontier")));
+        assert!(panics.join().is_err());
+        let waiters: Vec<_> = (0..4)
+            .map(|_| scope.spawn(move || journal.round_for(stamp, || stamp)))
+            .collect();
+        for waiter in waiters {
+            assert_eq!(waiter.join().unwrap().unwrap(), stamp);
+        }
+    });
 }
 
 #[test]

@@ -13,6 +13,7 @@ pub mod epoch;
 pub mod swap;
 pub mod pool;
 pub mod lock;
+pub mod helpers;
 pub mod parker;
 pub mod counter;
 pub mod prefetch;

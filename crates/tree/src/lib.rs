@@ -11,8 +11,9 @@
 //! L4. Tables are installed in the order of their stamps: a run whose stamps all lie above those
 //!     of the runs before it, except for runs that one manifest edit installs together.
 //!
-//! Threads: reads from any thread; `build`/`apply` by one flush at a time per tree; jobs from
-//! several threads where `next_job` handed out disjoint ones.
+//! Threads: reads from any thread; `build` from several at once, of runs that share no key or whose
+//! order does not matter yet; `apply` by one flush at a time per tree; jobs from several threads
+//! where `next_job` handed out disjoint ones.
 //! Tests: `contract::run`, on every layout (feature `contract`).
 
 #![forbid(unsafe_code)]

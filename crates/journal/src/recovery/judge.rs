@@ -12,7 +12,6 @@
 //! Tests: below, `tests/damage.rs`, `tests/rounds.rs`.
 
 use super::catalog::Catalog;
-use super::lanes;
 use super::reader::{LaneReader, Tail};
 use super::report::{Last, Report, Rule};
 use super::seals::{ATTEMPT, Seals};
@@ -21,7 +20,11 @@ use crate::seal::Seal;
 use std::path::Path;
 use velella_base::file_name::FileName;
 use velella_base::{DatabaseId, Error, ErrorKind, Result, Stamp, seeded};
+use velella_sync::helpers;
 use velella_vfs::{Identity, Vfs};
+
+/// Lanes walked at once: checking them is most of recovery, and each is checked on its own.
+const THREADS_MAX: usize = 4;
 
 /// What to take of each lane.
 #[derive(Debug)]
@@ -112,12 +115,13 @@ impl Case<'_> {
         }
         let mut verdict = Verdict::of(Rule::PageCache, newest);
         verdict.cut = Stamp::MAX;
-        let ends = lanes::each(verdict.lanes.len(), |lane| {
-            self.end_of(lane, verdict.lanes[lane])
+        let lanes = self.used_lanes(newest);
+        let ends = helpers::each(THREADS_MAX, lanes.len(), |at| {
+            self.end_of(lanes[at], verdict.lanes[lanes[at]])
         });
-        for (range, end) in verdict.lanes.iter_mut().zip(ends) {
+        for (&lane, end) in lanes.iter().zip(ends) {
             match end? {
-                Ok(end) => range.1 = end,
+                Ok(end) => verdict.lanes[lane].1 = end,
                 Err(reason) => return Ok(Err(reason)),
             }
         }
@@ -125,6 +129,15 @@ impl Case<'_> {
             Ok(()) => Ok(verdict),
             Err(error) => Err(format!("a file cannot be synced ({error})")),
         })
+    }
+
+    /// The lanes that were ever written to, or should have been.
+    fn used_lanes(&self, seal: &Seal) -> Vec<usize> {
+        let is_used = |&lane: &usize| {
+            let (start, end) = seal.lanes[lane];
+            start != end || !self.catalog.lanes[lane].is_empty()
+        };
+        (0..seal.lanes.len()).filter(is_used).collect()
     }
 
     /// Where a lane ends that a seal covers in `[start, end)`. The inner error says why that cannot
@@ -160,7 +173,10 @@ impl Case<'_> {
 
     /// The first damage in what `seal` covers.
     fn damage_in(&self, seal: &Seal) -> Result<Option<Error>> {
-        let damages = lanes::each(seal.lanes.len(), |lane| self.damage_in_lane(lane, seal));
+        let lanes = self.used_lanes(seal);
+        let damages = helpers::each(THREADS_MAX, lanes.len(), |at| {
+            self.damage_in_lane(lanes[at], seal)
+        });
         let mut found = damages.into_iter().filter_map(Result::transpose);
         found.next().transpose()
     }

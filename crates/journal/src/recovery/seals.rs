@@ -8,8 +8,8 @@
 //! D3. The home that the newest anchor names was durable before the anchor was written: without its
 //!     strip, what was acknowledged since may be missing, which is damage. So is a seal in any
 //!     strip that follows an anchor which is not intact.
-//! D4. Of the anchor before it, in case the newest was in flight, what its home still holds is
-//!     taken as it is: that segment may be another's by now.
+//! D4. Seals that older homes still hold are taken as they are: they may be overwritten in part,
+//!     but what is intact tells of a round of this incarnation, and of no other.
 //! D5. A shadow is as good as the seal itself: it too was written after the round before completed.
 //!
 //! Tests: `tests/damage.rs`, `tests/rounds.rs` (the rings).
@@ -101,38 +101,33 @@ impl Seals {
         };
         seals.damage = anchors.damage(0);
         seals.torn = anchors.is_torn(0);
-        let ends = Ends {
-            newest: newest.clone(),
-            before: anchors.get(newest.anchor.wrapping_sub(1)).cloned(),
-        };
+        let newest = newest.clone();
         let shadows = Layout::shadows(&journal.header);
         let shadows = match journal.header.version {
             1 => None,
             _ if !shadows.is_sane(file.len()) => return Err(cut_short(file)),
             _ => Some(Ring::read(file, shadows)?),
         };
-        seals.add_strips(journal, &ends, &anchors, shadows)?;
+        seals.add_strips(journal, &newest, &anchors, shadows)?;
         seals.take(anchors);
         Ok(seals)
     }
 
-    /// Adds what the strips, and for the newest anchor the shadows, hold of the seals after the
-    /// last two anchors (D3, D4, D5).
+    /// Adds what the strips and the shadows hold (D3, D4, D5).
     fn add_strips(
         &mut self,
         journal: &Journal<'_>,
-        ends: &Ends,
+        newest: &Seal,
         anchors: &Ring,
-        mut shadows: Option<Ring>,
+        shadows: Option<Ring>,
     ) -> Result<()> {
-        let mut missing = ends.newest.home != 0;
+        let mut home = None;
         for name in journal.vfs.read_dir(&journal.dir.join(JOURNAL_DIR))? {
             let Some(FileName::Segment(number)) = name.to_str().and_then(FileName::parse) else {
                 continue;
             };
-            let is_home = ends.newest.home == number;
-            missing &= !is_home;
-            let mut strip = match journal.strip(number) {
+            let is_home = newest.home != 0 && newest.home == number;
+            let strip = match journal.strip(number) {
                 Ok(strip) => strip,
                 Err(error) if error.kind() != ErrorKind::Corruption => return Err(error),
                 Err(error) => {
@@ -141,33 +136,37 @@ impl Seals {
                 }
             };
             let last = strip.intact.values().map(|seal| seal.anchor).max();
-            if let Some(last) = last.filter(|&last| last > ends.newest.anchor) {
+            if let Some(last) = last.filter(|&last| last > newest.anchor) {
                 let found = "the seal is not intact although seals of its home follow it";
                 self.note_damage(anchors.broken(last, found));
             }
-            if is_home {
-                let first = ends.newest.round.saturating_add(1);
-                strip.keep_after(&ends.newest);
-                if let Some(mut shadows) = shadows.take() {
-                    shadows.keep_after(&ends.newest);
-                    shadows.intact.append(&mut strip.intact);
-                    strip.intact = shadows.intact;
-                }
-                self.note_damage(strip.damage(first));
-                self.torn |= strip.is_torn(first);
-                self.take(strip);
-            } else if let Some(before) = ends.before.as_ref().filter(|b| b.home == number) {
-                strip.keep_after(before);
-                self.take(strip);
+            match is_home {
+                true => home = Some(strip),
+                false => self.take(strip),
             }
         }
-        if missing {
-            let path = FileName::Segment(ends.newest.home).path(journal.dir);
-            let found = format!(
-                "the segment with seals after {} is missing",
-                ends.newest.round
-            );
-            self.note_damage(Some(Error::corruption(ATTEMPT, &path, 0, found)));
+        match home {
+            Some(strip) => {
+                let after = strip.after(newest, shadows.as_ref());
+                let first = newest.round.saturating_add(1);
+                self.note_damage(after.damage(first));
+                self.torn |= after.is_torn(first);
+                self.take(strip);
+            }
+            None if newest.home != 0 => {
+                let path = FileName::Segment(newest.home).path(journal.dir);
+                let found = format!("seals after {} are missing with the segment", newest.round);
+                self.note_damage(Some(Error::corruption(ATTEMPT, &path, 0, found)));
+            }
+            None => {}
+        }
+        if let Some(shadows) = shadows {
+            let done = shadows.done;
+            self.take(shadows);
+            // It tells of the round, whichever of its two seals is intact.
+            self.done = self
+                .done
+                .max(done.filter(|done| self.intact.contains_key(done)));
         }
         Ok(())
     }
@@ -210,12 +209,6 @@ impl Seals {
     pub(super) fn is_done(&self, round: u64) -> bool {
         self.done.is_some_and(|done| done >= round)
     }
-}
-
-/// The last two anchors.
-struct Ends {
-    newest: Seal,
-    before: Option<Seal>,
 }
 
 impl Journal<'_> {
@@ -280,10 +273,22 @@ impl Ring {
         Ok(ring)
     }
 
-    /// Drops all but the seals that follow `anchor` in its home.
-    fn keep_after(&mut self, anchor: &Seal) {
-        self.intact
-            .retain(|_, seal| seal.anchor == anchor.anchor && seal.round > anchor.round);
+    /// Of this strip what follows `anchor`, with what the shadows know of it.
+    fn after(&self, anchor: &Seal, shadows: Option<&Ring>) -> Ring {
+        let follows = |seal: &Seal| seal.anchor == anchor.anchor && seal.round > anchor.round;
+        let seals = |ring: &Ring| -> BTreeMap<u64, Seal> {
+            let seals = ring.intact.iter().filter(|(_, seal)| follows(seal));
+            seals.map(|(round, seal)| (*round, seal.clone())).collect()
+        };
+        let mut intact = shadows.map(seals).unwrap_or_default();
+        intact.extend(seals(self));
+        Ring {
+            path: self.path.clone(),
+            layout: self.layout,
+            intact,
+            done: shadows.and_then(|shadows| shadows.done),
+            damaged: self.damaged.clone(),
+        }
     }
 
     fn newest(&self) -> Option<&Seal> {

@@ -26,7 +26,7 @@ const SLOTS: u64 = 4;
 const LANES: usize = 2;
 const STRIDE: usize = 1024;
 /// Slots of the segment's strip.
-const STRIP: u64 = 8;
+const STRIP: u64 = 16;
 
 /// What a recipe made.
 pub(super) struct Forged {
@@ -305,15 +305,20 @@ impl Forge {
             bytes.extend_from_slice(&lane.start.to_le_bytes());
             bytes.extend_from_slice(&lane.offset.to_le_bytes());
         }
+        let shadow = PAGE + (4 + usize::from(self.round % 2 == 1)) * STRIDE;
+        let (done_file, done_place) = match file {
+            SEGMENT => (SEAL, shadow),
+            _ => (file, place),
+        };
         if file == SEGMENT {
-            let shadow = PAGE + (4 + usize::from(self.round % 2 == 1)) * STRIDE;
+            self.seal[shadow..shadow + STRIDE].fill(0);
             self.put_sealed(SEAL, shadow, bytes.clone());
         }
         self.put_sealed(file, place, bytes);
         if done {
             let mut bytes = b"DONE\0\0\0\0".to_vec();
             bytes.extend_from_slice(&number.to_le_bytes());
-            self.put_sealed(file, place + STRIDE - 512, bytes);
+            self.put_sealed(done_file, done_place + STRIDE - 512, bytes);
         }
         self.round = self.round.wrapping_add(1);
         self.sealed = frontier;
