@@ -13,12 +13,14 @@ use crate::campaign::Tally;
 use crate::sim::history::{History, State};
 use crate::sim::operation::{Operation, Taste};
 use crate::sim::points::{Image, Points, Sync, When};
-use crate::sim::setting::Setting;
+use crate::sim::setting::{DIR, Setting};
 use crate::sim::store::{Store, Trouble};
+use std::path::Path;
 use std::sync::Arc;
-use velella::vfs::MemFs;
 use velella::vfs::mem::CrashMode;
+use velella::vfs::{MemFs, Vfs};
 use velella::{Error, ErrorKind};
+use velella_base::file_name::JOURNAL_DIR;
 use velella_sync::pool::prefer;
 use velella_sync::thread;
 use velella_testkit::Seed;
@@ -63,7 +65,7 @@ impl Judge {
         }
         let (state, store) = match read {
             Ok(read) => read,
-            Err(trouble) if self.is_excused(&image, &trouble) => return Ok(()),
+            Err(trouble) if self.is_excused(&image, &image.fs, &trouble) => return Ok(()),
             Err(trouble) => return Err(format!("opened with {setting:?}: {trouble}")),
         };
         history
@@ -131,7 +133,7 @@ impl Judge {
         let again = again.and_then(|store| Ok((store.state()?, store)));
         let (found, mut store) = match again {
             Ok(again) => again,
-            Err(trouble) if self.is_excused(image, &trouble) => return Ok(()),
+            Err(trouble) if self.is_excused(image, fs, &trouble) => return Ok(()),
             Err(trouble) => return Err(format!("the second opening: {trouble}")),
         };
         if found != *state {
@@ -166,10 +168,10 @@ impl Judge {
         let what =
             |trouble: String| format!("after {done:?} and {mode:?} ({setting:?}): {trouble}");
         let next = Setting::random(&mut self.seed);
-        let opened = Store::open(Arc::new(after), &next).map_err(Trouble::from);
+        let opened = Store::open(Arc::new(after.clone()), &next).map_err(Trouble::from);
         let found = match opened.and_then(|store| store.state()) {
             Ok(found) => found,
-            Err(trouble) if self.is_excused(image, &trouble) => return Ok(()),
+            Err(trouble) if self.is_excused(image, &after, &trouble) => return Ok(()),
             Err(trouble) => return Err(what(trouble.to_string())),
         };
         let explained = history.explain(&found, thread::wall_ms(), promised);
@@ -178,16 +180,24 @@ impl Judge {
 
     /// Whether a sync that failed explains it. What it was to keep stays readable while the machine
     /// runs, and later syncs succeed, but it never reaches the device: so the value is there after
-    /// a kill, and gone after the next power loss, with an error that names its file.
-    fn is_excused(&mut self, image: &Image, trouble: &Trouble) -> bool {
-        let excused = match trouble {
-            Trouble::Refused(error) => image.failed && is_lost_external(error),
-            Trouble::Wrong(_) => false,
+    /// a kill, and gone after the next power loss, with an error that names its file. So is the
+    /// journal's directory, if the sync failed that was to make its name durable.
+    fn is_excused(&mut self, image: &Image, fs: &MemFs, trouble: &Trouble) -> bool {
+        let Trouble::Refused(error) = trouble else {
+            return false;
         };
-        if excused {
-            self.tally.add("unsynced values lost to a failed sync", 1);
+        let journal = Path::new(DIR).join(JOURNAL_DIR);
+        let lost = if is_lost_external(error) {
+            "unsynced values lost to a failed sync"
+        } else if is_in(error, &journal) && fs.exists(&journal).is_ok_and(|there| !there) {
+            "journals whose directory a failed sync lost"
+        } else {
+            return false;
+        };
+        if image.failed {
+            self.tally.add(lost, 1);
         }
-        excused
+        image.failed
     }
 
     /// G4.
@@ -228,6 +238,11 @@ pub fn is_named(error: &Error) -> bool {
         // Files without a database: it names the one it found.
         kind => kind == ErrorKind::AlreadyExists,
     }
+}
+
+/// Whether it names a file of this directory.
+fn is_in(error: &Error, dir: &Path) -> bool {
+    error.file().is_some_and(|file| file.starts_with(dir))
 }
 
 /// A value in a file of its own that a failed sync took from the page cache.
