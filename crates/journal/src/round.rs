@@ -14,6 +14,8 @@
 //!     is one file to sync. Otherwise it is an anchor, and the newest segment the round syncs is
 //!     the next home. A home is held until the anchor that names another one is durable. What a
 //!     failed sync takes away from a segment, the shadow of the seal still tells of.
+//! N7. After a round failed, the seal file says how far the lanes had come: should anything below
+//!     be missing when the process has died, the page cache is not believed.
 //!
 //! Threads: any; N2.
 //!
@@ -175,16 +177,12 @@ impl Rounds {
         if !is_sound(Site::ExcludeLast) {
             exclude(core, &seal.lanes);
         }
-        self.sync(core, dirty, &place)?;
         let done_first = core.config.ack_after_done || ending == Ending::Closed;
-        if done_first {
-            self.write_done(&place, round)?;
-            self.seals.sync_data()?;
-            core.syncs.increment();
-        }
-        core.raise_durable(frontier);
-        if !done_first {
-            self.write_done(&place, round)?;
+        let carried_out = self.carry_out(core, dirty, &place, &seal, done_first);
+        if let Err(error) = carried_out {
+            core.stop(error.clone());
+            self.leave_word(core, &place, seal);
+            return Err(error);
         }
         self.last = round;
         self.lanes = seal.lanes;
@@ -193,6 +191,42 @@ impl Rounds {
         core.rounds.increment();
         exclude(core, &self.lanes);
         Ok(())
+    }
+
+    /// Syncs everything, and announces it.
+    fn carry_out(
+        &self,
+        core: &Core,
+        dirty: Vec<Dirty<'_>>,
+        place: &Place,
+        seal: &Seal,
+        done_first: bool,
+    ) -> Result<()> {
+        self.sync(core, dirty, place)?;
+        if done_first {
+            self.write_done(place, seal.round)?;
+            self.seals.sync_data()?;
+            core.syncs.increment();
+        }
+        core.raise_durable(seal.frontier);
+        if !done_first {
+            self.write_done(place, seal.round)?;
+        }
+        Ok(())
+    }
+
+    /// A round failed, and what it synced may be gone from the page cache in parts, its seal too.
+    /// Writes the seal once more into the seal file, with all that lanes hold now that nobody
+    /// writes any more (N7). If even that fails, nothing is left to try.
+    fn leave_word(&self, core: &Core, place: &Place, mut seal: Seal) {
+        for ((_, end), ledger) in seal.lanes.iter_mut().zip(&core.ledgers) {
+            *end = ledger.tail();
+        }
+        seal.closed = false;
+        let _ = match place {
+            Place::Anchor(_) => self.seals.write(&seal),
+            Place::Strip(_) => self.seals.write_shadow(&seal),
+        };
     }
 
     /// Where the seal of a round goes that syncs these files (N6).

@@ -224,6 +224,41 @@ fn a_failed_sync_hides_no_round_from_recovery() {
     assert!(taken[0] > 0, "no round was given up: {taken:?}");
 }
 
+/// All syncs fail, as on a device that is gone, and the seal goes with the records: what was
+/// written of it after the failure is what tells.
+#[test]
+fn a_device_that_is_gone_hides_no_round_from_recovery() {
+    let mut taken = [0; 5];
+    for turns in 0..400 {
+        let memory = MemFs::new();
+        let faults = FaultFs::over_mem(&memory);
+        let mut bench = Bench::start(config(Arc::new(faults.clone()), 1, 2)).unwrap();
+        // Some so that the next round writes an anchor, some so that it writes into a strip.
+        let before = 8 + turns % 16;
+        for turn in 0..before {
+            bench.write(turn % 2, &[1; 15_000]).unwrap();
+            bench.round().unwrap();
+        }
+        // What is lost goes by the number of the call.
+        for _ in 0..turns {
+            faults.exists(&dir()).unwrap();
+        }
+        for lane in [0, 1, 0, 1] {
+            bench.write(lane, &[2; 100]).unwrap();
+        }
+        for operation in [Operation::SyncData, Operation::SyncMap] {
+            faults.inject(FaultRule::every(Fault::Io).of(operation));
+        }
+        bench.round().unwrap_err();
+        let recovered = recover(&memory.image(1, CrashMode::KeepAll), &bench.last()).unwrap();
+        let stamps = recovered.stamps();
+        let prefix: Vec<_> = (1..=stamps.len() as u64).collect();
+        assert_eq!(stamps, prefix, "{turns}");
+        taken[stamps.len() - before] += 1;
+    }
+    assert!(taken[0] > 0, "no round was given up: {taken:?}");
+}
+
 /// What is synced alone, between rounds, is the seal file: were it a segment, a failure could take
 /// records that no seal tells of yet.
 #[test]
