@@ -14,6 +14,7 @@
 use crate::config::Config;
 use crate::core::Core;
 use crate::lane::Lane;
+use crate::ordering::{Site, is_sound};
 use crate::retention;
 use crate::round::{Ending, Rounds};
 use crate::seal_file::SealFile;
@@ -90,7 +91,9 @@ struct NextTurn<'a>(&'a Parker);
 
 impl Drop for NextTurn<'_> {
     fn drop(&mut self) {
-        self.0.wake_all();
+        if is_sound(Site::Wake) {
+            self.0.wake_all();
+        }
     }
 }
 
