@@ -404,3 +404,15 @@ fn who_accepts_a_loss_loses_no_more_than_the_strips_remember() {
     copy.remove(&segment).unwrap();
     assert_eq!(recover(&copy, &last).unwrap().stamps(), [0; 0]);
 }
+
+#[test]
+fn a_stranger_with_number_0_is_nobodys_home() {
+    let fs = MemFs::new();
+    let mut bench = Bench::start(config(Arc::new(fs.clone()), 1, 1)).unwrap();
+    bench.write(0, b"x").unwrap();
+    bench.journal.close(|| Stamp(1)).unwrap();
+    let stranger = dir().join("journal").join("000000.seg");
+    fs.write_file(&stranger, b"not a segment").unwrap();
+    // The closing seal is an anchor without a home.
+    assert_eq!(recover(&fs, &bench.last()).unwrap().stamps(), [1]);
+}
