@@ -14,8 +14,9 @@
 //!     is one file to sync. Otherwise it is an anchor, and the newest segment the round syncs is
 //!     the next home. A home is held until the anchor that names another one is durable. What a
 //!     failed sync takes away from a segment, the shadow of the seal still tells of.
-//! N7. After a round failed, the seal file says how far the lanes had come: should anything below
-//!     be missing when the process has died, the page cache is not believed.
+//! N7. After the syncs of a round failed, the seal file says how far the lanes had come: should
+//!     anything below be missing when the process has died, the page cache is not believed. A seal
+//!     that D was raised for is never written again: it would vouch for what is not durable.
 //!
 //! Threads: any; N2.
 //!
@@ -178,12 +179,12 @@ impl Rounds {
             exclude(core, &seal.lanes);
         }
         let done_first = core.config.ack_after_done || ending == Ending::Closed;
-        let carried_out = self.carry_out(core, dirty, &place, &seal, done_first);
-        if let Err(error) = carried_out {
+        if let Err(error) = self.sync(core, dirty, &place) {
             core.stop(error.clone());
             self.leave_word(core, &place, seal);
             return Err(error);
         }
+        self.announce(core, &place, &seal, done_first)?;
         self.last = round;
         self.lanes = seal.lanes;
         self.settle(&place, home);
@@ -193,16 +194,8 @@ impl Rounds {
         Ok(())
     }
 
-    /// Syncs everything, and announces it.
-    fn carry_out(
-        &self,
-        core: &Core,
-        dirty: Vec<Dirty<'_>>,
-        place: &Place,
-        seal: &Seal,
-        done_first: bool,
-    ) -> Result<()> {
-        self.sync(core, dirty, place)?;
+    /// Raises D: everything is synced. From here on the seal stays as it is.
+    fn announce(&self, core: &Core, place: &Place, seal: &Seal, done_first: bool) -> Result<()> {
         if done_first {
             self.write_done(place, seal.round)?;
             self.seals.sync_data()?;
@@ -215,7 +208,7 @@ impl Rounds {
         Ok(())
     }
 
-    /// A round failed, and what it synced may be gone from the page cache in parts, its seal too.
+    /// A sync failed, and what it was for may be gone from the page cache in parts, the seal too.
     /// Writes the seal once more into the seal file, with all that lanes hold now that nobody
     /// writes any more (N7). If even that fails, nothing is left to try.
     fn leave_word(&self, core: &Core, place: &Place, mut seal: Seal) {

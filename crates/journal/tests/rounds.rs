@@ -5,10 +5,10 @@
 mod common;
 
 use common::*;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use velella_base::{Error, ErrorKind, Stamp};
-use velella_journal::{Access, Rule};
+use velella_journal::{Access, Lane, Rule};
 use velella_vfs::fault::{Fault, Rule as FaultRule};
 use velella_vfs::mem::CrashMode;
 use velella_vfs::{FaultFs, MemFs, Operation, Vfs};
@@ -257,6 +257,46 @@ fn a_device_that_is_gone_hides_no_round_from_recovery() {
         taken[stamps.len() - before] += 1;
     }
     assert!(taken[0] > 0, "no round was given up: {taken:?}");
+}
+
+/// After D has risen the seal is what vouches for it: a done marker that cannot be written must not
+/// have it written again, with ends that are not durable yet.
+#[test]
+fn a_done_marker_that_cannot_be_written_takes_nothing_back() {
+    let memory = MemFs::new();
+    let faults = FaultFs::over_mem(&memory);
+    let mut config = config(Arc::new(faults.clone()), 1, 1);
+    let lane: Arc<Mutex<Option<Lane>>> = Arc::default();
+    let writer = Arc::clone(&lane);
+    // Asked for after the ends were read: what is written here, the round does not cover.
+    config.note = Some(Arc::new(move || {
+        if let Some(lane) = &mut *writer.lock().unwrap() {
+            // As far as into the next segment, which this round does not sync.
+            for stamp in 3..9 {
+                lane.reserve(&[&[3; 15_000]]).unwrap();
+                lane.commit(Stamp(stamp)).unwrap();
+            }
+        }
+        0
+    }));
+    let mut bench = Bench::start(config).unwrap();
+    for _ in 0..2 {
+        bench.write(0, b"x").unwrap();
+        if bench.clock == 1 {
+            bench.round().unwrap();
+        }
+    }
+    *lane.lock().unwrap() = bench.lanes.pop();
+    // The shadow is written first, then the done marker.
+    let second = FaultRule::every(Fault::Io).of(Operation::Write).on(".seal");
+    faults.inject(second.nth(2));
+    bench.round().unwrap_err();
+    assert_eq!(bench.journal.durable(), Stamp(2));
+    for seed in 0..50 {
+        let image = memory.image(seed, CrashMode::Random);
+        let stamps = recover(&image, &bench.last()).unwrap().stamps();
+        assert!(stamps.starts_with(&[1, 2]), "seed {seed}: {stamps:?}");
+    }
 }
 
 /// What is synced alone, between rounds, is the seal file: were it a segment, a failure could take

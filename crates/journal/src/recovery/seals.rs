@@ -176,6 +176,7 @@ impl Seals {
         self.damage = self.damage.take().or(damage);
     }
 
+    /// Takes the seals of a ring. Shadows come after strips: of a failed round they say more.
     fn take(&mut self, ring: Ring) {
         let done = ring.done.and_then(|number| ring.get(number));
         self.done = self.done.max(done.map(|seal| seal.round));
