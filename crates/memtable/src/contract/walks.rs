@@ -196,8 +196,12 @@ impl Walk {
                 let before = rows.partition_point(|row| order.compare(&row.key, &target).is_lt());
                 before.checked_sub(1)
             }
-            (4..7, Some(place)) => {
+            (4..6, Some(place)) => {
                 cursor.next().unwrap();
+                Some(place + 1)
+            }
+            (6, Some(place)) => {
+                cursor.pass(&rows[place].key, Stamp::ZERO).unwrap();
                 Some(place + 1)
             }
             (_, Some(place)) => {
