@@ -247,7 +247,7 @@ fn a_directory_finds_the_guards_on_both_sides() {
 #[test]
 fn colliding_hashes_leave_the_index_incomplete_and_correct() {
     let list = List::new(GUARD_BYTES, &Supply::default());
-    let index = KeyIndex::new(true);
+    let index = KeyIndex::new(true, &Supply::default());
     // More than a bucket and its neighbours take: the first table is far too empty to grow.
     let keys: Vec<[u8; 2]> = (0..100u16).map(u16::to_be_bytes).collect();
     for key in &keys {
