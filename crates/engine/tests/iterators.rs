@@ -353,7 +353,11 @@ fn a_step_costs_no_search() {
 #[test]
 fn an_old_view_passes_no_versions_in_memtables_that_came_after_it() {
     let db = fresh();
-    let put_all = |value: &str| (0..100u8).for_each(|n| drop(db.put([n], value).unwrap()));
+    let put_all = |value: &str| {
+        for key in 0..100u8 {
+            db.put([key], value).unwrap();
+        }
+    };
     put_all("old");
     let view = db.snapshot();
     put_all("new");
