@@ -201,8 +201,11 @@ impl Walk {
                 Some(place + 1)
             }
             (6, Some(place)) => {
-                cursor.pass(&rows[place].key, Stamp::ZERO).unwrap();
-                Some(place + 1)
+                let key = &rows[place].key;
+                cursor.pass(key, Stamp::ZERO).unwrap();
+                let versions = rows[place..].iter();
+                let versions = versions.take_while(|row| order.compare(&row.key, key).is_eq());
+                Some(place + versions.count())
             }
             (_, Some(place)) => {
                 cursor.prev().unwrap();
