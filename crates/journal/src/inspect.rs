@@ -318,6 +318,7 @@ fn slots(file: &dyn ReadFile, layout: &Layout, out: &mut dyn Write) -> Result<()
             Ok(Slot::Damaged) => say(out, format_args!("  DAMAGE or torn at {at}: no seal"))?,
             Ok(Slot::Intact(seal)) => {
                 let closed = if seal.closed { " closed" } else { "" };
+                let failed = if seal.failed { " failed" } else { "" };
                 let note = Some(seal.note).filter(|note| *note != 0);
                 let note = note.map_or(String::new(), |note| format!(" note {note:#x}"));
                 let (round, frontier, wall) = (seal.round, seal.frontier, seal.wall_ms);
@@ -326,7 +327,7 @@ fn slots(file: &dyn ReadFile, layout: &Layout, out: &mut dyn Write) -> Result<()
                     out,
                     format_args!(
                         "  seal {round} at {at}: F {frontier} wall {wall} ms anchor {anchor} home \
-                         {home}{closed}{note}"
+                         {home}{closed}{failed}{note}"
                     ),
                 )?;
                 for (lane, (start, end)) in seal.lanes.iter().enumerate() {

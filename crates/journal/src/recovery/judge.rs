@@ -1,7 +1,9 @@
 //! Which rule, and which cut.
 //!
 //! J1. The page cache survived, if the token says it may have and nothing speaks against it: every
-//!     lane is valid up to the newest seal's ends, no lane has a hole, and every file syncs.
+//!     lane is valid up to the newest seal's ends, no lane has a hole, every file syncs, and no
+//!     sync of the newest round failed: of what came after that, parts may be gone that nobody
+//!     misses.
 //! J2. Otherwise it was a power loss. r is the newest intact seal. Valid up to its ends: the cut is
 //!     F_r. Else, if nothing shows that round r completed, it was in flight: the cut is F_{r-1} and
 //!     everything up to the ends of seal r-1 must be valid. Anything else is corruption of durable
@@ -103,6 +105,9 @@ impl Case<'_> {
     fn page_cache(&self, newest: &Seal) -> Result<Result<Verdict, String>> {
         if self.last.assume_power_loss {
             return Ok(Err("the caller asked for it".to_owned()));
+        }
+        if newest.failed {
+            return Ok(Err(format!("a sync of round {} failed", newest.round)));
         }
         let path = FileName::Seal(self.last.start.seal_file).path(self.dir);
         let now = match self.vfs.identity(&path) {
