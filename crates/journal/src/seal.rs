@@ -152,7 +152,8 @@ impl Layout {
 
     /// Where the ring ends in the file.
     pub(crate) fn end(&self) -> u64 {
-        self.base + self.slots * self.stride()
+        let ring = self.slots.saturating_mul(self.stride());
+        self.base.saturating_add(ring)
     }
 
     /// The number by which a seal has its slot.
@@ -361,6 +362,12 @@ mod tests {
             change(&mut wild);
             assert!(!wild.is_sane(1 << 20), "{wild:?}");
         }
+        // A file with a hole may be that long.
+        let many = Layout {
+            slots: 1 << 60,
+            ..layout
+        };
+        assert!(!many.is_sane(u64::MAX - 1));
     }
 
     #[test]
