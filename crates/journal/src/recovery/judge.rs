@@ -267,10 +267,10 @@ impl Verdict {
 
 /// Walks to the tail, checking payloads; the damage met, if any.
 fn walk(reader: &mut LaneReader) -> Result<Option<Error>> {
-    let mut large = Vec::new();
+    let mut piece = Vec::new();
     while reader.advance()?.is_some() {
-        match reader.payload(&mut large) {
-            Ok(_) => {}
+        match reader.check(&mut piece) {
+            Ok(()) => {}
             Err(error) if error.kind() == ErrorKind::Corruption => return Ok(Some(error)),
             Err(error) => return Err(error),
         }
