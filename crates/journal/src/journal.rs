@@ -91,7 +91,7 @@ struct NextTurn<'a>(&'a Parker);
 
 impl Drop for NextTurn<'_> {
     fn drop(&mut self) {
-        if is_sound(Site::Wake) {
+        if is_sound(Site::Wake) && is_sound(Site::Turn) {
             self.0.wake_all();
         }
     }
