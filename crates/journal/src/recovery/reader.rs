@@ -95,6 +95,11 @@ impl LaneReader {
         self.offset
     }
 
+    /// The stamp of the last record passed.
+    pub(super) fn last(&self) -> Stamp {
+        self.last
+    }
+
     /// Goes on beyond the limit, as far as records validate.
     pub(super) fn lift_limit(&mut self) {
         if matches!(self.tail, Some(Tail::Limit)) {
