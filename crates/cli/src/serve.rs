@@ -231,7 +231,8 @@ fn recovery_lines(report: &RecoveryReport, created: bool) -> Vec<String> {
             lines.push("the last run was killed; every acknowledged write is here".to_owned());
         }
         RecoveryRule::Cut => lines.push(format!(
-            "the last run ended by a power loss; every durable write is here, up to stamp {}",
+            "the last run ended by a power loss, or its last sync failed; every durable write is \
+             here, up to stamp {}",
             report.cut
         )),
     }

@@ -84,6 +84,9 @@ fn micros(time: Duration) -> u64 {
     u64::try_from(time.as_micros()).unwrap_or(u64::MAX)
 }
 
+/// The longest time that is told from longer ones: an hour.
+const LONGEST_US: u64 = 3_600_000_000;
+
 /// How long one kind of background work takes.
 #[derive(Debug)]
 pub(crate) struct Timer {
@@ -93,7 +96,9 @@ pub(crate) struct Timer {
 
 impl Timer {
     pub(crate) fn new(name: &'static str) -> Self {
-        let histogram = hdrhistogram::Histogram::new(2).expect("two digits are a valid precision");
+        // With bounds: one without grows only on request, and takes 2 us for the longest.
+        let histogram = hdrhistogram::Histogram::new_with_bounds(1, LONGEST_US, 2)
+            .expect("two digits are a valid precision");
         Timer {
             name,
             histogram: Mutex::new(histogram),
@@ -117,5 +122,26 @@ impl Timer {
             p999_us: at(0.999),
             max_us: histogram.max() as f64,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_timer_tells_long_work_from_short() {
+        let timer = Timer::new("work");
+        for micros in [3, 3, 3, 2_000_000] {
+            timer.note(Duration::from_micros(micros));
+        }
+        let report = timer.report();
+        assert_eq!((report.count, report.p50_us), (4, 3.0));
+        assert!((2e6..2.1e6).contains(&report.max_us), "{report:?}");
+        timer.note(Duration::MAX);
+        assert!(
+            timer.report().max_us >= 3.6e9,
+            "longer than any is the longest"
+        );
     }
 }

@@ -11,8 +11,9 @@ use velella_vfs::Vfs;
 
 /// Most lanes: a seal names them all, and is written whole.
 pub const LANES_MAX: usize = 4096;
-/// Smallest and largest extent.
-const EXTENT_BYTES: std::ops::RangeInclusive<u64> = 8 << 10..=1 << 20;
+/// Largest extent.
+pub(crate) const EXTENT_BYTES_MAX: u64 = 1 << 20;
+const EXTENT_BYTES: std::ops::RangeInclusive<u64> = 8 << 10..=EXTENT_BYTES_MAX;
 /// Largest segment; a few are mapped at a time.
 const SEGMENT_BYTES_MAX: u64 = 1 << 30;
 

@@ -10,6 +10,7 @@
 //! Tests: `tests/listing.rs`.
 
 use crate::batch;
+use crate::config::EXTENT_BYTES_MAX;
 use crate::extent::{self, ExtentHeader, Found};
 use crate::header::{FileHeader, HEADER, Magic, PAGE};
 use crate::record::{self, Decoded, Header, Kind, LaneSeed, Reference};
@@ -20,6 +21,8 @@ use velella_base::checksum::crc32c_append;
 use velella_base::file_name::{FileName, JOURNAL_DIR};
 use velella_base::{Error, Result};
 use velella_vfs::{ReadFile, Vfs};
+
+const OUT_OF_RANGE: &str = "the header's numbers are out of range";
 
 /// How much a listing says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -71,6 +74,9 @@ pub fn segment(vfs: &dyn Vfs, path: &Path, detail: Detail, out: &mut dyn Write) 
     if file.len() < bytes {
         let found = format_args!("DAMAGE: {} of {bytes} bytes are there", file.len());
         say(out, found)?;
+    }
+    if extent_bytes > EXTENT_BYTES_MAX {
+        return say(out, format_args!("  DAMAGE: {OUT_OF_RANGE}"));
     }
     for index in 0..bytes.min(file.len()).div_ceil(extent_bytes) {
         let (position, len) = extent::place(index, extent_bytes);
@@ -147,8 +153,13 @@ impl<'a> Walk<'a> {
     }
 
     fn seed_at(&self, at: usize) -> u32 {
-        let offset = self.lane_offset + (at - extent::HEADER_LEN) as u64;
-        self.seed.at(offset)
+        self.seed.at(self.offset_at(at))
+    }
+
+    /// The lane offset of what stands there; wraps only where a header was forged.
+    fn offset_at(&self, at: usize) -> u64 {
+        let within = (at - extent::HEADER_LEN) as u64;
+        self.lane_offset.wrapping_add(within)
     }
 
     fn decode(&self, at: usize) -> Decoded {
@@ -192,7 +203,7 @@ impl<'a> Walk<'a> {
         let Decoded::Header(header) = self.decode(page) else {
             return false;
         };
-        let left = self.lane_offset + (self.at - extent::HEADER_LEN) as u64;
+        let left = self.offset_at(self.at);
         let is_skip = header.kind == Kind::Skip
             && self
                 .payload(page, &header)
@@ -302,10 +313,8 @@ pub fn seals(vfs: &dyn Vfs, path: &Path, out: &mut dyn Write) -> Result<()> {
 /// Lists what the slots of a ring hold.
 fn slots(file: &dyn ReadFile, layout: &Layout, out: &mut dyn Write) -> Result<()> {
     if !layout.is_sane(file.len()) {
-        return say(
-            out,
-            format_args!("  DAMAGE: the header's numbers are out of range, or slots are missing"),
-        );
+        let found = format_args!("  DAMAGE: {OUT_OF_RANGE}, or slots are missing");
+        return say(out, found);
     }
     let mut bytes = vec![0; usize::try_from(layout.seal_len()).unwrap_or(0)];
     for slot in 0..layout.slots {
@@ -318,6 +327,7 @@ fn slots(file: &dyn ReadFile, layout: &Layout, out: &mut dyn Write) -> Result<()
             Ok(Slot::Damaged) => say(out, format_args!("  DAMAGE or torn at {at}: no seal"))?,
             Ok(Slot::Intact(seal)) => {
                 let closed = if seal.closed { " closed" } else { "" };
+                let failed = if seal.failed { " failed" } else { "" };
                 let note = Some(seal.note).filter(|note| *note != 0);
                 let note = note.map_or(String::new(), |note| format!(" note {note:#x}"));
                 let (round, frontier, wall) = (seal.round, seal.frontier, seal.wall_ms);
@@ -326,7 +336,7 @@ fn slots(file: &dyn ReadFile, layout: &Layout, out: &mut dyn Write) -> Result<()
                     out,
                     format_args!(
                         "  seal {round} at {at}: F {frontier} wall {wall} ms anchor {anchor} home \
-                         {home}{closed}{note}"
+                         {home}{closed}{failed}{note}"
                     ),
                 )?;
                 for (lane, (start, end)) in seal.lanes.iter().enumerate() {

@@ -91,7 +91,7 @@ struct NextTurn<'a>(&'a Parker);
 
 impl Drop for NextTurn<'_> {
     fn drop(&mut self) {
-        if is_sound(Site::Wake) {
+        if is_sound(Site::Wake) && is_sound(Site::Turn) {
             self.0.wake_all();
         }
     }
@@ -133,11 +133,12 @@ impl Journal {
     }
 
     /// One sync round. `frontier` is called first; the lanes' ends are read after it. Returns D.
+    /// If a sync fails, `frontier` is called once more.
     /// Calls are serialised; an idle journal whose D has reached the frontier does nothing.
     ///
     /// # Errors
     /// A sync failed: the journal is poisoned, and so says every later call.
-    pub fn round(&self, frontier: impl FnOnce() -> Stamp) -> Result<Stamp> {
+    pub fn round(&self, frontier: impl Fn() -> Stamp) -> Result<Stamp> {
         self.with_rounds(|rounds| rounds.run(&self.core, frontier, Ending::Open))
     }
 
@@ -146,7 +147,7 @@ impl Journal {
     ///
     /// # Errors
     /// As [`Journal::round`].
-    pub fn round_for(&self, stamp: Stamp, frontier: impl FnOnce() -> Stamp) -> Result<Stamp> {
+    pub fn round_for(&self, stamp: Stamp, frontier: impl Fn() -> Stamp) -> Result<Stamp> {
         // Relaxed, both: a number to go by.
         self.inside.fetch_add(1, Ordering::Relaxed);
         let durable = self.share_round(stamp, frontier);
@@ -154,7 +155,7 @@ impl Journal {
         durable
     }
 
-    fn share_round(&self, stamp: Stamp, frontier: impl FnOnce() -> Stamp) -> Result<Stamp> {
+    fn share_round(&self, stamp: Stamp, frontier: impl Fn() -> Stamp) -> Result<Stamp> {
         let core = &self.core;
         let mut turn = None;
         core.waiters.wait_until(None, || {
@@ -323,7 +324,7 @@ impl Journal {
     ///
     /// # Errors
     /// As [`Journal::round`].
-    pub fn close(&self, frontier: impl FnOnce() -> Stamp) -> Result<()> {
+    pub fn close(&self, frontier: impl Fn() -> Stamp) -> Result<()> {
         self.with_rounds(|rounds| rounds.run(&self.core, frontier, Ending::Closed))?;
         self.core.poison.close();
         self.core.wake_stopped();

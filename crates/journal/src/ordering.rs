@@ -26,8 +26,10 @@ pub enum Site {
     ExcludeLast,
     /// What is noted as synced of a large file was written before the sync began.
     LargeSynced,
-    /// Whoever waits for D is woken when it rises.
+    /// Whoever waits for D is woken when it rises, and at the end of a round.
     Wake,
+    /// Whoever waits for its turn is woken when a round ends, however it ends.
+    Turn,
 }
 
 #[cfg(any(loom, shuttle))]

@@ -5,11 +5,12 @@
 //! all that, `evidence` tells what the journal says of the caller's own log.
 //!
 //! V1. Nothing is written; whatever happens, recovery can be repeated and finds the same.
-//! V2. Memory is bounded: a small buffer a lane, and one large payload at a time for each
-//!     of at most four threads.
+//! V2. Memory is bounded: a small buffer a lane, a piece of a large payload for each of at most
+//!     four threads that check lanes, and one large payload when records are handed out.
 //! V3. Every length read is bounded by what is left; bad bytes are `Corruption`, never a panic.
 //!
-//! Tests: `recovery/tests.rs`, `tests/crashes.rs`, `tests/damage.rs`, `tests/golden.rs`.
+//! Tests: `recovery/tests.rs`, `tests/crashes.rs`, `tests/damage.rs`, `tests/golden.rs`,
+//! `tests/large.rs`.
 
 mod report;
 mod seals;

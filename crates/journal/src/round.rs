@@ -14,13 +14,14 @@
 //!     is one file to sync. Otherwise it is an anchor, and the newest segment the round syncs is
 //!     the next home. A home is held until the anchor that names another one is durable. What a
 //!     failed sync takes away from a segment, the shadow of the seal still tells of.
-//! N7. After the syncs of a round failed, the seal file says how far the lanes had come: should
-//!     anything below be missing when the process has died, the page cache is not believed. A seal
-//!     that D was raised for is never written again: it would vouch for what is not durable.
+//! N7. After the syncs of a round failed, the seal file says so, with a frontier of then and how
+//!     far the lanes had come: of what is beyond, any part may be gone, and of what is below it
+//!     shows. A seal that D was raised for is never written again: it would vouch for what is not
+//!     durable.
 //!
 //! Threads: any; N2.
 //!
-//! Tests: `tests/rounds.rs`, `tests/crashes.rs`.
+//! Tests: `tests/rounds.rs`, `tests/crashes.rs`, `tests/failed_sync.rs`.
 
 use crate::core::Core;
 use crate::large::LargeFile;
@@ -113,7 +114,7 @@ impl Rounds {
     pub(crate) fn run(
         &mut self,
         core: &Core,
-        frontier: impl FnOnce() -> Stamp,
+        frontier: impl Fn() -> Stamp,
         ending: Ending,
     ) -> Result<Stamp> {
         core.poison.check()?;
@@ -122,7 +123,7 @@ impl Rounds {
         // less, and neither does the cut (J3).
         let durable = core.durable();
         let spoiled = (!is_sound(Site::EndsLast)).then(|| lane_ranges(core));
-        let frontier = match is_sound(Site::SealFrontier) {
+        let bound = match is_sound(Site::SealFrontier) {
             true => frontier().max(durable),
             false => frontier(),
         };
@@ -131,10 +132,10 @@ impl Rounds {
             .iter()
             .zip(&self.lanes)
             .any(|(now, last)| now.0 > last.0);
-        if ending == Ending::Open && frontier <= durable && !excludes_more {
+        if ending == Ending::Open && bound <= durable && !excludes_more {
             return Ok(durable);
         }
-        let done = self.complete(core, frontier, lanes, ending);
+        let done = self.complete(core, bound, &frontier, lanes, ending);
         core.poison_on_error(done)?;
         Ok(core.durable())
     }
@@ -142,7 +143,8 @@ impl Rounds {
     fn complete(
         &mut self,
         core: &Core,
-        frontier: Stamp,
+        bound: Stamp,
+        frontier: &dyn Fn() -> Stamp,
         lanes: Vec<(u64, u64)>,
         ending: Ending,
     ) -> Result<()> {
@@ -158,9 +160,10 @@ impl Rounds {
         let home = next_home(&place, &dirty, ending);
         let seal = Seal {
             round,
-            frontier,
+            frontier: bound,
             wall_ms: thread::wall_ms(),
             closed: ending == Ending::Closed,
+            failed: false,
             // Of what was durable before the seal: it is never ahead of the caller's log.
             note: core.config.note.as_ref().map_or(0, |note| note()),
             anchor: self.anchor_of(&place),
@@ -173,7 +176,7 @@ impl Rounds {
         }
         velella_sync::spot(61);
         if !is_sound(Site::SyncFirst) {
-            core.raise_durable(frontier);
+            core.raise_durable(seal.frontier);
         }
         if !is_sound(Site::ExcludeLast) {
             exclude(core, &seal.lanes);
@@ -181,7 +184,7 @@ impl Rounds {
         let done_first = core.config.ack_after_done || ending == Ending::Closed;
         if let Err(error) = self.sync(core, dirty, &place) {
             core.stop(error.clone());
-            self.leave_word(core, &place, seal);
+            self.leave_word(core, frontier, &place, seal);
             return Err(error);
         }
         self.announce(core, &place, &seal, done_first)?;
@@ -208,14 +211,20 @@ impl Rounds {
         Ok(())
     }
 
-    /// A sync failed, and what it was for may be gone from the page cache in parts, the seal too.
-    /// Writes the seal once more into the seal file, with all that lanes hold now that nobody
-    /// writes any more (N7). If even that fails, nothing is left to try.
-    fn leave_word(&self, core: &Core, place: &Place, mut seal: Seal) {
+    /// A sync failed, and of what lanes hold any part may be gone from the page cache, the seal
+    /// too. Writes it once more into the seal file, with all that is complete now that nobody
+    /// begins a record any more (N7). Who had begun one may still complete it, of which a part is
+    /// gone; so what is beyond does not count. If even this write fails, nothing is left to try.
+    fn leave_word(&self, core: &Core, frontier: &dyn Fn() -> Stamp, place: &Place, mut seal: Seal) {
+        let reached = frontier().max(seal.frontier);
+        // External values that nobody synced must not lie below what the seal vouches for (N1).
+        if core.externals.lock().is_empty() {
+            seal.frontier = reached;
+        }
         for ((_, end), ledger) in seal.lanes.iter_mut().zip(&core.ledgers) {
             *end = ledger.tail();
         }
-        seal.closed = false;
+        (seal.closed, seal.failed) = (false, true);
         let _ = match place {
             Place::Anchor(_) => self.seals.write(&seal),
             Place::Strip(_) => self.seals.write_shadow(&seal),

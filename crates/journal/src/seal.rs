@@ -42,6 +42,7 @@ const FIXED: usize = 56;
 /// Without anchor and home.
 const FIXED_1: usize = 40;
 const CLOSED: u64 = 1;
+const FAILED: u64 = 2;
 /// The note stands above the flags, in 56 bits.
 const NOTE_SHIFT: u32 = 8;
 
@@ -54,6 +55,8 @@ pub(crate) struct Seal {
     pub(crate) wall_ms: u64,
     /// The database was closed with this round.
     pub(crate) closed: bool,
+    /// A sync of the round failed: of what lanes hold beyond their ends, any part may be gone.
+    pub(crate) failed: bool,
     /// What the caller wanted noted; 0: nothing. Only the low 56 bits are kept.
     pub(crate) note: u64,
     /// How many anchors there were before the last one, which may be this (E5).
@@ -149,7 +152,8 @@ impl Layout {
 
     /// Where the ring ends in the file.
     pub(crate) fn end(&self) -> u64 {
-        self.base + self.slots * self.stride()
+        let ring = self.slots.saturating_mul(self.stride());
+        self.base.saturating_add(ring)
     }
 
     /// The number by which a seal has its slot.
@@ -181,7 +185,9 @@ impl Layout {
         bytes.extend_from_slice(&SEAL.to_le_bytes());
         let lanes = u32::try_from(seal.lanes.len()).expect("LANES_MAX is small");
         bytes.extend_from_slice(&lanes.to_le_bytes());
-        let flags = seal.note << NOTE_SHIFT | if seal.closed { CLOSED } else { 0 };
+        let flags = [(seal.closed, CLOSED), (seal.failed, FAILED)];
+        let flags = flags.into_iter().filter(|(is_set, _)| *is_set);
+        let flags = flags.fold(seal.note << NOTE_SHIFT, |flags, (_, flag)| flags | flag);
         let words = [
             seal.round,
             seal.frontier.0,
@@ -240,6 +246,7 @@ impl Layout {
                 frontier: Stamp(frontier),
                 wall_ms,
                 closed: flags & CLOSED != 0,
+                failed: flags & FAILED != 0,
                 note: flags >> NOTE_SHIFT,
                 anchor,
                 home,
@@ -301,6 +308,7 @@ mod tests {
             frontier: Stamp(70),
             wall_ms: 1,
             closed: true,
+            failed: round % 4 == 2,
             note: (1 << 56) - 2,
             anchor: round + 4,
             home: 77,
@@ -354,6 +362,12 @@ mod tests {
             change(&mut wild);
             assert!(!wild.is_sane(1 << 20), "{wild:?}");
         }
+        // A file with a hole may be that long.
+        let many = Layout {
+            slots: 1 << 60,
+            ..layout
+        };
+        assert!(!many.is_sane(u64::MAX - 1));
     }
 
     #[test]

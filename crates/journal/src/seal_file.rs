@@ -59,6 +59,7 @@ impl SealFile {
             frontier: durable,
             wall_ms: velella_sync::thread::wall_ms(),
             closed: false,
+            failed: false,
             note: 0,
             anchor: 0,
             home: 0,

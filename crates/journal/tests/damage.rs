@@ -157,7 +157,7 @@ fn a_lost_done_marker_is_no_evidence_and_a_lost_seal_is() {
 }
 
 #[test]
-fn accepted_loss_takes_the_largest_valid_round_and_says_so() {
+fn accepted_loss_takes_what_is_below_the_damage_and_says_so() {
     let (fs, mut last, expected) = scene();
     last.accept_loss = true;
     let undamaged = recover(&fs, &last).unwrap();
@@ -172,8 +172,10 @@ fn accepted_loss_takes_the_largest_valid_round_and_says_so() {
     let large = files(&fs, "large").remove(0);
     let recovered = recover(&flipped(&fs, &large, 5000, 1), &last).unwrap();
     assert_eq!(recovered.report.rule, Rule::Cut);
-    // Stamp 6 is the first large record; round 0 is the only one without it.
-    assert_eq!(recovered.report.cut, Stamp::ZERO);
+    // Stamp 6 is the first large record, and 4 the one before it in its lane; round 0 is the only
+    // one without it.
+    assert_eq!(recovered.report.cut, Stamp(4));
+    assert!(recovered.records == expected[..4]);
     let notes = recovered.report.notes.join("\n");
     assert!(notes.contains(large.to_str().unwrap()), "{notes}");
     // A seal file without a header leaves nothing to decide by.
@@ -399,6 +401,48 @@ fn who_accepts_a_loss_loses_no_more_than_the_strips_remember() {
     // A lane leaves its page after each round: the record of round 12 is the twelfth page's.
     let recovered = recover(&flipped(&fs, &segment, 4096 * 12 + 60, 1), &last).unwrap();
     assert_eq!(recovered.stamps(), (1..=11).collect::<Vec<_>>());
+    // Within a round it is what stands before the damage that is left, in every lane.
+    let fs = MemFs::new();
+    let mut bench = Bench::start(config(Arc::new(fs.clone()), 1, 3)).unwrap();
+    bench.write(0, &payload(0, 100)).unwrap();
+    bench.round().unwrap();
+    for turn in 1..40 {
+        bench
+            .write(turn % 3, &[u8::try_from(turn).unwrap(); 100])
+            .unwrap();
+    }
+    bench.round().unwrap();
+    bench.journal.sync_done().unwrap();
+    let segments = files(&fs, "seg");
+    // A stamp is in the lane before it and two after: what is left ends with that lane's last.
+    for damaged in 2..40_u8 {
+        let found = |path: &PathBuf| {
+            let bytes = fs.read_file(path).unwrap();
+            let at = bytes.windows(50).position(|bytes| bytes == [damaged; 50]);
+            at.map(|at| (path.clone(), at as u64))
+        };
+        let (path, at) = segments.iter().find_map(found).unwrap();
+        let strict = bench.last();
+        assert!(recover(&flipped(&fs, &path, at, 1), &strict).is_err());
+        let last = Last {
+            accept_loss: true,
+            ..strict
+        };
+        let recovered = recover(&flipped(&fs, &path, at, 1), &last).unwrap();
+        let expected = u64::from(damaged) + 1 - 3;
+        assert_eq!(
+            recovered.stamps(),
+            (1..=expected.max(1)).collect::<Vec<_>>(),
+            "{damaged}"
+        );
+    }
+}
+
+#[test]
+fn who_accepts_a_loss_of_a_segment_has_what_older_ones_hold() {
+    let (fs, mut last) = strip();
+    last.accept_loss = true;
+    let segment = files(&fs, "seg").remove(0);
     // Without the segment only the anchor is left, of which nothing is valid either.
     let copy = fs.image(0, CrashMode::KeepAll);
     copy.remove(&segment).unwrap();

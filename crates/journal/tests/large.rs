@@ -6,9 +6,12 @@ mod common;
 
 use common::*;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use velella_base::Stamp;
+use velella_journal::Recovery;
+use velella_vfs::intercept::{Call, Intercepted, Interceptor, Verdict};
 use velella_vfs::mem::CrashMode;
-use velella_vfs::{MemFs, Vfs};
+use velella_vfs::{MemFs, Operation, Vfs};
 
 const SEGMENT: u64 = 256 << 10;
 
@@ -112,5 +115,54 @@ fn a_stream_of_large_payloads_keeps_little_more_than_what_is_not_flushed() {
                 "{lanes} lanes, {turn}: {space}"
             );
         }
+    }
+}
+
+/// Notes the longest read.
+#[derive(Debug, Default)]
+struct Reads(AtomicUsize);
+
+impl Interceptor for Reads {
+    fn before(&self, call: &Call<'_>) -> Verdict {
+        if call.operation == Operation::Read {
+            self.0.fetch_max(call.bytes, Ordering::Relaxed);
+        }
+        Verdict::Pass
+    }
+
+    fn after(&self, _: &Call<'_>, _: bool) {}
+}
+
+/// Lanes are checked beside each other, so none of them may hold a large payload whole meanwhile.
+#[test]
+fn large_payloads_are_checked_in_pieces_and_handed_out_one_at_a_time() {
+    let fs = MemFs::new();
+    let mut bench = Bench::start(config(Arc::new(fs.clone()), 1, 4)).unwrap();
+    let payloads: Vec<_> = (0..4).map(|lane| payload(lane, 1_000_001)).collect();
+    for (lane, payload) in payloads.iter().enumerate() {
+        bench.write(lane, payload).unwrap();
+    }
+    bench.round().unwrap();
+    for mode in [CrashMode::KeepAll, CrashMode::Strict] {
+        let reads = Arc::new(Reads::default());
+        let image = Arc::new(fs.image(1, mode));
+        let vfs = Arc::new(Intercepted::standing(Arc::clone(&reads), image.clone()));
+        let mut recovery = Recovery::open(vfs, &dir(), DATABASE, &bench.last()).unwrap();
+        let longest = reads.0.load(Ordering::Relaxed);
+        assert!(longest <= 256 << 10, "{mode:?}: {longest}");
+        for expected in &payloads {
+            let record = recovery.next_record().unwrap().unwrap();
+            assert!(record.payload == expected, "{}", record.stamp);
+        }
+        assert!(recovery.next_record().unwrap().is_none());
+    }
+    // Damage in any piece is seen.
+    let image = fs.image(1, CrashMode::KeepAll);
+    let large = files(&image, "large").remove(2);
+    for at in [0, 600_000, 1_000_000] {
+        let damaged = image.image(1, CrashMode::KeepAll);
+        damaged.flip_byte(&large, 4096 + at, 1).unwrap();
+        let error = recover(&damaged, &bench.last()).err().unwrap();
+        assert_eq!(error.file(), Some(&*large), "{at}: {error}");
     }
 }

@@ -82,3 +82,9 @@ fn whoever_waits_for_d_wakes() {
     holds(models::WAITER, 3);
     fails(models::WAITER, 3, Site::Wake);
 }
+
+#[test]
+fn whoever_waits_for_its_turn_gets_it() {
+    holds(models::TURN, 3);
+    fails(models::TURN, 3, Site::Turn);
+}

@@ -231,17 +231,13 @@ fn a_device_that_is_gone_hides_no_round_from_recovery() {
     let mut taken = [0; 5];
     for turns in 0..400 {
         let memory = MemFs::new();
-        let faults = FaultFs::over_mem(&memory);
+        let faults = FaultFs::over_device(&memory, turns as u64);
         let mut bench = Bench::start(config(Arc::new(faults.clone()), 1, 2)).unwrap();
         // Some so that the next round writes an anchor, some so that it writes into a strip.
         let before = 8 + turns % 16;
         for turn in 0..before {
             bench.write(turn % 2, &[1; 15_000]).unwrap();
             bench.round().unwrap();
-        }
-        // What is lost goes by the number of the call.
-        for _ in 0..turns {
-            faults.exists(&dir()).unwrap();
         }
         for lane in [0, 1, 0, 1] {
             bench.write(lane, &[2; 100]).unwrap();

@@ -45,3 +45,11 @@ fn the_small_models_as_well() {
         fails(model, site);
     }
 }
+
+#[test]
+fn whoever_waits_for_its_turn_gets_it_however_the_round_before_ends() {
+    for model in [models::TURN, models::TURN_AFTER_PANIC] {
+        holds(model, SCHEDULES);
+        fails(model, Site::Turn);
+    }
+}

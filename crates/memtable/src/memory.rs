@@ -73,6 +73,12 @@ impl Block {
         Block { start, size }
     }
 
+    /// Makes it all zero.
+    pub(crate) fn clear(&mut self) {
+        // SAFETY: the block is as large, and its owner's alone.
+        unsafe { self.start.write_bytes(0, self.size) };
+    }
+
     /// Its first byte.
     pub(crate) fn start(&self) -> NonNull<u8> {
         self.start

@@ -4,8 +4,11 @@
 //! them first: that was an eighth of what writers did. Memtables follow each other, each as large
 //! as the one before, so the chunks of the last one are kept for the next.
 //!
-//! F1. Only whole chunks of the largest size are kept, and never more than `most` bytes of them.
-//! F2. A chunk is a memtable's or kept, never both: what is kept is counted by no memtable.
+//! F1. Only whole chunks of the largest size and zeroed tables at least as large are kept, and
+//!     never more than `most` bytes of them together.
+//! F2. A block is a memtable's or kept, never both: what is kept is counted by no memtable.
+//! F3. A table is cleared when it is given, by who frees, so that who takes it need not wait for
+//!     that: a huge page fresh from a machine's host can take milliseconds.
 //!
 //! Threads: any; the lock is taken once per chunk. Tests: below; `tests/spare.rs`.
 
@@ -18,11 +21,19 @@ use velella_sync::lock::Mutex;
 /// Size of the chunks that are kept: the largest an arena takes.
 pub(crate) const CHUNK_MAX: usize = HUGE_PAGE;
 
-/// Chunks without a memtable.
+/// Blocks without a memtable.
 #[derive(Debug, Default)]
 pub struct Spare {
     most: usize,
-    chunks: Mutex<Vec<Block>>,
+    kept: Mutex<Kept>,
+}
+
+#[derive(Debug, Default)]
+struct Kept {
+    bytes: usize,
+    chunks: Vec<Block>,
+    /// All zero (F3).
+    tables: Vec<Block>,
 }
 
 impl Spare {
@@ -30,28 +41,63 @@ impl Spare {
     #[must_use]
     pub fn new(bytes: usize) -> Self {
         Spare {
-            most: bytes / CHUNK_MAX,
-            chunks: Mutex::new(Vec::new()),
+            most: bytes,
+            kept: Mutex::default(),
         }
     }
 
     /// Bytes kept.
     pub fn bytes(&self) -> usize {
-        self.chunks.lock().len() * CHUNK_MAX
+        self.kept.lock().bytes
     }
 
     /// A kept chunk, with whatever its last owner left in it.
     pub(crate) fn take(&self) -> Option<Block> {
-        self.chunks.lock().pop()
+        let mut kept = self.kept.lock();
+        let block = kept.chunks.pop()?;
+        kept.bytes -= block.size();
+        Some(block)
+    }
+
+    /// A block of at least `size` bytes, all zero: a kept table of that size, else a fresh one.
+    pub(crate) fn take_zeroed(&self, size: usize) -> Block {
+        self.take_table(size).unwrap_or_else(|| Block::zeroed(size))
+    }
+
+    fn take_table(&self, size: usize) -> Option<Block> {
+        if size < CHUNK_MAX {
+            return None;
+        }
+        let mut kept = self.kept.lock();
+        // None is much larger: the sizes of tables are powers of two, or nearly.
+        let fits = |block: &Block| (size..size + size / 2).contains(&block.size());
+        let at = kept.tables.iter().position(fits)?;
+        let block = kept.tables.swap_remove(at);
+        kept.bytes -= block.size();
+        Some(block)
     }
 
     /// Keeps a block that nobody refers to any more, or gives it back to the system (F1).
     pub(crate) fn give(&self, block: Block) {
         if block.size() == CHUNK_MAX {
-            let mut chunks = self.chunks.lock();
-            if chunks.len() < self.most {
-                chunks.push(block);
-            }
+            self.keep(block, |kept| &mut kept.chunks);
+        }
+    }
+
+    /// As [`Spare::give`], for one that was taken zeroed.
+    pub(crate) fn give_table(&self, mut block: Block) {
+        // A hint: others may give or take meanwhile.
+        if block.size() >= CHUNK_MAX && self.bytes() + block.size() <= self.most {
+            block.clear();
+            self.keep(block, |kept| &mut kept.tables);
+        }
+    }
+
+    fn keep(&self, block: Block, of: impl FnOnce(&mut Kept) -> &mut Vec<Block>) {
+        let mut kept = self.kept.lock();
+        if kept.bytes + block.size() <= self.most {
+            kept.bytes += block.size();
+            of(&mut kept).push(block);
         }
     }
 }
@@ -93,5 +139,27 @@ mod tests {
         assert!(again.iter().all(|chunk| starts.contains(&chunk.start())));
         assert_ne!(again[0].start(), again[1].start(), "F2");
         assert!(spare.take().is_none(), "F2");
+    }
+    #[test]
+    fn a_kept_table_is_handed_out_again_zeroed_to_who_needs_its_size() {
+        let size = CHUNK_MAX + 64;
+        let spare = Spare::new(3 * CHUNK_MAX);
+        spare.give(Block::new(CHUNK_MAX));
+        let table = spare.take_zeroed(size);
+        let start = table.start();
+        // SAFETY: the block is this test's.
+        unsafe { start.write_bytes(0xab, table.size()) };
+        spare.give_table(table);
+        spare.give_table(Block::zeroed(CHUNK_MAX));
+        assert!(spare.bytes() <= 3 * CHUNK_MAX, "F1");
+        let other = spare.take_zeroed(2 * CHUNK_MAX);
+        assert_ne!(other.start(), start, "too small for that");
+        let again = spare.take_zeroed(size);
+        assert_eq!(again.start(), start, "F2");
+        // SAFETY: as above, and it was written.
+        let bytes = unsafe { std::slice::from_raw_parts(start.as_ptr(), again.size()) };
+        assert!(bytes.iter().all(|byte| *byte == 0), "F3");
+        assert_ne!(spare.take_zeroed(size).start(), start, "F2");
+        assert_eq!(spare.bytes(), CHUNK_MAX, "the chunk is left");
     }
 }

@@ -16,8 +16,14 @@ const NEWEST: ReadAt = ReadAt {
     pending: OnPending::Skip,
 };
 
-/// A memtable of at least `bytes`, and how many keys that took.
-fn filled(kind: MemtableKind, spare: &Arc<Spare>, bytes: usize) -> (Arc<dyn Memtable>, u64) {
+/// A memtable of at least `bytes` with values of `value` bytes, and how many keys that took.
+fn filled(
+    kind: MemtableKind,
+    spare: &Arc<Spare>,
+    bytes: usize,
+    value: usize,
+) -> (Arc<dyn Memtable>, u64) {
+    let value = vec![7; value];
     let table = new(&MemtableOptions {
         kind,
         order: Order::Bytewise,
@@ -35,7 +41,7 @@ fn filled(kind: MemtableKind, spare: &Arc<Spare>, bytes: usize) -> (Arc<dyn Memt
         let intent = Intent {
             key: &key,
             kind: ValueKind::Put,
-            payload: [&key, &[7; 400]],
+            payload: [&key, &value],
         };
         match table.install(&intent, Owner::Slot(0), None, &guard) {
             Install::Installed(pending) => pending.publish(clock.draw()),
@@ -50,7 +56,7 @@ fn filled(kind: MemtableKind, spare: &Arc<Spare>, bytes: usize) -> (Arc<dyn Memt
 fn a_freed_memtable_leaves_its_chunks_to_the_next_which_reads_what_it_wrote() {
     for kind in MemtableKind::ALL {
         let spare = Arc::new(Spare::new(4 * MIB));
-        let (table, _) = filled(kind, &spare, 24 * MIB);
+        let (table, _) = filled(kind, &spare, 24 * MIB, 400);
         assert_eq!(spare.bytes(), 0, "{kind:?}: all of it is in use");
         drop(table);
         assert_eq!(
@@ -58,7 +64,7 @@ fn a_freed_memtable_leaves_its_chunks_to_the_next_which_reads_what_it_wrote() {
             4 * MIB,
             "{kind:?}: no more than was asked for"
         );
-        let (table, keys) = filled(kind, &spare, 24 * MIB);
+        let (table, keys) = filled(kind, &spare, 24 * MIB, 400);
         assert_eq!(spare.bytes(), 0, "{kind:?}: it serves the next");
         let guard = epoch::pin();
         for number in 0..keys {
@@ -72,4 +78,30 @@ fn a_freed_memtable_leaves_its_chunks_to_the_next_which_reads_what_it_wrote() {
             );
         }
     }
+}
+
+#[test]
+fn the_index_of_a_freed_memtable_leaves_its_large_tables_cleared() {
+    let spare = Arc::new(Spare::new(64 * MIB));
+    let (table, keys) = filled(MemtableKind::Jellyfish, &spare, 40 * MIB, 8);
+    drop(table);
+    let kept = spare.bytes();
+    assert!(
+        kept % (2 * MIB) != 0,
+        "tables are a little larger than chunks"
+    );
+    let (table, again) = filled(MemtableKind::Jellyfish, &spare, 40 * MIB, 8);
+    assert_eq!(keys, again);
+    assert!(
+        spare.bytes() < 2 * MIB,
+        "{} of {kept} are left",
+        spare.bytes()
+    );
+    let guard = epoch::pin();
+    let found = |number: u64| table.get(&number.to_be_bytes(), NEWEST, &guard).is_some();
+    assert!((0..keys).all(found));
+    assert!(
+        !(keys..2 * keys).any(found),
+        "what the last one left is gone"
+    );
 }

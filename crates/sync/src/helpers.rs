@@ -8,7 +8,19 @@
 
 use crate::lock::Mutex;
 use crate::thread;
+use std::cell::Cell;
 use std::sync::OnceLock;
+
+thread_local! {
+    /// What `pretend` said.
+    static PRETENDED: Cell<Option<usize>> = const { Cell::new(None) };
+}
+
+/// Lets this thread work as if there were so many processors (tests).
+#[doc(hidden)]
+pub fn pretend(processors: Option<usize>) {
+    PRETENDED.set(processors);
+}
 
 /// How many threads may well work at once for the calling one, itself included.
 #[must_use]
@@ -17,7 +29,10 @@ pub fn count() -> usize {
     if cfg!(any(loom, shuttle)) || !crate::simulation::may_have_helpers() {
         return 1;
     }
-    *PROCESSORS.get_or_init(|| std::thread::available_parallelism().map_or(1, usize::from))
+    let real = || std::thread::available_parallelism().map_or(1, usize::from);
+    PRETENDED
+        .get()
+        .unwrap_or_else(|| *PROCESSORS.get_or_init(real))
 }
 
 /// What `work` says of each of `parts` parts, done by at most `threads` threads.

@@ -4,7 +4,8 @@
 //!     before its fault came ([`FaultFs::fired`] is 0).
 //! F2. A fault happens instead of its call; only a cut transfer does a part of it first.
 //! F3. A sync that fails over a [`MemFs`] leaves pages as kernels do: marked clean, by chance
-//!     written, lost, or readable until the power goes (V4).
+//!     written, lost, or readable until the power goes (V4). What it takes, and which bit a read
+//!     has wrong, follows from the seed of the device and the call's number.
 //!
 //! `EINTR` reaches the callers above only from here: the real file system repeats the call.
 //!
@@ -22,6 +23,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use velella_base::Error;
 use velella_sync::lock::Mutex;
+use velella_sync::rng::Rng;
 use velella_sync::thread;
 
 /// A way to fail.
@@ -131,6 +133,8 @@ pub type FaultFs = Intercepted<Faults>;
 #[derive(Debug, Default)]
 pub struct Faults {
     mem: Option<MemFs>,
+    /// Of the device (F3).
+    seed: u64,
     state: Mutex<State>,
 }
 
@@ -155,11 +159,19 @@ impl FaultFs {
         }
     }
 
-    /// In front of one in memory, whose pages suffer from failed syncs (F3).
+    /// In front of one in memory, whose pages suffer from failed syncs (F3); the device's seed
+    /// is 0.
     #[must_use]
     pub fn over_mem(mem: &MemFs) -> FaultFs {
+        FaultFs::over_device(mem, 0)
+    }
+
+    /// As [`FaultFs::over_mem`], of a device with this seed (F3).
+    #[must_use]
+    pub fn over_device(mem: &MemFs, seed: u64) -> FaultFs {
         let faults = Faults {
             mem: Some(mem.clone()),
+            seed,
             state: Mutex::default(),
         };
         Intercepted {
@@ -240,7 +252,7 @@ impl Interceptor for Faults {
         };
         if let Some(mem) = self.mem.as_ref().filter(|_| call.operation.is_sync()) {
             // A file without a name is not found, and nobody will find what it loses.
-            let _ = mem.fail_sync(call.path, number);
+            let _ = mem.fail_sync(call.path, self.choice(number));
             self.state.lock().lost_pages = true;
         }
         Verdict::Fail(system_error(call, code))
@@ -256,6 +268,14 @@ impl Interceptor for Faults {
 }
 
 impl Faults {
+    /// What the device chooses at call `number` (F3).
+    fn choice(&self, number: u64) -> u64 {
+        match self.seed {
+            0 => number,
+            seed => Rng::new(seed.wrapping_add(number)).next_u64(),
+        }
+    }
+
     /// Flips a bit that the call is about to read, until it has; which one follows from `number`.
     fn flip(&self, call: &Call<'_>, number: u64) {
         let (Some(mem), Some(offset)) = (&self.mem, call.offset) else {
@@ -264,7 +284,7 @@ impl Faults {
         if call.operation != Operation::Read || call.bytes == 0 {
             return;
         }
-        let mixed = number.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        let mixed = self.choice(number).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         let (offset, mask) = (
             offset + (mixed >> 8) % call.bytes as u64,
             1 << (mixed >> 61),

@@ -12,6 +12,7 @@ use crate::spec::{Operation, Spec, Start};
 
 const GROUPS: &[&str] = &["clsm"];
 const MEMSIZE: &[&str] = &["clsm", "clsm.memsize"];
+const COMPACT: &[&str] = &["clsm", "clsm.compact"];
 const RMW: &[&str] = &["clsm", "rmw"];
 /// What cLSM is compared with, as far as it is one part of Velella.
 const LOCKED: &[&str] = &["rwlock-writers"];
@@ -53,6 +54,17 @@ fn rmw_spec(operation: Operation) -> Spec {
     spec.start = Start::Empty;
     spec.records = 1_000_000;
     spec.operations = 1_000_000;
+    spec
+}
+
+/// What makes a store compact all the time: it ends once all of that is done.
+fn compact(operation: Operation, start: Start) -> Spec {
+    let mut spec = spec(&[(operation, 1.0)], Choice::Uniform);
+    spec.keys = KeyShape::Ordered8;
+    spec.value_bytes = 400;
+    spec.records = 2_000_000;
+    spec.start = start;
+    spec.drained = true;
     spec
 }
 
@@ -159,6 +171,20 @@ pub(super) const ALL: &[Benchmark] = &[
             },
         )
     },
+    plain(
+        "clsm.compact.load",
+        COMPACT,
+        "cLSM (EuroSys '15), figure 11, at a 500th",
+        "insert 400 B values in the order of their keys, until all is compacted",
+        || compact(Operation::Insert, Start::Empty),
+    ),
+    plain(
+        "clsm.compact.update",
+        COMPACT,
+        "cLSM (EuroSys '15), figure 11, at a 500th",
+        "put as many of them again, uniform, until all is compacted",
+        || compact(Operation::Update, Start::AsIs),
+    ),
     plain(
         "clsm.prod",
         GROUPS,

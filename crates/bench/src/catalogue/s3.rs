@@ -34,6 +34,9 @@ const SIZE: &[&str] = &["s3", "s3.size"];
 const SKEW: &[&str] = &["s3", "s3.skew"];
 const MIX: &[&str] = &["s3", "s3.mix"];
 const RANGE: &[&str] = &["s3", "s3.range"];
+const GUARDS: &[&str] = &["s3", "s3.guards"];
+/// The default is 2 MiB.
+const GUARD_SIZES: &[&str] = &["guards:0", "guards:256K", "guards:8M", "guards:32M"];
 const BYTES: &[&str] = &["s3", "s3.bytes"];
 
 fn spec(operation: Operation, choice: Choice, records: u64) -> Spec {
@@ -177,6 +180,35 @@ pub(super) const ALL: &[Benchmark] = &[
             spec
         },
     ),
+    Benchmark {
+        baselines: GUARD_SIZES,
+        ..s3(
+            "s3.guards.insert",
+            GUARDS,
+            "S3 (VLDB '19), figure 12: how many guards",
+            "insert 4 M keys, by the size of the guard directory",
+            || {
+                let mut spec = spec(Operation::Insert, Choice::Uniform, 4_000_000);
+                spec.keys = KeyShape::Binary8;
+                spec
+            },
+        )
+    },
+    Benchmark {
+        baselines: GUARD_SIZES,
+        ..s3(
+            "s3.guards.scan",
+            GUARDS,
+            "S3 (VLDB '19), figure 12: how many guards",
+            "scans of 4 of 4 M keys, by the size of the guard directory",
+            || {
+                let scan = Operation::Scan { from: 4, to: 4 };
+                let mut spec = spec(scan, Choice::Uniform, 4_000_000);
+                spec.keys = KeyShape::Binary8;
+                spec
+            },
+        )
+    },
     s3(
         "s3.bytes.prefixed.insert",
         BYTES,

@@ -3,7 +3,8 @@
 //! A clock, slots and a memtable, which keep the write protocol of docs/concurrency.md without
 //! journal, switch and flush. Every kind that the engine offers is here as `memtable:KIND`; beside
 //! them what JellyFish (Middleware '20) is compared with: `aoc-noreseek` steps over every obsolete
-//! version, `leveldb1w` lets one writer in at a time.
+//! version, `leveldb1w` lets one writer in at a time; and what S3 (VLDB '19), figure 12, compares:
+//! `guards:SIZE` is the default kind with a guard directory of at most that size.
 //!
 //! W1. A slot is used by one thread at a time: threads get them in turn, and there are more than
 //!     twice as many as threads can run at once.
@@ -29,6 +30,8 @@ use velella_sync::{Guard, epoch};
 #[derive(Debug, Clone, Copy)]
 enum Make {
     Kind(MemtableKind),
+    /// The default kind with so many bytes of guard directory.
+    Guards(usize),
     NoReseek,
     OneWriter,
 }
@@ -54,8 +57,20 @@ pub static ALL: LazyLock<Vec<Bare>> = LazyLock::new(|| {
         name: name.to_owned(),
         make,
     });
-    kinds.chain(others).collect()
+    let guards = GUARD_BYTES.map(|(size, bytes)| Bare {
+        name: format!("guards:{size}"),
+        make: Make::Guards(bytes),
+    });
+    kinds.chain(others).chain(guards).collect()
 });
+
+/// Sizes of guard directories, beside the default's 2 MiB.
+const GUARD_BYTES: [(&str, usize); 4] = [
+    ("0", 0),
+    ("256K", 256 << 10),
+    ("8M", 8 << 20),
+    ("32M", 32 << 20),
+];
 
 /// More than twice the threads that can be asked for (W1).
 const SLOTS: usize = 1024;
@@ -69,6 +84,7 @@ impl Peer for Bare {
     fn about(&self) -> &'static str {
         match self.make {
             Make::Kind(_) => "that kind of memtable alone, without an engine",
+            Make::Guards(_) => "memtable of the default kind, guard directory of at most that size",
             Make::NoReseek => "memtable of one tower per version that never seeks over versions",
             Make::OneWriter => "memtable of one tower per version, one writer at a time",
         }
@@ -86,11 +102,15 @@ impl Peer for Bare {
             order: Order::default(),
             slots: Arc::clone(&slots),
             counters: Arc::clone(&counters),
-            guard_bytes: velella_memtable::GUARD_BYTES,
+            guard_bytes: match self.make {
+                Make::Guards(bytes) => bytes,
+                _ => velella_memtable::GUARD_BYTES,
+            },
             spare: Arc::default(),
         };
         let table = match self.make {
             Make::Kind(kind) => velella_memtable::new(&options(kind)),
+            Make::Guards(_) => velella_memtable::new(&options(MemtableKind::default())),
             Make::OneWriter => velella_memtable::new(&options(MemtableKind::AppendOnly)),
             Make::NoReseek => {
                 velella_memtable::append_only_stepping(&options(MemtableKind::AppendOnly))

@@ -1,13 +1,17 @@
 //! Which rule, and which cut.
 //!
 //! J1. The page cache survived, if the token says it may have and nothing speaks against it: every
-//!     lane is valid up to the newest seal's ends, no lane has a hole, and every file syncs.
+//!     lane is valid up to the newest seal's ends, no lane has a hole, every file syncs, and no
+//!     sync of the newest round failed: of what came after that, parts may be gone that nobody
+//!     misses.
 //! J2. Otherwise it was a power loss. r is the newest intact seal. Valid up to its ends: the cut is
 //!     F_r. Else, if nothing shows that round r completed, it was in flight: the cut is F_{r-1} and
 //!     everything up to the ends of seal r-1 must be valid. Anything else is corruption of durable
 //!     data. Never further back.
 //! J3. A clean close is decided by seal r alone: it says closed, and its done marker is intact.
-//! J4. With `accept_loss`, damage makes it the largest valid round instead of an error.
+//! J4. With `accept_loss`, damage makes it the larger of two cuts instead of an error: the largest
+//!     valid round, and the newest seal's, cut below what is damaged. Stamps of a lane ascend, so
+//!     below the last sound stamp before any damage nothing is missing.
 //!
 //! Tests: below, `tests/damage.rs`, `tests/rounds.rs`.
 
@@ -103,6 +107,9 @@ impl Case<'_> {
     fn page_cache(&self, newest: &Seal) -> Result<Result<Verdict, String>> {
         if self.last.assume_power_loss {
             return Ok(Err("the caller asked for it".to_owned()));
+        }
+        if newest.failed {
+            return Ok(Err(format!("a sync of round {} failed", newest.round)));
         }
         let path = FileName::Seal(self.last.start.seal_file).path(self.dir);
         let now = match self.vfs.identity(&path) {
@@ -215,11 +222,17 @@ impl Case<'_> {
         report
             .notes
             .push(format!("damage, loss accepted: {damage}"));
+        let below = self.seals.newest().map(|seal| self.below_damage(seal));
+        let below = below.transpose()?;
         let newest = self
             .seals
             .newest()
             .map_or(Stamp::ZERO, |seal| seal.frontier);
+        let below = below.filter(|below| below.cut > Stamp::ZERO);
         for seal in self.seals.newest_first() {
+            if below.as_ref().is_some_and(|b| b.cut > seal.frontier) {
+                break;
+            }
             if self.damage_in(seal)?.is_none() {
                 report.notes.push(format!(
                     "took round {}; stamps in ({}, {newest}] and above were given up",
@@ -227,6 +240,13 @@ impl Case<'_> {
                 ));
                 return Ok(Verdict::of(Rule::Cut, seal));
             }
+        }
+        if let Some(below) = below {
+            report.notes.push(format!(
+                "took what is below the damage; stamps in ({}, {newest}] and above were given up",
+                below.cut
+            ));
+            return Ok(below);
         }
         report
             .notes
@@ -236,6 +256,22 @@ impl Case<'_> {
             cut: Stamp::ZERO,
             lanes: vec![(0, 0); self.seals.lanes],
         })
+    }
+
+    /// Of what `seal` covers, every lane up to its first damage, below the last sound stamp before
+    /// any (J4).
+    fn below_damage(&self, seal: &Seal) -> Result<Verdict> {
+        let mut verdict = Verdict::of(Rule::Cut, seal);
+        for lane in self.used_lanes(seal) {
+            let (start, end) = seal.lanes[lane];
+            let mut reader = self.reader(lane, start, end);
+            let damage = walk(&mut reader)?;
+            if damage.is_some() || reader.offset() != end {
+                verdict.cut = verdict.cut.min(reader.last());
+                verdict.lanes[lane].1 = reader.offset();
+            }
+        }
+        Ok(verdict)
     }
 
     pub(super) fn reader(&self, lane: usize, start: u64, limit: u64) -> LaneReader {
@@ -262,10 +298,10 @@ impl Verdict {
 
 /// Walks to the tail, checking payloads; the damage met, if any.
 fn walk(reader: &mut LaneReader) -> Result<Option<Error>> {
-    let mut large = Vec::new();
+    let mut piece = Vec::new();
     while reader.advance()?.is_some() {
-        match reader.payload(&mut large) {
-            Ok(_) => {}
+        match reader.check(&mut piece) {
+            Ok(()) => {}
             Err(error) if error.kind() == ErrorKind::Corruption => return Ok(Some(error)),
             Err(error) => return Err(error),
         }

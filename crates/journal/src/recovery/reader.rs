@@ -21,6 +21,8 @@ use velella_vfs::ReadFile;
 
 /// Bytes read at once.
 const CHUNK: u64 = 32 << 10;
+/// The same of a large payload that is only checked.
+const PIECE: usize = 256 << 10;
 
 /// How a lane's walk ended.
 #[derive(Debug, Clone)]
@@ -91,6 +93,11 @@ impl LaneReader {
     /// The lane offset behind the last record passed.
     pub(super) fn offset(&self) -> u64 {
         self.offset
+    }
+
+    /// The stamp of the last record passed.
+    pub(super) fn last(&self) -> Stamp {
+        self.last
     }
 
     /// Goes on beyond the limit, as far as records validate.
@@ -251,6 +258,28 @@ impl LaneReader {
     /// # Errors
     /// `Corruption`: it does not validate. `Io`.
     pub(super) fn payload<'a>(&'a mut self, large: &'a mut Vec<u8>) -> Result<&'a [u8]> {
+        match self.check_record()? {
+            None => {
+                let header = self.current.expect("it was just checked");
+                self.view(self.position + record::HEADER, header.payload)
+            }
+            Some(payload) => payload.read(large),
+        }
+    }
+
+    /// Checks the payload of the current record, a large one a piece at a time.
+    ///
+    /// # Errors
+    /// As `payload`.
+    pub(super) fn check(&mut self, piece: &mut Vec<u8>) -> Result<()> {
+        match self.check_record()? {
+            None => Ok(()),
+            Some(payload) => payload.check(piece),
+        }
+    }
+
+    /// Checks what stands in the lane of the current record; says where the rest is.
+    fn check_record(&mut self) -> Result<Option<LargePayload>> {
         let header = self.current.expect("the caller advanced to a record");
         let seed = self.seed.at(self.offset);
         let whole = header.footprint() - record::HEADER;
@@ -266,14 +295,13 @@ impl LaneReader {
             return corrupt("the padding behind the payload is not zero");
         }
         if header.kind == Kind::Data {
-            // Borrowed again because the borrow above may not outlive the checks.
-            return self.view(position + record::HEADER, header.payload);
+            return Ok(None);
         }
         let Some(reference) = Reference::decode(payload) else {
             return corrupt("the reference to a large file has a wrong size");
         };
         match self.large.get(&reference.file) {
-            Some(file) => read_large(&**file, &reference, seed, large),
+            Some(file) => LargePayload::new(Arc::clone(file), reference, seed).map(Some),
             None => corrupt("the large file it refers to is missing"),
         }
     }
@@ -333,32 +361,60 @@ impl LaneReader {
     }
 }
 
-fn read_large<'a>(
-    file: &dyn ReadFile,
-    reference: &Reference,
+/// A payload in a large file, within the file.
+struct LargePayload {
+    file: Arc<dyn ReadFile>,
+    reference: Reference,
     seed: u32,
-    into: &'a mut Vec<u8>,
-) -> Result<&'a [u8]> {
-    let corrupt = |found| {
-        Err(Error::corruption(
-            ATTEMPT,
-            file.path(),
-            reference.offset,
-            found,
-        ))
-    };
-    let end = reference.offset.checked_add(reference.len);
-    if end.is_none_or(|end| end > file.len()) || reference.len > crate::large::PAYLOAD_MAX {
-        return corrupt("the file is cut short");
+}
+
+impl LargePayload {
+    fn new(file: Arc<dyn ReadFile>, reference: Reference, seed: u32) -> Result<LargePayload> {
+        let payload = LargePayload {
+            file,
+            reference,
+            seed,
+        };
+        let end = reference.offset.checked_add(reference.len);
+        let fits = end.is_some_and(|end| end <= payload.file.len());
+        match fits && reference.len <= crate::large::PAYLOAD_MAX {
+            true => Ok(payload),
+            false => Err(payload.corruption("the file is cut short")),
+        }
     }
-    into.clear();
-    into.resize(
-        usize::try_from(reference.len).expect("PAYLOAD_MAX fits memory"),
-        0,
-    );
-    file.read_exact_at(into, reference.offset)?;
-    if crc32c_append(seed, into) != reference.crc {
-        return corrupt("the large payload's checksum does not match");
+
+    fn corruption(&self, found: &str) -> Error {
+        Error::corruption(ATTEMPT, self.file.path(), self.reference.offset, found)
     }
-    Ok(into)
+
+    fn len(&self) -> usize {
+        usize::try_from(self.reference.len).expect("PAYLOAD_MAX fits memory")
+    }
+
+    fn read<'a>(&self, into: &'a mut Vec<u8>) -> Result<&'a [u8]> {
+        self.check_in_pieces(into, self.len())?;
+        Ok(into)
+    }
+
+    fn check(&self, piece: &mut Vec<u8>) -> Result<()> {
+        self.check_in_pieces(piece, self.len().min(PIECE))
+    }
+
+    /// Reads it in pieces of `len` bytes, the last of which stays in `piece`.
+    fn check_in_pieces(&self, piece: &mut Vec<u8>, len: usize) -> Result<()> {
+        let (mut crc, mut left) = (self.seed, self.len());
+        let mut at = self.reference.offset;
+        piece.clear();
+        while left > 0 {
+            piece.resize(left.min(len), 0);
+            self.file.read_exact_at(piece, at)?;
+            crc = crc32c_append(crc, piece);
+            at += piece.len() as u64;
+            left -= piece.len();
+        }
+        match crc == self.reference.crc {
+            true => Ok(()),
+            false => Err(self.corruption("the large payload's checksum does not match")),
+        }
+    }
 }

@@ -16,7 +16,8 @@ pub struct Last {
     pub start: Start,
     /// Treat every reopening as after a power loss.
     pub assume_power_loss: bool,
-    /// On damage below the cut, take the largest valid round instead of failing.
+    /// On damage below the cut, take the largest valid round, or what is below the damage, instead
+    /// of failing.
     pub accept_loss: bool,
 }
 

@@ -372,6 +372,44 @@ pub(crate) const WAITER: Model = Model {
     ],
 };
 
+/// Who finds a round under way that then does nothing for it, since a window holds the frontier
+/// back, gets its own turn.
+pub(crate) const TURN: Model = Model {
+    name: "journal/turn",
+    lanes: 1,
+    before: |world| world.put(0, 8),
+    roles: &[
+        |world| {
+            world.journal.round_for(Stamp(1), || Stamp::ZERO).unwrap();
+        },
+        |world| {
+            let durable = world.journal.round_for(Stamp(1), || world.frontier());
+            assert_eq!(durable.unwrap(), Stamp(1));
+        },
+    ],
+};
+
+/// The same, when the round panics.
+pub(crate) const TURN_AFTER_PANIC: Model = Model {
+    name: "journal/turn_after_panic",
+    lanes: 1,
+    before: |world| world.put(0, 8),
+    roles: &[
+        |world| {
+            // Without a message, of which there would be thousands.
+            let panics = || std::panic::resume_unwind(Box::new("a frontier"));
+            let round = || world.journal.round_for(Stamp(1), panics);
+            let round = std::panic::catch_unwind(std::panic::AssertUnwindSafe(round));
+            // Whoever came late found D risen, and asked nobody.
+            assert!(round.is_err() || world.journal.durable() == Stamp(1));
+        },
+        |world| {
+            let durable = world.journal.round_for(Stamp(1), || world.frontier());
+            assert_eq!(durable.unwrap(), Stamp(1));
+        },
+    ],
+};
+
 /// Lanes, rounds, waiters and retention at once, larger than loom can.
 pub(crate) const ALL_TOGETHER: Model = Model {
     name: "journal/all_together",

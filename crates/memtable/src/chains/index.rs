@@ -24,6 +24,7 @@
 use crate::chains::node::{Node, NodeHead};
 use crate::hardware::prefetch;
 use crate::memory::Block;
+use crate::spare::Supply;
 use std::ptr::null_mut;
 use velella_sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering};
 use velella_sync::lock::Mutex;
@@ -83,9 +84,10 @@ pub(crate) struct KeyIndex {
     /// The table that insertions start at.
     filling: AtomicUsize,
     is_complete: AtomicBool,
-    /// What the tables lie in; freed with the index.
+    /// What the tables lie in; given back with the index.
     blocks: Mutex<Vec<Block>>,
     bytes: AtomicUsize,
+    supply: Supply,
 }
 
 fn slots_of(table: usize) -> usize {
@@ -121,7 +123,7 @@ unsafe fn fill(start: *mut Slot, table: usize) {
 
 impl KeyIndex {
     /// An empty index; without `is_used` it stays so, and answers nothing.
-    pub(crate) fn new(is_used: bool) -> Self {
+    pub(crate) fn new(is_used: bool, supply: &Supply) -> Self {
         KeyIndex {
             tables: std::array::from_fn(|_| AtomicPtr::new(null_mut())),
             sampled: std::array::from_fn(|_| AtomicUsize::new(0)),
@@ -129,6 +131,7 @@ impl KeyIndex {
             is_complete: AtomicBool::new(is_used && !cfg!(loom)),
             blocks: Mutex::new(Vec::new()),
             bytes: AtomicUsize::new(0),
+            supply: supply.clone(),
         }
     }
 
@@ -244,7 +247,7 @@ impl KeyIndex {
                 return false;
             }
         }
-        let block = Block::zeroed(bytes_of(table));
+        let block = self.supply.spare.take_zeroed(bytes_of(table));
         let start = block.start().as_ptr().cast();
         // SAFETY: the block was made for this table, and nobody else knows it.
         unsafe { fill(start, table) };
@@ -254,6 +257,14 @@ impl KeyIndex {
         // Release, partner: the Acquire in `table`.
         self.tables[table].store(start, Ordering::Release);
         true
+    }
+}
+
+impl Drop for KeyIndex {
+    fn drop(&mut self) {
+        for block in self.blocks.get_mut().drain(..) {
+            self.supply.spare.give_table(block);
+        }
     }
 }
 

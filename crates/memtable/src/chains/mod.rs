@@ -47,8 +47,9 @@ use version::{Draft, Retired, VersionHead, VersionRef, version_bytes};
 /// A memtable whose keys `L` keeps in order.
 #[derive(Debug)]
 pub(crate) struct Chained<L> {
-    pub(crate) list: L,
+    /// Before the list: its tables are to be kept first, of what a freed memtable leaves.
     index: KeyIndex,
+    pub(crate) list: L,
     order: Order,
     slots: Arc<Slots>,
     counters: Arc<Counters>,
@@ -68,7 +69,7 @@ impl<L: Sorted> Chained<L> {
         let guard_bytes = if order.is_bytewise() { guard_bytes } else { 0 };
         Chained {
             list: L::new(&order, guard_bytes, supply),
-            index: KeyIndex::new(L::IS_INDEXED && order.is_bytewise()),
+            index: KeyIndex::new(L::IS_INDEXED && order.is_bytewise(), supply),
             order,
             slots,
             counters: Arc::clone(&supply.counters),

@@ -90,20 +90,9 @@ unsafe impl Send for Directory {}
 unsafe impl Sync for Directory {}
 
 impl Directory {
-    /// A directory of `guards`, which are sorted by key, bytewise.
-    pub(crate) fn new(guards: &[Guard<'_>]) -> Directory {
-        let shared = shared(guards);
-        let mut words: Vec<u64> = Vec::with_capacity(guards.len());
-        for (at, guard) in guards.iter().enumerate() {
-            words.push(if shared == 0 {
-                guard.tower.prefix()
-            } else {
-                if let Some(soon) = guards.get(at + AHEAD) {
-                    soon.tower.node().prefetch_start();
-                }
-                prefix_word(&guard.tower.node().key()[shared..])
-            });
-        }
+    /// A directory of `guards`, which are sorted by key, bytewise, with their words behind the first
+    /// `shared` bytes.
+    pub(crate) fn new(guards: &[Guard<'_>], mut words: Vec<u64>, shared: usize) -> Directory {
         let mut lines = Vec::new();
         let mut heights = Vec::new();
         while !words.is_empty() {
@@ -131,6 +120,18 @@ impl Directory {
             towers: guards.iter().map(|guard| guard.tower.as_ptr()).collect(),
             levels: guards.iter().map(levels).collect(),
         }
+    }
+
+    /// The word of guard `at`, behind the first `shared` bytes of its key.
+    pub(crate) fn word_of(guards: &[Guard<'_>], at: usize, shared: usize) -> u64 {
+        let tower = guards[at].tower;
+        if shared == 0 {
+            return tower.prefix();
+        }
+        if let Some(soon) = guards.get(at + AHEAD) {
+            soon.tower.node().prefetch_start();
+        }
+        prefix_word(&tower.node().key()[shared..])
     }
 
     /// How many guards there are.
@@ -231,6 +232,20 @@ impl Directory {
         }
     }
 
+    /// The guards.
+    ///
+    /// # Safety
+    /// Their list lives during `'l`.
+    #[cfg(test)]
+    pub(crate) unsafe fn guards<'l>(&self) -> Vec<Guard<'l>> {
+        let guard = |at: usize| Guard {
+            // SAFETY: the caller's promise.
+            tower: unsafe { self.tower(at) },
+            levels: usize::from(self.levels[at]),
+        };
+        (0..self.len()).map(guard).collect()
+    }
+
     /// The tower of a guard.
     ///
     /// # Safety
@@ -243,7 +258,7 @@ impl Directory {
 }
 
 /// How many bytes at the start of all guards' keys are the same, if they are worth leaving out.
-fn shared(guards: &[Guard<'_>]) -> usize {
+pub(crate) fn shared(guards: &[Guard<'_>]) -> usize {
     let (Some(first), Some(last)) = (guards.first(), guards.last()) else {
         return 0;
     };

@@ -6,7 +6,8 @@
 //! moves by itself: it is the last tower of three levels. Where many keys come in behind another
 //! guard, their insertion leaves a finger behind.
 //!
-//! H1. One thread at a time makes a directory, before it installs anything; nobody waits for it.
+//! H1. One thread at a time goes on with a directory, [`PIECE`] towers far, before it installs
+//!     anything; nobody waits for it, and it is not held up for long.
 //! H2. Making directories costs each insertion and each fallback a constant number of steps: of
 //!     walking along one level, which are cheap beside a fallback's.
 //! H3. `tail` and the fingers are null or towers linked on [`TAIL_LEVELS`] levels at least. Whether
@@ -15,10 +16,12 @@
 //! Threads: any. Tests: `tests.rs` beside.
 
 use crate::jellyfish::directory::{BYTES_PER_GUARD, Directory};
+use crate::jellyfish::draft::Draft;
 use crate::jellyfish::tower::{LEVELS, Tower, TowerHead};
 use std::ptr::null_mut;
 use std::sync::Arc;
 use velella_sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering};
+use velella_sync::lock::Mutex;
 use velella_sync::{Guard, Swap};
 
 /// Streams of ascending keys, other than the last, that find their place quickly.
@@ -26,6 +29,9 @@ const FINGERS: usize = if cfg!(any(loom, shuttle)) { 2 } else { 64 };
 
 /// Levels of a tower that may become the tail or a finger.
 pub(crate) const TAIL_LEVELS: usize = if LEVELS < 3 { LEVELS } else { 3 };
+
+/// Towers that one writer walks past for a directory: some microseconds.
+const PIECE: usize = 64;
 
 /// Towers from which on a directory pays: about a thousand keys.
 const FIRST: usize = if cfg!(any(loom, shuttle)) { 1 } else { 256 };
@@ -41,7 +47,8 @@ pub(crate) struct Guides {
     /// Towers as high, each close to where insertions found their guard too far away.
     fingers: [AtomicPtr<TowerHead>; FINGERS],
     is_due: AtomicBool,
-    is_building: AtomicBool,
+    /// The next one, while it is in the making (H4).
+    draft: Mutex<Option<Draft<'static>>>,
     /// Towers so far, and how many make the next directory due.
     towers: AtomicUsize,
     towers_due: AtomicUsize,
@@ -59,7 +66,7 @@ impl Guides {
             tail: AtomicPtr::new(null_mut()),
             fingers: std::array::from_fn(|_| AtomicPtr::new(null_mut())),
             is_due: AtomicBool::new(false),
-            is_building: AtomicBool::new(false),
+            draft: Mutex::new(None),
             towers: AtomicUsize::new(0),
             towers_due: AtomicUsize::new(FIRST),
             fallbacks: AtomicUsize::new(0),
@@ -157,14 +164,21 @@ impl Guides {
         self.is_due.load(Ordering::Relaxed)
     }
 
-    /// Puts what `make` makes in use, unless another thread is at it (H1).
+    /// Goes on with the next directory, unless another thread is at it (H1), and puts it in use
+    /// once it is done; whether it was. `begin` makes a draft of the guides' own list (H4).
     #[cold]
-    pub(crate) fn renew(&self, guard: &Guard, make: impl FnOnce() -> Directory) -> bool {
-        // Acquire, partner: the Release below. A thread that finds it taken goes its way.
-        if self.is_building.swap(true, Ordering::Acquire) {
+    pub(crate) fn renew(&self, guard: &Guard, begin: impl FnOnce() -> Draft<'static>) -> bool {
+        let Some(mut draft) = self.draft.try_lock() else {
+            return false;
+        };
+        // It may have been finished since the caller asked.
+        if !self.is_due() {
             return false;
         }
-        let directory = make();
+        let Some(directory) = draft.get_or_insert_with(begin).advance(PIECE) else {
+            return false;
+        };
+        *draft = None;
         let towers = self.towers();
         // Relaxed, all: statistics and hints; the directory is published by `Swap`.
         self.towers_due.store(2 * towers + 1, Ordering::Relaxed);
@@ -175,8 +189,6 @@ impl Guides {
         self.bytes.store(directory.bytes(), Ordering::Relaxed);
         self.is_due.store(false, Ordering::Relaxed);
         self.current.store(Arc::new(directory), guard);
-        // Release, partner: the Acquire above.
-        self.is_building.store(false, Ordering::Release);
         true
     }
 

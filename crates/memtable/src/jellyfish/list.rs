@@ -16,7 +16,7 @@ use crate::arena::Arena;
 use crate::chains::node::{Node, NodeHead, node_bytes};
 use crate::chains::store::Store;
 use crate::counters::Tally;
-use crate::jellyfish::directory::{Directory, Guard as Entry};
+use crate::jellyfish::draft::{Aim, Draft};
 use crate::jellyfish::guides::{Guides, TAIL_LEVELS};
 use crate::jellyfish::tower::{LEVELS, Tower, TowerHead, tower_bytes};
 use crate::ordering::{Site, swap_in};
@@ -483,57 +483,35 @@ impl List {
         self.guides.is_due()
     }
 
-    /// Makes a guard directory of the list as it is, unless another thread is at it; says whether
-    /// it did. The caller has installed nothing that others would wait for (H1).
+    /// Goes on with the next guard directory, unless another thread is at it; whether that made it
+    /// complete. The caller has installed nothing that others would wait for (H1).
     #[cold]
     pub(crate) fn renew_guides(&self, guard: &Guard) -> bool {
-        self.guides.renew(guard, || Directory::new(&self.guards()))
+        // SAFETY: the guides keep it no longer than the list lives (H4).
+        self.guides.renew(guard, || unsafe { self.draft() })
     }
 
-    /// The towers for the next directory: those of the lowest level that is not much too full, or
-    /// the highest of each few of them.
-    pub(super) fn guards(&self) -> Vec<Entry<'_>> {
+    /// The beginning of a directory of the list's towers: those of the lowest level that is not
+    /// much too full, or the highest of each few of them.
+    ///
+    /// # Safety
+    /// The list lives during `'l`.
+    pub(super) unsafe fn draft<'l>(&self) -> Draft<'l> {
         let most = self.guides.most();
-        let mut level = 0;
+        let mut lowest = 0;
         let mut expected = self.guides.towers();
         while expected > 2 * most {
-            level += 1;
+            lowest += 1;
             expected /= 4;
         }
-        let mut guards = Vec::new();
-        // From above, so that what is met above is met below: links are made bottom-up.
-        for level in (level..self.height()).rev() {
-            guards = self.towers_at(level, &guards);
-        }
-        let each = guards.len().div_ceil(most).max(1);
-        let mut chosen: Vec<Entry<'_>> = guards
-            .chunks(each)
-            .filter_map(|few| few.iter().max_by_key(|guard| guard.levels).copied())
-            .collect();
-        // An area that is small needs no high guard.
-        let enough = level + 1 + each.ilog2().div_ceil(2) as usize;
-        for guard in &mut chosen {
-            guard.levels = guard.levels.min(enough);
-        }
-        chosen
-    }
-
-    /// The towers at `level`, those that are `higher` with the levels they have there.
-    fn towers_at<'l>(&'l self, level: usize, higher: &[Entry<'l>]) -> Vec<Entry<'l>> {
-        let mut towers = Vec::with_capacity(higher.len() * 4 + 16);
-        let mut higher = higher.iter().peekable();
-        // SAFETY: the top has every level.
-        let mut next = unsafe { self.top().next(level) };
-        while let Some(tower) = next {
-            let levels = match higher.next_if(|guard| guard.tower == tower) {
-                Some(guard) => guard.levels,
-                None => level + 1,
-            };
-            towers.push(Entry { tower, levels });
-            // SAFETY: reached on this level.
-            next = unsafe { tower.next(level) };
-        }
-        towers
+        // SAFETY: the caller's promise.
+        let top = unsafe { Tower::from_raw(self.top.as_ptr()) };
+        Draft::new(Aim {
+            top: top.expect("a list has a top"),
+            height: self.height(),
+            lowest,
+            most,
+        })
     }
 
     /// How many nodes stand on each level, bottom first; panics if S1 does not hold.

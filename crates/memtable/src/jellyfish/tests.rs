@@ -2,7 +2,7 @@
 //! predecessors.
 
 use super::Jellyfish;
-use super::directory::{BYTES_PER_GUARD, Directory};
+use super::directory::{BYTES_PER_GUARD, Directory, Guard};
 use super::list::List;
 use super::tower::LEVELS;
 use crate::chains::index::KeyIndex;
@@ -139,6 +139,58 @@ fn a_search_compares_at_most_twice_the_logarithm() {
     }
 }
 
+/// Keys and levels of the guards of a directory.
+fn listed(directory: &Directory) -> Vec<(Vec<u8>, usize)> {
+    // SAFETY: the callers keep the list.
+    let guards = unsafe { directory.guards() };
+    let each = |guard: &Guard<'_>| (guard.tower.node().key().to_vec(), guard.levels);
+    guards.iter().map(each).collect()
+}
+
+#[test]
+fn a_directory_made_in_pieces_is_the_same() {
+    for guard_bytes in [GUARD_BYTES, FEW] {
+        let slots = Arc::new(Slots::new(1));
+        let table = Jellyfish::new(Order::Bytewise, slots, &Supply::default(), guard_bytes);
+        let table = Arc::new(table);
+        let world = World::new(&|_, _| Arc::clone(&table) as _, &Order::Bytewise);
+        let count = if cfg!(miri) { 60 } else { 3000 };
+        let put = |number: u32| {
+            world.put(0, format!("k{number:06}").as_bytes(), b"");
+        };
+        (0..count).for_each(|number| put(2 * number));
+        // SAFETY: `table` lives on.
+        let (mut whole, mut pieces) = unsafe { (table.list.draft(), table.list.draft()) };
+        let whole = whole.advance(usize::MAX).expect("steps for everything");
+        let mut calls = 0;
+        let pieces = loop {
+            calls += 1;
+            if let Some(directory) = pieces.advance(7) {
+                break directory;
+            }
+        };
+        assert_eq!(listed(&whole), listed(&pieces));
+        assert!(
+            calls > whole.len() / 7,
+            "{calls} calls: a piece was too large"
+        );
+
+        // Keys that come in meanwhile, on both sides of the place that was reached.
+        // SAFETY: `table` lives on.
+        let mut draft = unsafe { table.list.draft() };
+        let mut numbers = (0..count).map(|number| 2 * (number * 7 % count) + 1);
+        let disturbed = loop {
+            if let Some(directory) = draft.advance(3) {
+                break directory;
+            }
+            numbers.next().into_iter().for_each(put);
+        };
+        let guards = listed(&disturbed);
+        assert!(guards.is_sorted_by_key(|(key, _)| key));
+        assert!(guards.len() >= whole.len().min(guard_bytes / BYTES_PER_GUARD / 2));
+    }
+}
+
 #[test]
 fn a_directory_finds_the_guards_on_both_sides() {
     let mut rng = Rng::new(3);
@@ -157,9 +209,13 @@ fn a_directory_finds_the_guards_on_both_sides() {
             for _ in 0..if cfg!(miri) { 40 } else { 3000 } {
                 world.put(0, &draw(prefix, letters, longest), b"");
             }
-            let guards = table.list.guards();
-            let directory = Directory::new(&guards);
-            assert_eq!(directory.len(), guards.len());
+            // SAFETY: `table` lives on.
+            let mut draft = unsafe { table.list.draft() };
+            let directory = draft.advance(usize::MAX).expect("steps for everything");
+            // SAFETY: `table` lives on.
+            let guards = unsafe { directory.guards() };
+            assert!(!guards.is_empty());
+            assert!(guards.is_sorted_by_key(|guard| guard.tower.node().key()));
             let mut probes: Vec<Vec<u8>> = guards
                 .iter()
                 .map(|guard| guard.tower.node().key().to_vec())
@@ -192,7 +248,7 @@ fn a_directory_finds_the_guards_on_both_sides() {
 #[test]
 fn colliding_hashes_leave_the_index_incomplete_and_correct() {
     let list = List::new(GUARD_BYTES, &Supply::default());
-    let index = KeyIndex::new(true);
+    let index = KeyIndex::new(true, &Supply::default());
     // More than a bucket and its neighbours take: the first table is far too empty to grow.
     let keys: Vec<[u8; 2]> = (0..100u16).map(u16::to_be_bytes).collect();
     for key in &keys {

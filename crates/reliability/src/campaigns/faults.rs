@@ -7,6 +7,8 @@
 //! F2. In pairs: two calls drawn from the seed fail, of a workload drawn too.
 //! F3. Every operation succeeds or says why not; what it answers is right; afterwards, when all is
 //!     well again, the database opens with all that was promised.
+//! F4. What a failed sync takes from the page cache, and which bit a read has wrong, is drawn from
+//!     the seed: the same call of the same workload does not always lose the same.
 //!
 //! Tests: `tests/faults.rs`.
 
@@ -243,7 +245,8 @@ fn attack(
 ) -> Result<Tally, String> {
     let mem = MemFs::new();
     mem.set_syncs_lie(lies);
-    let faulty = FaultFs::over_mem(&mem);
+    let device = Seed::silent(seed).fork(1).below(u64::MAX);
+    let faulty = FaultFs::over_device(&mem, device);
     for (call, fault) in faults {
         faulty.inject(Rule::every(*fault).nth(*call));
     }

@@ -163,6 +163,9 @@ impl Judge {
         let mut mode = None;
         let after = self.crash(fs, &mut mode);
         drop(store);
+        if self.is_directory_lost(image, &after) {
+            return Ok(());
+        }
         let killed = mode == Some(CrashMode::KeepAll) && setting.has_journal();
         let promised = if killed { acknowledged } else { durable };
         let what =
@@ -198,6 +201,18 @@ impl Judge {
             self.tally.add(lost, 1);
         }
         image.failed
+    }
+
+    /// Whether the whole database is gone with its name: the sync failed that was to make the
+    /// directory durable, so the opening did, and the next opening's sync of the same names
+    /// succeeded without effect. There is nothing left that could tell.
+    fn is_directory_lost(&mut self, image: &Image, fs: &MemFs) -> bool {
+        let is_lost = image.failed && fs.exists(Path::new(DIR)).is_ok_and(|there| !there);
+        if is_lost {
+            let what = "databases whose directory a failed sync lost";
+            self.tally.add(what, 1);
+        }
+        is_lost
     }
 
     /// G4.

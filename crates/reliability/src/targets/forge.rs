@@ -371,9 +371,13 @@ impl Forge {
                 self.round = draws.u64();
             }
             _ => {
-                let parameters = std::array::from_fn(|_| draws.u64());
-                let head = header(self.version, b"vellSEAL", SEAL, parameters);
-                self.seal[..100].copy_from_slice(&head);
+                let parameters: [u64; 4] = std::array::from_fn(|_| draws.u64());
+                let (magic, number) = match parameters[3] % 2 {
+                    0 => (b"vellSEAL", SEAL),
+                    _ => (b"vellSEGM", SEGMENT),
+                };
+                let head = header(self.version, magic, number, parameters);
+                self.file(number)[..100].copy_from_slice(&head);
             }
         }
     }

@@ -1,9 +1,10 @@
-//! Recovery of a journal made of any bytes.
+//! Recovery and listing of a journal made of any bytes.
 //!
 //! J1. What an undamaged journal promises is recovered, no more and no less.
 //! J2. Otherwise: an error that names its file, or records in ascending order, each no larger than
 //!     the files together.
 //! J3. Recovery repeats: it gives the same again.
+//! J4. A listing comes to its end.
 //!
 //! Threads: any. Tests: `tests/corpus.rs`.
 
@@ -12,8 +13,11 @@ use std::path::Path;
 use std::sync::Arc;
 use velella_base::file_name::FileName;
 use velella_base::{ErrorKind, Result};
+use velella_journal::inspect::{self, Detail};
 use velella_journal::{Last, Recovery, Start, batch};
 use velella_vfs::Vfs;
+
+const DIR: &str = "/db";
 
 /// A recipe for a journal.
 pub(super) fn journal(recipe: &[u8]) {
@@ -41,6 +45,9 @@ pub(super) fn journal(recipe: &[u8]) {
     }
     let again = recover(&forged);
     assert_eq!(again.map_err(text), recovered.map_err(text), "J3");
+    let mut listing = String::new();
+    let listed = inspect::journal(&forged.fs, DIR.as_ref(), Detail::Operations, &mut listing);
+    assert_eq!(listed.map_err(text), Ok(()), "J4");
 }
 
 fn text(error: velella_base::Error) -> String {
@@ -48,7 +55,7 @@ fn text(error: velella_base::Error) -> String {
 }
 
 fn recover(forged: &Forged) -> Result<Vec<(u64, Vec<u8>)>> {
-    let dir = Path::new("/db");
+    let dir = Path::new(DIR);
     let last = Last {
         incarnation: forge::INCARNATION,
         start: Start {
