@@ -160,7 +160,9 @@ fn a_directory_made_in_pieces_is_the_same() {
         };
         (0..count).for_each(|number| put(2 * number));
         // SAFETY: `table` lives on.
-        let (mut whole, mut pieces) = unsafe { (table.list.draft(), table.list.draft()) };
+        let mut whole = unsafe { table.list.draft() };
+        // SAFETY: as above.
+        let mut pieces = unsafe { table.list.draft() };
         let whole = whole.advance(usize::MAX).expect("steps for everything");
         let mut calls = 0;
         let pieces = loop {
