@@ -9,6 +9,8 @@
 //! U4. After an error the cursor is unpositioned.
 //! U5. `aim` and `approach` are hints before a `seek`: they unposition, and change no result.
 //! U6. `is_newest` may always say no.
+//! U7. `pass` ends where `seek` with the same arguments would, but may stop early at a version
+//!     whose key is spelled differently; it always gets ahead.
 
 use crate::{Result, Stamp, ValueKind};
 
@@ -71,6 +73,15 @@ pub trait Cursor: Send {
     /// As [`Cursor::seek_first`].
     fn prev(&mut self) -> Result<()>;
 
+    /// From a version of `key` above `stamp`: past all of them, to the first entry at or after
+    /// `(key, stamp)` (U7). With `Stamp::ZERO`: to the next key.
+    ///
+    /// # Errors
+    /// As [`Cursor::seek_first`].
+    fn pass(&mut self, key: &[u8], stamp: Stamp) -> Result<()> {
+        self.seek(key, stamp)
+    }
+
     /// Going backward: whether it is known, without moving, that the entry is the newest of its
     /// key (U6). Who needs the newest can then stay on it instead of copying it and looking on.
     fn is_newest(&self) -> bool {
@@ -105,6 +116,9 @@ impl<C: Cursor + ?Sized> Cursor for Box<C> {
     }
     fn prev(&mut self) -> Result<()> {
         (**self).prev()
+    }
+    fn pass(&mut self, key: &[u8], stamp: Stamp) -> Result<()> {
+        (**self).pass(key, stamp)
     }
     fn is_newest(&self) -> bool {
         (**self).is_newest()

@@ -2,11 +2,11 @@
 //!
 //! I1. What is seen is exactly the snapshot: per key the newest version at or below its stamp, if
 //!     that is live at the snapshot's time.
-//! I2. The iterator stands on a key of its own (`at`), not in a memtable or file: when its
+//! I2. The iterator stands on a key of its own (`key`), not in a memtable or file: when its
 //!     memtables or files are superseded it moves to the current ones and finds its place again.
 //!     So it holds superseded ones only until its next step.
-//! I3. A key with many versions costs as much as one with one: memtables yield one version a key,
-//!     and over tables a run of old versions is left by a seek after `SKIPS_MAX`.
+//! I3. A key with many versions costs little more than one with one: memtables yield one version
+//!     a key, and a table leaves a run of versions by a seek once it has passed a few.
 //! I4. After an error it stands nowhere, and every step repeats the error until the next seek: it
 //!     no longer knows which pairs it has shown.
 //!
@@ -35,7 +35,10 @@ use velella_base::external::ExternalRef;
 use velella_base::order::same_bytes;
 use velella_base::{Cursor, Error, Result, Stamp, ValueKind, seeded};
 
-/// Old versions of one key passed one by one before a seek leaves them all.
+/// Room for a key made at once: most keys need no more.
+const KEY_BYTES: usize = 64;
+
+/// Going back: old versions of one key passed one by one before a seek leaves them all.
 const SKIPS_MAX: usize = 8;
 
 /// Where the merged cursor stands relative to the pair the iterator shows.
@@ -76,12 +79,12 @@ pub struct Iter {
     merged: Merged,
     generation: (u64, u64),
     stand: Stand,
-    /// The key it stands on; `None`: before the first or after the last.
-    at: Option<Vec<u8>>,
-    /// Why `at` is `None`.
+    /// Whether it stands on a pair.
+    there: bool,
+    /// If not, why.
     nowhere: Nowhere,
-    /// Spare buffer for the next key.
-    spare: Vec<u8>,
+    /// The pair's key (I2); when it stands on none, some key.
+    key: Vec<u8>,
     judged: Judged,
     kind: ValueKind,
     /// The payload, when it was copied (backward steps, external values).
@@ -118,9 +121,9 @@ impl Iter {
             merged,
             generation,
             stand: Stand::Lost,
-            at: None,
+            there: false,
             nowhere: Nowhere::Unpositioned,
-            spare: Vec::new(),
+            key: Vec::with_capacity(KEY_BYTES),
             judged: Judged {
                 skip: 0,
                 expires_at_ms: None,
@@ -136,7 +139,7 @@ impl Iter {
     #[must_use]
     #[inline]
     pub fn key(&self) -> Option<&[u8]> {
-        self.at.as_deref()
+        self.there.then_some(&self.key)
     }
 
     /// The value it stands on; empty with keys only, and when it stands on nothing. External
@@ -144,29 +147,36 @@ impl Iter {
     ///
     /// # Errors
     /// `Corruption`, `Io`: an external value could not be read.
+    #[inline]
     pub fn value(&mut self) -> Result<&[u8]> {
-        if self.at.is_none() || self.options.keys_only {
+        if !self.there || self.options.keys_only {
             return Ok(&[]);
         }
         if self.kind == ValueKind::External {
-            let payload = self.payload();
-            let reference = ExternalRef::decode(payload).expect("judged before it was shown");
-            self.payload = self.handle.engine.env.externals.read(&reference)?;
-            self.payload_copied = true;
-            // From now on the payload is the value itself.
-            self.kind = ValueKind::Put;
-            self.judged.skip = 0;
+            self.fetch()?;
         }
-        let skip = self.judged.skip;
-        Ok(&self.payload()[skip..])
+        Ok(&self.payload()[self.judged.skip..])
+    }
+
+    /// Makes the payload the external value that it refers to.
+    #[cold]
+    fn fetch(&mut self) -> Result<()> {
+        let payload = self.payload();
+        let reference = ExternalRef::decode(payload).expect("judged before it was shown");
+        self.payload = self.handle.engine.env.externals.read(&reference)?;
+        self.payload_copied = true;
+        self.kind = ValueKind::Put;
+        self.judged.skip = 0;
+        Ok(())
     }
 
     /// When the pair it stands on expires, in milliseconds since 1970.
     #[must_use]
     pub fn expires_at_ms(&self) -> Option<u64> {
-        self.at.as_ref().and(self.judged.expires_at_ms)
+        self.judged.expires_at_ms.filter(|_| self.there)
     }
 
+    #[inline]
     fn payload(&self) -> &[u8] {
         if self.payload_copied {
             return &self.payload;
@@ -249,21 +259,20 @@ impl Iter {
     /// As [`Iter::seek_first`]; after an error the same one again, until a seek.
     pub fn step(&mut self) -> Result<bool> {
         self.follow_view()?;
-        let Some(key) = self.at.take() else {
+        if !self.there {
             return match &self.nowhere {
                 Nowhere::PastLast => Ok(false),
                 Nowhere::Failed(_) if seeded("an-iterator-goes-on-after-an-error") => Ok(false),
                 Nowhere::Failed(error) => Err(error.clone()),
                 _ => self.seek_first(),
             };
-        };
+        }
         let stand = self.stand;
         self.guarded(|iter| {
             match stand {
-                Stand::On | Stand::Newest => iter.leave_key(&key)?,
-                Stand::Before | Stand::Lost => iter.merged.seek(&key, Stamp::ZERO)?,
+                Stand::On | Stand::Newest => iter.merged.pass(&iter.key, Stamp::ZERO)?,
+                Stand::Before | Stand::Lost => iter.merged.seek(&iter.key, Stamp::ZERO)?,
             }
-            iter.spare = key;
             iter.settle_forward()
         })
     }
@@ -275,21 +284,20 @@ impl Iter {
     /// As [`Iter::step`].
     pub fn step_back(&mut self) -> Result<bool> {
         self.follow_view()?;
-        let Some(key) = self.at.take() else {
+        if !self.there {
             return match &self.nowhere {
                 Nowhere::BeforeFirst => Ok(false),
                 Nowhere::Failed(error) => Err(error.clone()),
                 _ => self.seek_last(),
             };
-        };
+        }
         let stand = self.stand;
         self.guarded(|iter| {
             match stand {
                 Stand::Before => {}
                 Stand::Newest => iter.merged.prev()?,
-                Stand::On | Stand::Lost => iter.merged.seek_before(&key)?,
+                Stand::On | Stand::Lost => iter.merged.seek_before(&iter.key)?,
             }
-            iter.spare = key;
             iter.settle_backward()
         })
     }
@@ -301,7 +309,7 @@ impl Iter {
     /// As [`Iter::seek_first`].
     pub fn refresh(&mut self) -> Result<()> {
         if let Err(error) = self.handle.engine.check_open() {
-            self.at = None;
+            self.there = false;
             self.nowhere = Nowhere::Failed(error.clone());
             return Err(error);
         }
@@ -322,7 +330,8 @@ impl Iter {
 
     /// After the sources were replaced: finds the pair it stood on again.
     fn restore_position(&mut self) -> Result<()> {
-        if let Some(key) = self.at.take() {
+        if self.there {
+            let key = std::mem::take(&mut self.key);
             self.seek(&key)?;
         }
         Ok(())
@@ -340,7 +349,7 @@ impl Iter {
         self.core.check_there().inspect_err(|error| {
             // To be asked again by every later call.
             self.generation = (u64::MAX, u64::MAX);
-            self.at = None;
+            self.there = false;
             self.nowhere = Nowhere::Failed(error.clone());
         })
     }
@@ -348,7 +357,7 @@ impl Iter {
     /// Runs a positioning call on the current sources; on an error it stands on nothing.
     #[inline]
     fn guarded(&mut self, position: impl FnOnce(&mut Self) -> Result<bool>) -> Result<bool> {
-        self.at = None;
+        self.there = false;
         self.stand = Stand::Lost;
         self.payload_copied = false;
         let there = self
@@ -388,7 +397,7 @@ impl std::fmt::Debug for Iter {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Iter")
             .field("keyspace", &self.core.name)
-            .field("at", &self.at)
+            .field("at", &self.key())
             .field("snapshot", &self.snapshot)
             .finish_non_exhaustive()
     }

@@ -262,6 +262,7 @@ impl Engine {
 
     /// What a version met by an iterator says: where its value starts and when it expires; `None`
     /// if the key is absent there.
+    #[inline]
     pub(crate) fn judge(
         &self,
         core: &Core,

@@ -350,6 +350,36 @@ fn a_step_costs_no_search() {
     );
 }
 
+#[test]
+fn an_old_view_passes_no_versions_in_memtables_that_came_after_it() {
+    let db = fresh();
+    let put_all = |value: &str| {
+        for key in 0..100u8 {
+            db.put([key], value).unwrap();
+        }
+    };
+    put_all("old");
+    let view = db.snapshot();
+    put_all("new");
+    db.flush().unwrap();
+    put_all("newer");
+    let seen = |key: u8, value: &str| {
+        let mut iter = view.iter(&db.default_keyspace()).unwrap();
+        assert!(iter.seek([key]).unwrap());
+        assert_eq!(iter.value().unwrap(), value.as_bytes());
+        let mut pairs = 1;
+        while iter.step().unwrap() {
+            assert_eq!(iter.value().unwrap(), value.as_bytes());
+            pairs += 1;
+        }
+        pairs
+    };
+    let skipped = counter(&db, "memtable_versions_skipped");
+    assert_eq!(seen(0, "old"), 100);
+    assert_eq!(seen(40, "old"), 60);
+    assert_eq!(counter(&db, "memtable_versions_skipped"), skipped);
+}
+
 /// What 1,000 steps from the middle count: comparisons in memory and in tables, blocks fetched.
 fn counted(db: &Db, back: bool) -> [u64; 3] {
     let mut iter = db.iter().unwrap();

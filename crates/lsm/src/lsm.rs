@@ -75,12 +75,12 @@ impl Tree for Lsm {
 
     fn cursor(&self, fill_cache: bool) -> Box<dyn Cursor> {
         let mut sources = Vec::new();
-        self.sources(fill_cache, &mut sources);
+        self.sources(fill_cache, Stamp::MAX, &mut sources);
         let order = self.shared.options.table.order.clone();
         Box::new(MergeCursor::new(sources, order))
     }
 
-    fn sources(&self, fill_cache: bool, sources: &mut Vec<Source>) {
+    fn sources(&self, fill_cache: bool, at: Stamp, sources: &mut Vec<Source>) {
         let order = &self.shared.options.table.order;
         let one = |file: &Arc<TableFile>| {
             ConcatCursor::of_one(Arc::clone(file), order.clone(), fill_cache)
@@ -94,8 +94,9 @@ impl Tree for Lsm {
             };
             let deeper = deeper.iter().map(|tables| tables.files());
             let levels = deeper.filter(|files| !files.is_empty());
-            sources.reserve(upper.files().len() + levels.clone().count());
-            sources.extend(upper.files().iter().map(|file| Source::Run(one(file))));
+            let upper = upper.files().iter();
+            let upper = upper.filter(|file| file.meta().min_stamp <= at);
+            sources.extend(upper.map(|file| Source::Run(one(file))));
             sources.extend(levels.map(|files| Source::Run(run(files))));
         });
     }

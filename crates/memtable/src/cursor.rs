@@ -98,7 +98,9 @@ pub(crate) struct TableCursor<T: Keys> {
     table: Arc<T>,
     mode: CursorMode,
     key: Option<T::Key>,
-    /// The versions of `key` that the cursor yields: one in `Visible` mode.
+    /// The version it stands on, if it stands on a key.
+    here: Option<Item>,
+    /// In `All` mode: all versions of `key`, and which of them is `here`.
     items: Vec<Item>,
     at: usize,
     copy: Vec<u8>,
@@ -124,6 +126,7 @@ impl<T: Keys> TableCursor<T> {
             table,
             mode,
             key: None,
+            here: None,
             items: Vec::new(),
             at: 0,
             copy: Vec::new(),
@@ -134,13 +137,23 @@ impl<T: Keys> TableCursor<T> {
 
     /// Stands on `key` if it has a version to stand on.
     fn enter(&mut self, key: T::Key, enter: Enter, guard: &Guard, tally: &mut Tally) -> bool {
-        self.items.clear();
-        self.at = 0;
-        match self.mode {
-            CursorMode::All => self.table.committed(key, guard, &mut self.items),
+        self.here = match self.mode {
+            CursorMode::All => {
+                self.items.clear();
+                self.table.committed(key, guard, &mut self.items);
+                self.at = match enter {
+                    Enter::From(stamp) => self.items.partition_point(|item| item.stamp > stamp),
+                    Enter::Last => self.items.len().saturating_sub(1),
+                };
+                self.items.get(self.at).copied()
+            }
             CursorMode::Visible { at, keys_only } => {
                 let version = self.table.visible(key, at, guard, tally);
-                if let Some(version) = version {
+                let version = version.filter(|version| match enter {
+                    Enter::From(stamp) => version.stamp <= stamp,
+                    Enter::Last => true,
+                });
+                version.map(|version| {
                     let wanted = !keys_only || version.kind != ValueKind::Put;
                     let value = if wanted { version.value } else { &[] };
                     let value = if T::COPIES {
@@ -150,22 +163,20 @@ impl<T: Keys> TableCursor<T> {
                     } else {
                         value
                     };
-                    self.items
-                        .push(Item::new(version.stamp, version.kind, value));
-                }
+                    Item::new(version.stamp, version.kind, value)
+                })
             }
-        }
-        match enter {
-            Enter::From(stamp) => {
-                self.at = self.items.partition_point(|item| item.stamp > stamp);
-            }
-            Enter::Last => self.at = self.items.len().saturating_sub(1),
-        }
-        if self.at < self.items.len() {
+        };
+        if self.here.is_some() {
             self.key = Some(key);
-            return true;
         }
-        false
+        self.here.is_some()
+    }
+
+    /// Stands on another version of the key.
+    fn stand_at(&mut self, at: usize) {
+        self.at = at;
+        self.here = self.items.get(at).copied();
     }
 
     /// Stands on the first entry from `key` on, or nowhere.
@@ -259,7 +270,7 @@ impl<T: Keys> Cursor for TableCursor<T> {
         debug_assert!(self.key.is_some(), "next on an unpositioned cursor (U3)");
         let Some(key) = self.key else { return Ok(()) };
         if self.at + 1 < self.items.len() {
-            self.at += 1;
+            self.stand_at(self.at + 1);
             return Ok(());
         }
         let mut tally = Tally::default();
@@ -272,7 +283,7 @@ impl<T: Keys> Cursor for TableCursor<T> {
         debug_assert!(self.key.is_some(), "prev on an unpositioned cursor (U3)");
         let Some(key) = self.key else { return Ok(()) };
         if self.at > 0 {
-            self.at -= 1;
+            self.stand_at(self.at - 1);
             return Ok(());
         }
         let mut tally = Tally::default();
@@ -281,13 +292,21 @@ impl<T: Keys> Cursor for TableCursor<T> {
         Ok(())
     }
 
+    /// A step from the last version above the stamp.
+    fn pass(&mut self, _key: &[u8], stamp: Stamp) -> Result<()> {
+        let rest = self.items.get(self.at..).unwrap_or_default();
+        let passed = rest.partition_point(|item| item.stamp > stamp);
+        self.at += passed.saturating_sub(1);
+        self.next()
+    }
+
     fn is_newest(&self) -> bool {
         matches!(self.mode, CursorMode::Visible { .. })
     }
 
     fn entry(&self) -> Option<Entry<'_>> {
         let key = self.key?;
-        let item = self.items.get(self.at)?;
+        let item = self.here.as_ref()?;
         Some(Entry {
             key: self.table.bytes_of(key),
             stamp: item.stamp,

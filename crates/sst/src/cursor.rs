@@ -17,6 +17,9 @@ use crate::table::Table;
 use std::sync::Arc;
 use velella_base::{Cursor, Entry, Result, Stamp};
 
+/// Versions of one key passed one by one before a seek passes the others.
+const PASSED_MAX: usize = 8;
+
 const AHEAD_BYTES_MIN: u64 = 16 << 10;
 const AHEAD_BYTES_MAX: u64 = 256 << 10;
 
@@ -237,6 +240,17 @@ impl Cursor for TableCursor {
             },
             _ => Ok(()),
         }
+    }
+
+    #[inline]
+    fn pass(&mut self, key: &[u8], stamp: Stamp) -> Result<()> {
+        for _ in 0..PASSED_MAX {
+            self.next()?;
+            if !self.block.as_ref().is_some_and(|b| b.is_newer(key, stamp)) {
+                return Ok(());
+            }
+        }
+        self.seek(key, stamp)
     }
 
     #[inline]

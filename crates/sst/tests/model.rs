@@ -146,7 +146,7 @@ fn any_movement_of_a_cursor_agrees_with_an_index_into_the_vector() {
             let key = &case.keys[rng.below(case.keys.len() as u64) as usize];
             let stamp = [Stamp(rng.below(case.stamps + 2)), Stamp::MAX][rng.below(2) as usize];
             let below = |e: &Owned| order.compare(&e.key, key).then(stamp.cmp(&e.stamp)).is_lt();
-            match (rng.below(12), place) {
+            match (rng.below(14), place) {
                 (0, _) => {
                     cursor.seek_first().unwrap();
                     place = Some(0);
@@ -164,9 +164,22 @@ fn any_movement_of_a_cursor_agrees_with_an_index_into_the_vector() {
                     let at = entries.partition_point(|e| order.compare(&e.key, key).is_lt());
                     place = at.checked_sub(1);
                 }
-                (4..8, Some(at)) => {
+                (4..7, Some(at)) => {
                     cursor.next().unwrap();
                     place = Some(at + 1);
+                }
+                (7..9, Some(at)) => {
+                    let from = &entries[at];
+                    let down_to = Stamp(stamp.0.min(from.stamp.0 - 1));
+                    let is_passed = |e: &velella_base::Entry<'_>| {
+                        order.compare(e.key, &from.key).is_eq() && e.stamp > down_to
+                    };
+                    // Early only where the key is spelled differently (U7).
+                    while cursor.entry().as_ref().is_some_and(is_passed) {
+                        cursor.pass(&from.key, down_to).unwrap();
+                    }
+                    let versions = entries[at..].iter();
+                    place = Some(at + versions.take_while(|e| is_passed(&e.entry())).count());
                 }
                 (_, Some(at)) => {
                     cursor.prev().unwrap();

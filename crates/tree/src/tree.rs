@@ -104,8 +104,9 @@ pub trait Tree: Send + Sync + std::fmt::Debug {
     /// `fill_cache`: whether the blocks it reads enter the cache.
     fn cursor(&self, fill_cache: bool) -> Box<dyn Cursor>;
 
-    /// As `cursor`, taken apart for a larger merge: appends what it would merge, newest first.
-    fn sources(&self, fill_cache: bool, sources: &mut Vec<Source>) {
+    /// As `cursor`, taken apart for a larger merge: appends what it would merge, newest first. What
+    /// has nothing at or below `at` may be left out.
+    fn sources(&self, fill_cache: bool, _at: Stamp, sources: &mut Vec<Source>) {
         sources.push(Source::Other(self.cursor(fill_cache)));
     }
 

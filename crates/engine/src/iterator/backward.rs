@@ -22,20 +22,18 @@ impl Iter {
             if below(&self.core, &self.options.lower, entry.key) {
                 return self.ends(Nowhere::BeforeFirst);
             }
-            let mut key = std::mem::take(&mut self.spare);
-            key.clear();
-            key.extend_from_slice(entry.key);
+            self.key.clear();
+            self.key.extend_from_slice(entry.key);
             let (stand, found) = match self.merged.is_newest() && self.sees(&entry) {
                 true => (Stand::Newest, self.judge_in_place()?),
-                false => (Stand::Before, self.newest_backward(&key)?),
+                false => (Stand::Before, self.newest_backward()?),
             };
             if let Some(judged) = found {
                 self.judged = judged;
-                self.at = Some(key);
+                self.there = true;
                 self.stand = stand;
                 return Ok(true);
             }
-            self.spare = key;
             if stand == Stand::Newest {
                 self.merged.prev()?;
             }
@@ -59,20 +57,20 @@ impl Iter {
         engine.judge(&self.core, entry.kind, entry.value, now)
     }
 
-    /// Walks the versions of `key`, at the oldest of which the cursor stands, backwards, and keeps
-    /// the newest that the snapshot sees. The cursor ends before the key.
-    fn newest_backward(&mut self, key: &[u8]) -> Result<Option<Judged>> {
+    /// Walks the versions of the key, at the oldest of which the cursor stands, backwards, and
+    /// keeps the newest that the snapshot sees. The cursor ends before the key.
+    fn newest_backward(&mut self) -> Result<Option<Judged>> {
         let mut seen = false;
         let mut steps = 0;
         while let Some(entry) = self.merged.entry()
-            && (steps == 0 || self.is_same(entry.key, key))
+            && (steps == 0 || self.is_same(entry.key, &self.key))
         {
             steps += 1;
             if steps > SKIPS_MAX {
                 // I3. The newest that is seen, directly; then leave the key.
-                self.merged.seek(key, self.snapshot.stamp())?;
-                seen = self.copy_if_at(key);
-                self.merged.seek_before(key)?;
+                self.merged.seek(&self.key, self.snapshot.stamp())?;
+                seen = self.copy_if_there();
+                self.merged.seek_before(&self.key)?;
                 break;
             }
             if self.sees(&entry) {
@@ -93,12 +91,12 @@ impl Iter {
             .judge(&self.core, self.kind, &self.payload, now)
     }
 
-    /// Copies the payload where the cursor stands, if that is a version of `key`.
-    fn copy_if_at(&mut self, key: &[u8]) -> bool {
+    /// Copies the payload where the cursor stands, if that is a version of the key.
+    fn copy_if_there(&mut self) -> bool {
         let Some(entry) = self
             .merged
             .entry()
-            .filter(|entry| self.is_same(entry.key, key))
+            .filter(|entry| self.is_same(entry.key, &self.key))
         else {
             return false;
         };

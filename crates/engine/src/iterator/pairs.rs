@@ -17,7 +17,7 @@ impl Iter {
     }
 
     fn pair(&mut self) -> Result<(Vec<u8>, Value)> {
-        let key = self.at.clone().unwrap_or_default();
+        let key = self.key().unwrap_or_default().to_vec();
         let value = Value::copied(self.value()?);
         Ok((key, value))
     }

@@ -12,8 +12,9 @@ use velella_memtable::CursorMode;
 use velella_sync::epoch;
 use velella_tree::{MergeCursor, Source};
 
-/// Sources for which room is made at once: two memtables, a few tables of level 0, some levels.
-const SOURCES: usize = 8;
+/// Sources for which room is made at once: a memtable, a table of level 0, a level. More are rare,
+/// and room for many costs every short scan an allocation that is not quick.
+const SOURCES: usize = 3;
 
 /// All versions of a keyspace that a snapshot may see, newest source first.
 pub(super) type Merged = MergeCursor<Source>;
@@ -34,15 +35,21 @@ pub(super) fn sources(
     let mut cursors: Vec<Source> = Vec::with_capacity(SOURCES);
     let tree_first = seeded("an-iterator-takes-the-tree-first");
     if tree_first {
-        core.tree.sources(options.fill_cache, &mut cursors);
+        core.tree
+            .sources(options.fill_cache, at.stamp, &mut cursors);
         velella_sync::thread::yield_now();
     }
     let view = core.view.load(&guard);
-    let memtables = view.memtables().filter(|mem| !mem.table.is_empty());
+    // An old view finds everything in the tree: what memtables hold was written later.
+    let is_flushed = snapshot.stamp() < core.flushed_below();
+    let memtables = view
+        .memtables()
+        .filter(|mem| !is_flushed && !mem.table.is_empty());
     cursors.extend(memtables.map(|mem| Source::Other(Arc::clone(&mem.table).cursor(mode))));
     // The tree after the view: data moves that way.
     if !tree_first {
-        core.tree.sources(options.fill_cache, &mut cursors);
+        core.tree
+            .sources(options.fill_cache, at.stamp, &mut cursors);
     }
     (MergeCursor::new(cursors, core.order.clone()), generation)
 }

@@ -19,7 +19,7 @@ use std::ptr::{NonNull, null_mut};
 use velella_sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 
 /// Versions a key's list may grow by before it is worth a first pruning.
-pub(crate) const PRUNE_STEP: u32 = 64;
+pub(crate) const PRUNE_STEP: u32 = 32;
 
 /// The fixed part of a node; the key follows.
 #[derive(Debug)]

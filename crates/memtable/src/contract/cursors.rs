@@ -159,7 +159,13 @@ fn stepping_to_and_fro_returns(world: &World) {
         for _ in 0..if cfg!(miri) { 60 } else { 4000 } {
             assert_eq!(row(&*cursor).as_ref(), Some(&rows[place]));
             let forward = steps.below(16) < 8 + (place as u64 * 7 % 3) - 1;
-            if forward && place + 1 < rows.len() {
+            let down_to = Stamp(steps.below(rows[place].1.0));
+            let passed = |other: &&Row| other.0 == rows[place].0 && other.1 > down_to;
+            let to = place + rows[place..].iter().take_while(passed).count();
+            if forward && to < rows.len() && steps.below(3) == 0 {
+                cursor.pass(&rows[place].0, down_to).unwrap();
+                place = to;
+            } else if forward && place + 1 < rows.len() {
                 cursor.next().unwrap();
                 place += 1;
             } else if !forward && place > 0 {

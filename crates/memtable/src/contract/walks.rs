@@ -196,9 +196,16 @@ impl Walk {
                 let before = rows.partition_point(|row| order.compare(&row.key, &target).is_lt());
                 before.checked_sub(1)
             }
-            (4..7, Some(place)) => {
+            (4..6, Some(place)) => {
                 cursor.next().unwrap();
                 Some(place + 1)
+            }
+            (6, Some(place)) => {
+                let key = &rows[place].key;
+                cursor.pass(key, Stamp::ZERO).unwrap();
+                let versions = rows[place..].iter();
+                let versions = versions.take_while(|row| order.compare(&row.key, key).is_eq());
+                Some(place + versions.count())
             }
             (_, Some(place)) => {
                 cursor.prev().unwrap();

@@ -90,8 +90,8 @@ unsafe impl Send for Directory {}
 unsafe impl Sync for Directory {}
 
 impl Directory {
-    /// A directory of `guards`, which are sorted by key, bytewise, with their words behind the first
-    /// `shared` bytes.
+    /// A directory of `guards`, which are sorted by key, bytewise, with their words: of what
+    /// follows the first `shared` bytes.
     pub(crate) fn new(guards: &[Guard<'_>], mut words: Vec<u64>, shared: usize) -> Directory {
         let mut lines = Vec::new();
         let mut heights = Vec::new();

@@ -18,6 +18,7 @@ use super::{INTERVAL, Malformed, kind};
 use std::cmp::Ordering;
 use std::ops::Range;
 use std::sync::Arc;
+use velella_base::order::same_bytes;
 use velella_base::{Entry, Order, Stamp, ValueKind};
 use velella_sync::prefetch::prefetch_all;
 
@@ -42,6 +43,8 @@ pub(crate) struct BlockCursor {
     keys: Vec<u8>,
 }
 
+/// Room for a key made at once: most keys need no more.
+const KEY_BYTES: usize = 64;
 /// Bytes of values asked for in advance.
 const VALUES_AHEAD_BYTES: usize = 512;
 
@@ -72,7 +75,7 @@ impl BlockCursor {
                 kind: ValueKind::Put,
                 value: 0..0,
             },
-            key: Vec::new(),
+            key: Vec::with_capacity(KEY_BYTES),
             backward: false,
             interval: Vec::new(),
             keys: Vec::new(),
@@ -136,6 +139,17 @@ impl BlockCursor {
             }
             _ => false,
         }
+    }
+
+    /// Whether the current entry is a version of `key`, in this spelling, above `stamp`.
+    #[must_use]
+    #[inline]
+    pub(crate) fn is_newer(&self, key: &[u8], stamp: Stamp) -> bool {
+        if self.backward {
+            let newer = |entry: Entry<'_>| entry.stamp > stamp && entry.key == key;
+            return self.entry().is_some_and(newer);
+        }
+        same_bytes(&self.key, key) && self.current.stamp > stamp && self.is_positioned()
     }
 
     /// The current entry as a hit, for whoever keeps the block.

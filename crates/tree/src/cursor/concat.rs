@@ -188,6 +188,20 @@ impl Cursor for ConcatCursor {
     }
 
     #[inline]
+    fn pass(&mut self, key: &[u8], stamp: Stamp) -> Result<()> {
+        let Some((_, cursor)) = &mut self.open else {
+            debug_assert!(false, "U7: to pass versions needs a position");
+            return Ok(());
+        };
+        let passed = cursor.pass(key, stamp);
+        if passed.is_ok() && cursor.is_positioned() {
+            return Ok(());
+        }
+        let passed = passed.and_then(|()| self.settle(true));
+        self.unpositioned(passed)
+    }
+
+    #[inline]
     fn is_newest(&self) -> bool {
         matches!(&self.open, Some((_, cursor)) if cursor.is_newest())
     }

@@ -35,11 +35,14 @@ pub struct MergeCursor<C = Box<dyn Cursor>> {
     sources: Vec<C>,
     order: Order,
     direction: Direction,
-    /// Whether the winner is the current entry; false before the first positioning and after an
-    /// error (U2, U4).
-    positioned: bool,
+    /// The source that holds the current entry; `NOWHERE` before the first positioning and after
+    /// an error (U2, U4).
+    current: usize,
     seats: Vec<Seat>,
 }
+
+/// No source's number.
+const NOWHERE: usize = usize::MAX;
 
 /// What the tournament knows.
 #[derive(Debug, Clone, Default)]
@@ -62,7 +65,7 @@ impl<C: Cursor> MergeCursor<C> {
             sources,
             order,
             direction: Direction::Forward,
-            positioned: false,
+            current: NOWHERE,
             seats,
         }
     }
@@ -70,7 +73,7 @@ impl<C: Cursor> MergeCursor<C> {
     /// The source that holds the current entry, by its place in the list given to `new`.
     #[must_use]
     pub fn source(&self) -> Option<usize> {
-        self.entry().map(|_| self.winner())
+        self.entry().map(|_| self.current)
     }
 
     fn winner(&self) -> usize {
@@ -153,19 +156,18 @@ impl<C: Cursor> MergeCursor<C> {
         direction: Direction,
         mut seek: impl FnMut(&mut C) -> Result<()>,
     ) -> Result<()> {
-        self.positioned = false;
+        self.current = NOWHERE;
         self.direction = direction;
         for source in &mut self.sources {
             seek(source)?;
         }
         self.rebuild();
-        self.positioned = true;
+        self.current = self.winner();
         Ok(())
     }
 
     /// Poises every source but the winner for the other direction (M2).
-    fn turn(&mut self, to: Direction) -> Result<()> {
-        let current = self.winner();
+    fn turn(&mut self, current: usize, to: Direction) -> Result<()> {
         for index in 0..self.sources.len() {
             if index == current {
                 continue;
@@ -198,27 +200,43 @@ impl<C: Cursor> MergeCursor<C> {
 
     fn step(&mut self, to: Direction) -> Result<()> {
         debug_assert!(self.entry().is_some(), "U3: a step needs a position");
-        if self.entry().is_none() {
-            return Ok(());
-        }
-        self.positioned = false;
-        let current = self.winner();
+        let current = std::mem::replace(&mut self.current, NOWHERE);
         let turned = self.direction != to;
-        if turned {
-            self.turn(to)?;
+        if turned && current != NOWHERE {
+            self.turn(current, to)?;
         }
+        let Some(source) = self.sources.get_mut(current) else {
+            return Ok(());
+        };
         match to {
-            Direction::Forward => self.sources[current].next()?,
-            Direction::Backward => self.sources[current].prev()?,
+            Direction::Forward => source.next()?,
+            Direction::Backward => source.prev()?,
         }
-        match self.sources.len() {
-            // Alone it wins whatever it stands on.
-            1 => {}
-            _ if turned => self.rebuild(),
-            _ => self.replay(current),
+        if turned {
+            self.rebuild();
+            self.current = self.winner();
+        } else {
+            self.current = self.winner_after(current);
         }
-        self.positioned = true;
         Ok(())
+    }
+
+    /// The winner after `moved` moved on.
+    #[inline]
+    fn winner_after(&mut self, moved: usize) -> usize {
+        if self.sources.len() == 1 {
+            // Alone it wins whatever it stands on.
+            return moved;
+        }
+        self.replay(moved);
+        self.seats[1].winner
+    }
+
+    /// Whether the current entry is a version of `key` above `stamp`.
+    fn is_newer(&self, key: &[u8], stamp: Stamp) -> bool {
+        self.entry().is_some_and(|entry| {
+            entry.stamp > stamp && self.order.compare(entry.key, key) == Ordering::Equal
+        })
     }
 }
 
@@ -243,7 +261,7 @@ impl<C: Cursor> Cursor for MergeCursor<C> {
             self.aim(key, stamp);
         }
         let mut others_approach = self.sources.len() > 1;
-        self.positioned = false;
+        self.current = NOWHERE;
         self.direction = Direction::Forward;
         for index in 0..self.sources.len() {
             self.sources[index].seek(key, stamp)?;
@@ -252,12 +270,12 @@ impl<C: Cursor> Cursor for MergeCursor<C> {
             }
         }
         self.rebuild();
-        self.positioned = true;
+        self.current = self.winner();
         Ok(())
     }
 
     fn aim(&mut self, key: &[u8], stamp: Stamp) {
-        self.positioned = false;
+        self.current = NOWHERE;
         for source in &mut self.sources {
             source.aim(key, stamp);
         }
@@ -281,18 +299,43 @@ impl<C: Cursor> Cursor for MergeCursor<C> {
         self.step(Direction::Backward)
     }
 
+    /// Each source passes its own versions of the key, when it comes to be the winner.
+    #[inline]
+    fn pass(&mut self, key: &[u8], stamp: Stamp) -> Result<()> {
+        if self.direction == Direction::Backward {
+            self.step(Direction::Forward)?;
+            if !self.is_newer(key, stamp) {
+                return Ok(());
+            }
+        }
+        loop {
+            let current = std::mem::replace(&mut self.current, NOWHERE);
+            let Some(source) = self.sources.get_mut(current) else {
+                return Ok(());
+            };
+            source.pass(key, stamp)?;
+            let word = self.seats[current].word;
+            self.current = self.winner_after(current);
+            // Alone it has passed them all (U7), if keys are spelled in one way.
+            let is_past = match self.sources.len() {
+                1 => self.order.is_bytewise(),
+                _ => self.seats[self.current].word != word,
+            };
+            if is_past || !self.is_newer(key, stamp) {
+                return Ok(());
+            }
+        }
+    }
+
     /// Of several sources each would have to be asked.
     #[inline]
     fn is_newest(&self) -> bool {
-        self.positioned && matches!(&self.sources[..], [only] if only.is_newest())
+        self.current != NOWHERE && matches!(&self.sources[..], [only] if only.is_newest())
     }
 
     #[inline]
     fn entry(&self) -> Option<Entry<'_>> {
-        if !self.positioned {
-            return None;
-        }
-        self.sources.get(self.winner())?.entry()
+        self.sources.get(self.current)?.entry()
     }
 }
 
@@ -301,7 +344,7 @@ impl<C> std::fmt::Debug for MergeCursor<C> {
         f.debug_struct("MergeCursor")
             .field("sources", &self.sources.len())
             .field("direction", &self.direction)
-            .field("positioned", &self.positioned)
+            .field("current", &self.current)
             .finish_non_exhaustive()
     }
 }

@@ -63,6 +63,11 @@ impl Cursor for Source {
     }
 
     #[inline]
+    fn pass(&mut self, key: &[u8], stamp: Stamp) -> Result<()> {
+        delegate!(self, cursor => cursor.pass(key, stamp))
+    }
+
+    #[inline]
     fn is_newest(&self) -> bool {
         delegate!(self, cursor => cursor.is_newest())
     }

@@ -104,7 +104,7 @@ fn random_walks_in_both_directions_match_a_sorted_vector() {
         for _ in 0..40 {
             let key = [b'a' + rng.below(7) as u8];
             let stamp = Stamp(rng.below(7));
-            match rng.below(if at.is_some() { 12 } else { 4 }) {
+            match rng.below(if at.is_some() { 14 } else { 4 }) {
                 0 => {
                     cursor.seek_first().unwrap();
                     at = Some(0);
@@ -128,6 +128,13 @@ fn random_walks_in_both_directions_match_a_sorted_vector() {
                 4..8 => {
                     cursor.next().unwrap();
                     at = at.map(|at| at + 1);
+                }
+                8..10 => {
+                    let (key, from, _) = all[at.unwrap()].clone();
+                    let down_to = Stamp(rng.below(from.0));
+                    cursor.pass(&key, down_to).unwrap();
+                    let passed = |item: &Item| item.0 == key && item.1 > down_to;
+                    at = at.map(|at| at + all[at..].iter().take_while(|i| passed(i)).count());
                 }
                 _ => {
                     cursor.prev().unwrap();
