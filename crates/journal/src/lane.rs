@@ -334,6 +334,7 @@ impl Lane {
 
     fn open_extent(&mut self) -> Result<u64> {
         let taken = self.core.inventory.take()?;
+        let segment = Arc::clone(&taken.segment);
         let header = ExtentHeader {
             database: self.core.config.database,
             incarnation: self.core.config.incarnation,
@@ -345,15 +346,15 @@ impl Lane {
         let mut bytes = header.encode(taken.position).to_vec();
         bytes.extend_from_slice(&[0; 8]);
         let mut open = Open {
-            space: Space::new(&taken.segment, taken.piece),
             segment: taken.segment.number,
             start: self.next,
             len: taken.len,
+            space: Space::new(taken),
         };
         let written = open.space.put(0, &bytes);
         self.core.poison_on_error(written)?;
         self.ledger().files().spans.push_back(Span {
-            segment: taken.segment,
+            segment,
             start: self.next,
             closed: None,
         });

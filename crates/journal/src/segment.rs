@@ -150,16 +150,17 @@ impl Segment {
     pub(crate) fn piece(&self, index: u64) -> Result<(u64, u64, Piece)> {
         let (position, len) = extent::place(index, self.extent_bytes);
         let piece = match &self.map {
-            Some(map) => {
-                let window = Arc::clone(map).window(position, len)?;
-                // Not the whole segment: what is faulted in is dirty, so the next sync writes it
-                // and the stores after that fault again.
-                map.populate_part(position, len);
-                Piece::Mapped(window)
-            }
+            Some(map) => Piece::Mapped(Arc::clone(map).window(position, len)?),
             None => Piece::Written(position),
         };
         Ok((position, len, piece))
+    }
+
+    /// Has pages faulted in that will be written soon, if the segment is mapped.
+    pub(crate) fn populate(&self, position: u64, len: u64) {
+        if let Some(map) = &self.map {
+            map.populate_part(position, len);
+        }
     }
 
     /// Writes through the file: the fallback's way, and only it.
