@@ -11,7 +11,8 @@
 //! J3. A clean close is decided by seal r alone: it says closed, and its done marker is intact.
 //! J4. With `accept_loss`, damage makes it the larger of two cuts instead of an error: the largest
 //!     valid round, and the newest seal's, cut below what is damaged. Stamps of a lane ascend, so
-//!     below the last sound stamp before any damage nothing is missing.
+//!     nothing is missing below a damaged record whose header still says its stamp, and up to the
+//!     last sound stamp before any other damage.
 //!
 //! Tests: below, `tests/damage.rs`, `tests/rounds.rs`.
 
@@ -258,8 +259,7 @@ impl Case<'_> {
         })
     }
 
-    /// Of what `seal` covers, every lane up to its first damage, below the last sound stamp before
-    /// any (J4).
+    /// Of what `seal` covers, every lane up to its first damage, as far as none lacks a record (J4).
     fn below_damage(&self, seal: &Seal) -> Result<Verdict> {
         let mut verdict = Verdict::of(Rule::Cut, seal);
         for lane in self.used_lanes(seal) {
@@ -267,7 +267,7 @@ impl Case<'_> {
             let mut reader = self.reader(lane, start, end);
             let damage = walk(&mut reader)?;
             if damage.is_some() || reader.offset() != end {
-                verdict.cut = verdict.cut.min(reader.last());
+                verdict.cut = verdict.cut.min(reader.sound_up_to());
                 verdict.lanes[lane].1 = reader.offset();
             }
         }
