@@ -273,10 +273,17 @@ fn what_a_failed_sync_of_recovery_leaves_is_a_prefix_too() {
         bench.write(0, b"three").unwrap();
         bench.write(1, b"four").unwrap();
         let image = memory.image(seed, CrashMode::KeepAll);
-        assert_eq!(recover(&image, &bench.last()).unwrap().stamps(), [1, 2, 3, 4]);
+        assert_eq!(
+            recover(&image, &bench.last()).unwrap().stamps(),
+            [1, 2, 3, 4]
+        );
         let image = memory.image(seed, CrashMode::KeepAll);
         let faults = FaultFs::over_device(&image, seed);
-        faults.inject(FaultRule::every(Fault::Io).of(Operation::SyncData).on(".seg"));
+        faults.inject(
+            FaultRule::every(Fault::Io)
+                .of(Operation::SyncData)
+                .on(".seg"),
+        );
         let first = recover(&faults, &bench.last()).unwrap();
         failed += u64::from(first.stamps() == [1, 2]);
         let second = recover(&image, &bench.last()).unwrap().stamps();

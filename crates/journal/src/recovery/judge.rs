@@ -3,7 +3,7 @@
 //! J1. The page cache survived, if the token says it may have and nothing speaks against it: every
 //!     lane is valid up to the newest seal's ends, no lane has a hole, every file syncs, and no
 //!     sync of the newest round failed: of what came after that, parts may be gone that nobody
-//!     misses.
+//!     misses. Should a file not sync here, the seal file says so to who recovers next.
 //! J2. Otherwise it was a power loss. r is the newest intact seal. Valid up to its ends: the cut is
 //!     F_r. Else, if nothing shows that round r completed, it was in flight: the cut is F_{r-1} and
 //!     everything up to the ends of seal r-1 must be valid. Anything else is corruption of durable
@@ -135,7 +135,10 @@ impl Case<'_> {
         }
         Ok(match self.sync_all() {
             Ok(()) => Ok(verdict),
-            Err(error) => Err(format!("a file cannot be synced ({error})")),
+            Err(error) => {
+                self.seals.note_failed(self.vfs, &path);
+                Err(format!("a file cannot be synced ({error})"))
+            }
         })
     }
 
