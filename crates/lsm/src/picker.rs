@@ -60,6 +60,9 @@ impl Choice {
     }
 }
 
+/// Crumbs are at most this share of level 1: 256 KiB of 256 MiB.
+const CRUMBS_SHARE: u64 = 1024;
+
 struct Picker<'a> {
     shape: &'a Shape<'a>,
     busy: &'a Busy,
@@ -96,7 +99,9 @@ pub(crate) fn pick(
             return choice;
         }
     }
-    picker.tombstones().or_else(|| picker.expired(wall_ms))
+    let crumbs = picker.crumbs();
+    let deleted = || picker.tombstones();
+    crumbs.or_else(deleted).or_else(|| picker.expired(wall_ms))
 }
 
 /// Level 0 goes down, however little it is: one level is left to search instead of its tables.
@@ -295,6 +300,16 @@ impl Picker<'_> {
             output: span_of(table, level),
             is_move: false,
         })
+    }
+
+    /// With nothing due: what is so little at level 0, with what it meets below, that each reader
+    /// pays more for searching it than one merge costs.
+    fn crumbs(&self) -> Option<Choice> {
+        let choice = self.level0_choice(|_| true)?;
+        let tables = self.tables(0).iter().chain(self.tables(1));
+        let inputs = tables.filter(|table| choice.files().any(|file| file == table.file));
+        let bytes: u64 = inputs.map(|table| table.bytes).sum();
+        (bytes <= self.options.level_bytes / CRUMBS_SHARE).then_some(choice)
     }
 
     /// With nothing due: a table that is mostly tombstones goes down, to take what it deletes

@@ -158,7 +158,8 @@ mod tests {
         assert_eq!(again.start(), start, "F2");
         // SAFETY: as above, and it was written.
         let bytes = unsafe { std::slice::from_raw_parts(start.as_ptr(), again.size()) };
-        assert!(bytes.iter().all(|byte| *byte == 0), "F3");
+        let step = if cfg!(miri) { 61 } else { 1 };
+        assert!(bytes.iter().step_by(step).all(|byte| *byte == 0), "F3");
         assert_ne!(spare.take_zeroed(size).start(), start, "F2");
         assert_eq!(spare.bytes(), CHUNK_MAX, "the chunk is left");
     }

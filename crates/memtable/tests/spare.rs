@@ -87,7 +87,7 @@ fn the_index_of_a_freed_memtable_leaves_its_large_tables_cleared() {
     drop(table);
     let kept = spare.bytes();
     assert!(
-        kept % (2 * MIB) != 0,
+        !kept.is_multiple_of(2 * MIB),
         "tables are a little larger than chunks"
     );
     let (table, again) = filled(MemtableKind::Jellyfish, &spare, 40 * MIB, 8);

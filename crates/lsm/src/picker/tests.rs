@@ -69,6 +69,25 @@ fn nothing_due_is_nothing_to_do() {
 }
 
 #[test]
+fn what_is_very_little_goes_down_at_once_with_what_it_meets() {
+    let options = TreeOptions {
+        level_bytes: 1 << 20,
+        ..options()
+    };
+    let pick = |above: u64, below: u64| {
+        let levels = [
+            vec![table(3, 1, 9, above)],
+            vec![table(10, 5, 9, below), table(11, 20, 30, 9_000)],
+        ];
+        pick(&shape(&levels), &Busy::default(), &options, 0)
+    };
+    let choice = pick(500, 524).expect("a 1024th of the level");
+    assert_eq!((choice.upper, choice.lower), (vec![3], vec![10]));
+    assert_eq!(pick(500, 525), None);
+    assert_eq!(pick(1025, 0), None);
+}
+
+#[test]
 fn the_table_with_the_least_overlap_goes_first() {
     let levels = [
         Vec::new(),

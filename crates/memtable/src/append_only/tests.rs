@@ -6,13 +6,15 @@ use std::sync::Arc;
 
 #[test]
 fn append_only_keeps_the_contract() {
-    for reseek_after in [Some(RESEEK_AFTER), Some(1), None] {
+    // An interpreter gets the one that seeks most.
+    let all = [Some(1), Some(RESEEK_AFTER), None];
+    for reseek_after in &all[..if cfg!(miri) { 1 } else { 3 }] {
         crate::contract::run(&|order, slots| {
             Arc::new(AppendOnly::new(
                 order,
                 slots,
                 &Supply::default(),
-                reseek_after,
+                *reseek_after,
             ))
         });
     }

@@ -117,13 +117,14 @@ fn all_yields_every_committed_version(world: &World) {
 }
 
 fn seeking_obeys_key_and_stamp(world: &World) {
-    let rows = fill(world, 30, 3);
+    let count = if cfg!(miri) { 8 } else { 30 };
+    let rows = fill(world, count, 3);
     let last = world.clock.now();
     let mut all = world.cursor(CursorMode::All);
     let mut newest = world.visible(NEWEST);
     let seen = visible(&rows, last);
     let before = |row: &&Row, target: &[u8]| world.order.compare(&row.0, target).is_lt();
-    let mut targets: Vec<Vec<u8>> = (0..31).map(key).collect();
+    let mut targets: Vec<Vec<u8>> = (0..=count).map(key).collect();
     targets.extend([b"".to_vec(), b"key00007x".to_vec(), b"zzz".to_vec()]);
     for target in &targets {
         for stamp in [0, 1, 20, 45, 80, last.0].map(Stamp) {
@@ -176,7 +177,7 @@ fn stepping_to_and_fro_returns(world: &World) {
 }
 
 fn a_snapshot_cursor_ignores_later_writes(world: &World) {
-    let rows = fill(world, 100, 2);
+    let rows = fill(world, if cfg!(miri) { 9 } else { 100 }, 2);
     let stamp = world.clock.now();
     let seen = visible(&rows, stamp);
     let mut cursor = world.visible(at(stamp));
@@ -239,7 +240,8 @@ fn pruning_under_a_cursor_changes_nothing(world: &World) {
     visible.seek_first().unwrap();
     let guard = epoch::pin();
     let retention = |world: &World| Retention::new(world.clock.now(), Stamp(0), vec![stamp]);
-    for i in 0..100u8 {
+    let writes = if cfg!(miri) { 20 } else { 100u8 };
+    for i in 0..writes {
         world.put(0, b"k", &[i; 4]);
         world.table.prune(b"k", &retention(world), &guard);
     }
@@ -249,7 +251,7 @@ fn pruning_under_a_cursor_changes_nothing(world: &World) {
     let mut all = world.cursor(CursorMode::All);
     all.seek_first().unwrap();
     let held = row(&*all);
-    for i in 0..100u8 {
+    for i in 0..writes {
         world.put(0, b"k", &[i; 4]);
         let dropped = world.table.prune(b"k", &Retention::newest_only(), &guard);
         assert_eq!(dropped, 0, "a cursor over all versions keeps them");

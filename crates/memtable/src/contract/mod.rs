@@ -34,15 +34,19 @@ use velella_mvcc::Slots;
 /// Makes an empty memtable with the given order, resolving through the given slots.
 pub type Make<'a> = &'a dyn Fn(Order, Arc<Slots>) -> Arc<dyn Memtable>;
 
-/// The orders that every kind is tried under.
+/// The orders that every kind is tried under. An interpreter gets one of the custom ones: the one
+/// that is harder to keep.
 #[must_use]
 pub fn orders() -> Vec<Order> {
     let fold = |key: &[u8]| key.to_ascii_lowercase();
-    vec![
+    let mut orders = vec![
         Order::Bytewise,
-        Order::custom("reversed", |a, b| b.cmp(a)),
         Order::custom("fold-case", move |a, b| fold(a).cmp(&fold(b))),
-    ]
+    ];
+    if !cfg!(miri) {
+        orders.push(Order::custom("reversed", |a, b| b.cmp(a)));
+    }
+    orders
 }
 
 /// Runs the suite.

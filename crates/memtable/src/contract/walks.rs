@@ -12,7 +12,7 @@ use velella_sync::epoch;
 use velella_sync::rng::Rng;
 
 pub(super) fn run(world: &dyn Fn() -> World) {
-    let (seeds, rounds) = if cfg!(miri) { (1, 4) } else { (6, 60) };
+    let (seeds, rounds) = if cfg!(miri) { (1, 2) } else { (6, 60) };
     for seed in 0..seeds {
         Walk::new(world(), seed).run(rounds);
     }
@@ -310,7 +310,7 @@ impl Walk {
             rows,
             place: None,
         };
-        for _ in 0..400 {
+        for _ in 0..if cfg!(miri) { 60 } else { 400 } {
             self.step(&mut reader);
         }
     }

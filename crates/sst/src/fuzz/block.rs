@@ -17,6 +17,10 @@ use velella_base::{Entry, Order, Stamp, ValueKind};
 /// Keys of damaged blocks can grow by sharing: no more than so many bytes are looked at.
 const WALK_BYTES_MAX: usize = 1 << 20;
 
+/// Entries of a block that are searched for: each costs eight searches, and more inputs find more
+/// than more searches in one.
+const SOUGHT: usize = 12;
+
 /// An entry with its bytes: key, stamp, kind, value.
 type Owned = (Vec<u8>, Stamp, ValueKind, Vec<u8>);
 
@@ -167,7 +171,9 @@ fn backward(cursor: &mut BlockCursor) -> Result<Vec<Owned>, Malformed> {
 fn searches(block: &Arc<[u8]>, layout: Layout, cursor: &mut BlockCursor, entries: &[Owned]) {
     let tags_hold = layout.tagged && tags_hold(block, entries);
     let mut probes: Vec<(Vec<u8>, Stamp)> = Vec::new();
-    for (key, stamp, ..) in entries.iter().take(48) {
+    // Spread over the block; which ones, its length decides.
+    let step = entries.len().div_ceil(SOUGHT).max(1);
+    for (key, stamp, ..) in entries.iter().skip(block.len() % step).step_by(step) {
         probes.push((key.clone(), *stamp));
         probes.push((key.clone(), Stamp::MAX));
         probes.push(([&key[..], b"\0"].concat(), Stamp(7)));

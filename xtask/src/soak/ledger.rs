@@ -1,0 +1,177 @@
+//! The ledger of attacks: seeds that it has, and lines for attacks that cannot write their own.
+//!
+//! L1. A line names its first seed and how many there were; seeds it names are not fresh.
+//!
+//! Tests: below.
+
+use std::path::Path;
+use std::process::Command;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+pub(super) const LEDGER: &str = "reliability/LEDGER.tsv";
+/// Seeds begin at multiples of this, so that an attack's seeds are told apart by their millions.
+const STRIDE: u64 = 1_000_000;
+
+/// The ledger's text; none is empty.
+pub(super) fn read(path: &Path) -> Result<String, String> {
+    match std::fs::read_to_string(path) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(String::new()),
+        read => read.map_err(|error| format!("cannot read {}: {error}", path.display())),
+    }
+}
+
+/// First seeds and numbers of runs of a ledger.
+pub(super) fn used(ledger: &str) -> Result<Vec<(u64, u64)>, String> {
+    let pair = |line: &str| {
+        let mut columns = line.split('\t').skip(4);
+        let (first, runs) = (columns.next()?.parse().ok()?, columns.next()?.parse().ok()?);
+        Some((first, runs))
+    };
+    let named = |line| pair(line).ok_or_else(|| format!("{LEDGER} has no seeds in `{line}`"));
+    ledger.lines().skip(1).map(named).collect()
+}
+
+/// A seed behind all that were used.
+pub(super) fn fresh(used: &[(u64, u64)]) -> u64 {
+    let last = used.iter().map(|(first, runs)| first + runs).max();
+    (last.unwrap_or(0) / STRIDE + 1) * STRIDE
+}
+
+/// `seed`, if no line of the ledger began or went on there (K1).
+pub(super) fn unused(used: &[(u64, u64)], seed: u64) -> Result<u64, String> {
+    let has = |(first, runs): &(u64, u64)| (*first..first + runs.max(&1)).contains(&seed);
+    match used.iter().find(|line| has(line)) {
+        None => Ok(seed),
+        Some((first, runs)) => Err(format!(
+            "{LEDGER} has {runs} runs from seed {first} on; take seed {}, or repeat them by --again",
+            fresh(used)
+        )),
+    }
+}
+
+/// A line of the ledger for an attack that could not write one.
+pub(super) struct Line<'a> {
+    pub(super) goal: &'a str,
+    pub(super) what: &'a str,
+    pub(super) minutes: u64,
+    pub(super) seed: u64,
+    pub(super) runs: u64,
+    pub(super) seconds: u64,
+    /// `0`, or what went wrong.
+    pub(super) lost: &'a str,
+}
+
+impl Line<'_> {
+    /// Its text, at `date` and `commit`.
+    fn text(&self, date: &str, commit: &str) -> String {
+        let Line {
+            goal,
+            what,
+            minutes,
+            seed,
+            runs,
+            seconds,
+            lost,
+        } = self;
+        let verdict = if *lost == "0" { "held" } else { "FAILED" };
+        format!(
+            "{date}\t{commit}\t{goal}\t{what}\t{seed}\t1\texecutions\t{runs}\t{lost}\t\
+             {verdict}\t{seconds}\t\
+             cargo xtask soak {what} --minutes {minutes} --seed {seed} --again\n"
+        )
+    }
+
+    pub(super) fn keep(&self, root: &Path) -> Result<(), String> {
+        use std::io::Write;
+        let path = root.join(LEDGER);
+        let text = self.text(&now(), &commit(root));
+        let opened = std::fs::OpenOptions::new().append(true).open(&path);
+        opened
+            .and_then(|mut file| file.write_all(text.as_bytes()))
+            .map_err(|error| format!("cannot write {}: {error}", path.display()))
+    }
+}
+
+fn commit(root: &Path) -> String {
+    let output = Command::new("git")
+        .current_dir(root)
+        .args(["rev-parse", "--short=12", "HEAD"])
+        .output();
+    let text = output.map(|output| String::from_utf8_lossy(&output.stdout).trim().to_owned());
+    text.unwrap_or_else(|_| "unknown".to_owned())
+}
+
+/// The time in UTC, to the second, as `date` says it.
+fn now() -> String {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH);
+    date(since.map_or(0, |since| since.as_secs()))
+}
+
+/// Seconds since 1970 as a date (civil from days: H. Hinnant).
+fn date(seconds: u64) -> String {
+    let (days, second) = (seconds / 86_400 + 719_468, seconds % 86_400);
+    let era = days / 146_097;
+    let day_of_era = days % 146_097;
+    let year_of_era =
+        (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let month_from_march = (5 * day_of_year + 2) / 153;
+    let day = day_of_year - (153 * month_from_march + 2) / 5 + 1;
+    let month = (month_from_march + 2) % 12 + 1;
+    let year = year_of_era + era * 400 + u64::from(month <= 2);
+    let (hour, minute, second) = (second / 3600, second / 60 % 60, second % 60);
+    format!("{year}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}Z")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TEXT: &str = "date\tcommit\tgoal\tcampaign\tseed_from\truns\tunit\n\
+        d\tc\tG1\tkill\t3000000\t40\tx\nd\tc\tG2\tpower-loss\t7000000\t2500000\tx\n";
+
+    #[test]
+    fn no_seed_is_taken_twice() {
+        let used = used(TEXT).unwrap();
+        assert_eq!(used.len(), 2);
+        assert_eq!(fresh(&used), 10_000_000, "behind 9,500,000");
+        assert_eq!(fresh(&[]), STRIDE);
+        assert_eq!(unused(&used, 3_000_040), Ok(3_000_040));
+        let refused = unused(&used, 3_000_039).unwrap_err();
+        assert!(
+            refused.contains("3000000") && refused.contains("10000000"),
+            "{refused}"
+        );
+        assert!(unused(&used, 7_000_000).is_err());
+    }
+
+    #[test]
+    fn a_line_names_its_seeds_however_the_attack_ended() {
+        for (lost, verdict) in [("0", "held"), ("it stopped", "FAILED")] {
+            let line = Line {
+                goal: "G7",
+                what: "fuzz:block",
+                minutes: 2,
+                seed: 12_000_000,
+                runs: 77,
+                seconds: 120,
+                lost,
+            };
+            let text = line.text("d", "c");
+            assert!(text.contains(verdict) && text.contains("\t77\t"), "{text}");
+            assert_eq!(used(&format!("header\n{text}")), Ok(vec![(12_000_000, 1)]));
+        }
+        assert!(
+            used("header\nd\tc\tG1\tkill\tx\ty\tz\n").is_err(),
+            "not: none was used"
+        );
+    }
+
+    #[test]
+    fn dates_are_those_of_the_calendar() {
+        assert_eq!(date(0), "1970-01-01T00:00:00Z");
+        assert_eq!(date(951_782_399), "2000-02-28T23:59:59Z");
+        assert_eq!(date(951_782_400), "2000-02-29T00:00:00Z");
+        assert_eq!(date(1_795_262_405), "2026-11-21T12:00:05Z");
+    }
+}
