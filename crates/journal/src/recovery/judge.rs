@@ -262,7 +262,8 @@ impl Case<'_> {
         })
     }
 
-    /// Of what `seal` covers, every lane up to its first damage, as far as none lacks a record (J4).
+    /// Of what `seal` covers, every lane up to its first damage, as far as none lacks a record
+    /// (J4).
     fn below_damage(&self, seal: &Seal) -> Result<Verdict> {
         let mut verdict = Verdict::of(Rule::Cut, seal);
         for lane in self.used_lanes(seal) {
