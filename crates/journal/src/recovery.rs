@@ -4,7 +4,8 @@
 //! lane, `judge` decides which rule and which cut, `merge` hands out the records by stamp. Before
 //! all that, `evidence` tells what the journal says of the caller's own log.
 //!
-//! V1. Nothing is written; whatever happens, recovery can be repeated and finds the same.
+//! V1. Nothing is written, but for the word that a sync of recovery's own failed (J1); whatever
+//!     happens, recovery can be repeated and finds the same.
 //! V2. Memory is bounded: a small buffer a lane, a piece of a large payload for each of at most
 //!     four threads that check lanes, and one large payload when records are handed out.
 //! V3. Every length read is bounded by what is left; bad bytes are `Corruption`, never a panic.

@@ -172,10 +172,9 @@ fn accepted_loss_takes_what_is_below_the_damage_and_says_so() {
     let large = files(&fs, "large").remove(0);
     let recovered = recover(&flipped(&fs, &large, 5000, 1), &last).unwrap();
     assert_eq!(recovered.report.rule, Rule::Cut);
-    // Stamp 6 is the first large record, and 4 the one before it in its lane; round 0 is the only
-    // one without it.
-    assert_eq!(recovered.report.cut, Stamp(4));
-    assert!(recovered.records == expected[..4]);
+    // Stamp 6 is the first large record; round 0 is the only one without it.
+    assert_eq!(recovered.report.cut, Stamp(5));
+    assert!(recovered.records == expected[..5]);
     let notes = recovered.report.notes.join("\n");
     assert!(notes.contains(large.to_str().unwrap()), "{notes}");
     // A seal file without a header leaves nothing to decide by.
@@ -414,7 +413,7 @@ fn who_accepts_a_loss_loses_no_more_than_the_strips_remember() {
     bench.round().unwrap();
     bench.journal.sync_done().unwrap();
     let segments = files(&fs, "seg");
-    // A stamp is in the lane before it and two after: what is left ends with that lane's last.
+    // The byte is one less than the stamp: its header is intact and says which is missing.
     for damaged in 2..40_u8 {
         let found = |path: &PathBuf| {
             let bytes = fs.read_file(path).unwrap();
@@ -429,12 +428,8 @@ fn who_accepts_a_loss_loses_no_more_than_the_strips_remember() {
             ..strict
         };
         let recovered = recover(&flipped(&fs, &path, at, 1), &last).unwrap();
-        let expected = u64::from(damaged) + 1 - 3;
-        assert_eq!(
-            recovered.stamps(),
-            (1..=expected.max(1)).collect::<Vec<_>>(),
-            "{damaged}"
-        );
+        let expected: Vec<_> = (1..=u64::from(damaged)).collect();
+        assert_eq!(recovered.stamps(), expected, "{damaged}");
     }
 }
 
@@ -459,4 +454,29 @@ fn a_stranger_with_number_0_is_nobodys_home() {
     fs.write_file(&stranger, b"not a segment").unwrap();
     // The closing seal is an anchor without a home.
     assert_eq!(recover(&fs, &bench.last()).unwrap().stamps(), [1]);
+}
+
+#[test]
+fn who_accepts_a_loss_loses_nothing_older_than_the_damaged_record_of_a_quiet_lane() {
+    let fs = MemFs::new();
+    let mut bench = Bench::start(config(Arc::new(fs.clone()), 1, 2)).unwrap();
+    bench.write(1, &[1; 100]).unwrap();
+    for turn in 2..=30_u8 {
+        bench.write(0, &[turn; 100]).unwrap();
+    }
+    bench.write(1, &[31; 100]).unwrap();
+    bench.round().unwrap();
+    bench.journal.sync_done().unwrap();
+    let found = |path: &PathBuf| {
+        let bytes = fs.read_file(path).unwrap();
+        let at = bytes.windows(50).position(|bytes| bytes == [31; 50]);
+        at.map(|at| (path.clone(), at as u64))
+    };
+    let (path, at) = files(&fs, "seg").iter().find_map(found).unwrap();
+    let last = Last {
+        accept_loss: true,
+        ..bench.last()
+    };
+    let recovered = recover(&flipped(&fs, &path, at, 1), &last).unwrap();
+    assert_eq!(recovered.stamps(), (1..=30).collect::<Vec<_>>());
 }

@@ -258,3 +258,37 @@ fn a_failed_round_vouches_for_no_value_that_was_not_synced() {
         assert_eq!(recovered.stamps(), expected);
     }
 }
+
+/// Recovery syncs what the page cache holds before it believes it. If that sync fails, and the
+/// opening is tried again, what it took away must not be a hole.
+#[test]
+fn what_a_failed_sync_of_recovery_leaves_is_a_prefix_too() {
+    let mut failed = 0;
+    for seed in 1..50 {
+        let memory = MemFs::new();
+        let mut bench = Bench::start(config(Arc::new(memory.clone()), 1, 2)).unwrap();
+        bench.write(0, b"one").unwrap();
+        bench.write(1, b"two").unwrap();
+        bench.round().unwrap();
+        bench.write(0, b"three").unwrap();
+        bench.write(1, b"four").unwrap();
+        let image = memory.image(seed, CrashMode::KeepAll);
+        assert_eq!(
+            recover(&image, &bench.last()).unwrap().stamps(),
+            [1, 2, 3, 4]
+        );
+        let image = memory.image(seed, CrashMode::KeepAll);
+        let faults = FaultFs::over_device(&image, seed);
+        faults.inject(
+            FaultRule::every(Fault::Io)
+                .of(Operation::SyncData)
+                .on(".seg"),
+        );
+        let first = recover(&faults, &bench.last()).unwrap();
+        failed += u64::from(first.stamps() == [1, 2]);
+        let second = recover(&image, &bench.last()).unwrap().stamps();
+        let prefix: Vec<_> = (1..=second.len() as u64).collect();
+        assert_eq!(second, prefix, "seed {seed}, first {:?}", first.report);
+    }
+    assert!(failed > 10, "{failed}");
+}

@@ -3,7 +3,7 @@
 //! J1. The page cache survived, if the token says it may have and nothing speaks against it: every
 //!     lane is valid up to the newest seal's ends, no lane has a hole, every file syncs, and no
 //!     sync of the newest round failed: of what came after that, parts may be gone that nobody
-//!     misses.
+//!     misses. Should a file not sync here, the seal file says so to who recovers next.
 //! J2. Otherwise it was a power loss. r is the newest intact seal. Valid up to its ends: the cut is
 //!     F_r. Else, if nothing shows that round r completed, it was in flight: the cut is F_{r-1} and
 //!     everything up to the ends of seal r-1 must be valid. Anything else is corruption of durable
@@ -11,7 +11,8 @@
 //! J3. A clean close is decided by seal r alone: it says closed, and its done marker is intact.
 //! J4. With `accept_loss`, damage makes it the larger of two cuts instead of an error: the largest
 //!     valid round, and the newest seal's, cut below what is damaged. Stamps of a lane ascend, so
-//!     below the last sound stamp before any damage nothing is missing.
+//!     nothing is missing below a damaged record whose header still says its stamp, and up to the
+//!     last sound stamp before any other damage.
 //!
 //! Tests: below, `tests/damage.rs`, `tests/rounds.rs`.
 
@@ -134,7 +135,10 @@ impl Case<'_> {
         }
         Ok(match self.sync_all() {
             Ok(()) => Ok(verdict),
-            Err(error) => Err(format!("a file cannot be synced ({error})")),
+            Err(error) => {
+                self.seals.note_failed(self.vfs, &path);
+                Err(format!("a file cannot be synced ({error})"))
+            }
         })
     }
 
@@ -258,8 +262,8 @@ impl Case<'_> {
         })
     }
 
-    /// Of what `seal` covers, every lane up to its first damage, below the last sound stamp before
-    /// any (J4).
+    /// Of what `seal` covers, every lane up to its first damage, as far as none lacks a record
+    /// (J4).
     fn below_damage(&self, seal: &Seal) -> Result<Verdict> {
         let mut verdict = Verdict::of(Rule::Cut, seal);
         for lane in self.used_lanes(seal) {
@@ -267,7 +271,7 @@ impl Case<'_> {
             let mut reader = self.reader(lane, start, end);
             let damage = walk(&mut reader)?;
             if damage.is_some() || reader.offset() != end {
-                verdict.cut = verdict.cut.min(reader.last());
+                verdict.cut = verdict.cut.min(reader.sound_up_to());
                 verdict.lanes[lane].1 = reader.offset();
             }
         }

@@ -95,9 +95,12 @@ impl LaneReader {
         self.offset
     }
 
-    /// The stamp of the last record passed.
-    pub(super) fn last(&self) -> Stamp {
-        self.last
+    /// Up to which stamp the walk has shown all that the lane holds: below that of a record whose
+    /// payload is damaged, else to that of the last record passed.
+    pub(super) fn sound_up_to(&self) -> Stamp {
+        self.current.map_or(self.last, |damaged| {
+            Stamp(damaged.stamp.0.saturating_sub(1))
+        })
     }
 
     /// Goes on beyond the limit, as far as records validate.

@@ -39,6 +39,8 @@ pub(super) struct Seals {
     pub(super) damage: Option<Error>,
     /// The slot after the newest seal holds something, but no seal.
     pub(super) torn: bool,
+    /// Where shadows stand in the seal file; version 1 had none.
+    shadows: Option<Layout>,
 }
 
 /// Whose seals are read, and from where.
@@ -93,6 +95,7 @@ impl Seals {
             done: None,
             damage: None,
             torn: false,
+            shadows: None,
         };
         let anchors = Ring::read(file, layout)?;
         let Some(newest) = anchors.newest() else {
@@ -108,6 +111,7 @@ impl Seals {
             _ if !shadows.is_sane(file.len()) => return Err(cut_short(file)),
             _ => Some(Ring::read(file, shadows)?),
         };
+        seals.shadows = shadows.as_ref().map(|ring| ring.layout);
         seals.add_strips(journal, &newest, &anchors, shadows)?;
         seals.take(anchors);
         Ok(seals)
@@ -176,14 +180,34 @@ impl Seals {
         self.damage = self.damage.take().or(damage);
     }
 
-    /// Takes the seals of a ring. Shadows come after strips: of a failed round they say more.
+    /// Takes the seals of a ring. Of a failed round the shadow says more than any other.
     fn take(&mut self, ring: Ring) {
         let done = ring.done.and_then(|number| ring.get(number));
         self.done = self.done.max(done.map(|seal| seal.round));
         for (number, seal) in ring.intact {
+            if self.get(seal.round).is_some_and(|known| known.failed) {
+                continue;
+            }
             let at = ring.layout.seal_at(number);
             self.intact
                 .insert(seal.round, (seal, ring.path.clone(), at));
+        }
+    }
+
+    /// Notes beside the newest seal that a sync failed after it, for who recovers next while the
+    /// page cache is the same. If that fails too, nothing is left to try.
+    pub(super) fn note_failed(&self, vfs: &dyn Vfs, seal_file: &Path) {
+        if let (Some(newest), Some(shadows)) = (self.newest(), &self.shadows) {
+            let failed = Seal {
+                closed: false,
+                failed: true,
+                ..newest.clone()
+            };
+            let at = shadows.seal_at(failed.round);
+            let bytes = shadows.encode_seal(&failed);
+            let _ = vfs
+                .open_write(seal_file)
+                .and_then(|file| file.write_at(at, &bytes));
         }
     }
 

@@ -12,6 +12,8 @@
 //!     walking along one level, which are cheap beside a fallback's.
 //! H3. `tail` and the fingers are null or towers linked on [`TAIL_LEVELS`] levels at least. Whether
 //!     one is before a key is for the search to find out.
+//! H4. A draft refers to towers of the list whose guides these are, and is used by nobody but that
+//!     list's writers: it lives no longer than the list.
 //!
 //! Threads: any. Tests: `tests.rs` beside.
 
@@ -30,8 +32,9 @@ const FINGERS: usize = if cfg!(any(loom, shuttle)) { 2 } else { 64 };
 /// Levels of a tower that may become the tail or a finger.
 pub(crate) const TAIL_LEVELS: usize = if LEVELS < 3 { LEVELS } else { 3 };
 
-/// Towers that one writer walks past for a directory: some microseconds.
-const PIECE: usize = 64;
+/// Towers that one writer walks past for a directory: some microseconds. In a model so few that
+/// insertions come between.
+const PIECE: usize = if cfg!(any(loom, shuttle)) { 2 } else { 64 };
 
 /// Towers from which on a directory pays: about a thousand keys.
 const FIRST: usize = if cfg!(any(loom, shuttle)) { 1 } else { 256 };
