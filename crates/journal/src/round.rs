@@ -15,9 +15,9 @@
 //!     the next home. A home is held until the anchor that names another one is durable. What a
 //!     failed sync takes away from a segment, the shadow of the seal still tells of.
 //! N7. After the syncs of a round failed, the seal file says so, with a frontier of then and how
-//!     far the lanes had come: of what is beyond, any part may be gone, and of what is below it
-//!     shows. A seal that D was raised for is never written again: it would vouch for what is not
-//!     durable.
+//!     far the lanes had come. Any part of what is beyond may be gone, so it does not count; of
+//!     what is below, a part that is gone is missed. A seal that D was raised for is never written
+//!     again: it would vouch for what is not durable.
 //!
 //! Threads: any; N2.
 //!

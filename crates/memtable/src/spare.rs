@@ -140,6 +140,7 @@ mod tests {
         assert_ne!(again[0].start(), again[1].start(), "F2");
         assert!(spare.take().is_none(), "F2");
     }
+
     #[test]
     fn a_kept_table_is_handed_out_again_zeroed_to_who_needs_its_size() {
         let size = CHUNK_MAX + 64;

@@ -106,7 +106,8 @@ pub trait Tree: Send + Sync + std::fmt::Debug {
 
     /// As `cursor`, taken apart for a larger merge: appends what it would merge, newest first. What
     /// has nothing at or below `at` may be left out.
-    fn sources(&self, fill_cache: bool, _at: Stamp, sources: &mut Vec<Source>) {
+    fn sources(&self, fill_cache: bool, at: Stamp, sources: &mut Vec<Source>) {
+        let _ = at;
         sources.push(Source::Other(self.cursor(fill_cache)));
     }
 

@@ -42,10 +42,10 @@ pub(super) fn sources(
     let view = core.view.load(&guard);
     // An old view finds everything in the tree: what memtables hold was written later.
     let is_flushed = snapshot.stamp() < core.flushed_below();
-    let memtables = view
-        .memtables()
-        .filter(|mem| !is_flushed && !mem.table.is_empty());
-    cursors.extend(memtables.map(|mem| Source::Other(Arc::clone(&mem.table).cursor(mode))));
+    if !is_flushed {
+        let memtables = view.memtables().filter(|mem| !mem.table.is_empty());
+        cursors.extend(memtables.map(|mem| Source::Other(Arc::clone(&mem.table).cursor(mode))));
+    }
     // The tree after the view: data moves that way.
     if !tree_first {
         core.tree

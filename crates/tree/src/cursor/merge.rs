@@ -9,7 +9,6 @@
 //! M2. Going forward, every other source stands at its first entry after the current one, or is
 //!     past its end; going backward, at its last entry before it, or is past its beginning.
 //! M3. Sources may grow while they are walked (memtables do), as long as each keeps U1.
-//!
 //! M4. `seats[i]` says whether source `i` has an entry, and the first eight bytes of its key: they
 //!     decide almost every match in the bytewise order, without touching a source. Of a single
 //!     source the seat is not looked at, and not kept.
