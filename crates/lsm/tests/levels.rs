@@ -169,3 +169,45 @@ fn expired_values_leave_by_themselves() {
         .collect();
     assert_eq!(keys, [b"z"]);
 }
+
+#[test]
+fn a_view_is_given_no_table_of_level_0_that_was_written_after_it() {
+    let bench = bench();
+    for stamp in [3, 5] {
+        bench.flush(vec![put("a", stamp)], &at(0)).unwrap();
+    }
+    let given = |stamp| {
+        let mut sources = Vec::new();
+        bench.tree.sources(true, Stamp(stamp), &mut sources);
+        sources.len()
+    };
+    assert_eq!([2, 3, 4, 5].map(given), [0, 1, 1, 2]);
+}
+
+#[test]
+fn passing_versions_goes_on_from_table_to_table() {
+    let key = |number: usize| format!("key{number:04}");
+    let versions = |number| (1..4).rev().map(move |stamp| put(&key(number), stamp));
+    let tables = [0..1, 1..30, 30..50].map(|numbers| numbers.flat_map(versions).collect());
+    let bench = tables
+        .into_iter()
+        .fold(bench(), |bench, run: Run| install_at(bench, 1, run));
+    assert_eq!(bench.tree.levels()[1].tables, 3);
+    let mut cursor = bench.tree.cursor(true);
+    cursor.seek_first().unwrap();
+    for number in 0..50 {
+        let entry = cursor.entry().expect("as many keys were put");
+        assert_eq!((entry.key, entry.stamp), (key(number).as_bytes(), Stamp(3)));
+        let down_to = number as u64 % 3;
+        cursor.pass(key(number).as_bytes(), Stamp(down_to)).unwrap();
+        if down_to > 0 {
+            let entry = cursor.entry().expect("an older version");
+            assert_eq!(
+                (entry.key, entry.stamp),
+                (key(number).as_bytes(), Stamp(down_to))
+            );
+            cursor.pass(key(number).as_bytes(), Stamp::ZERO).unwrap();
+        }
+    }
+    assert!(cursor.entry().is_none());
+}
