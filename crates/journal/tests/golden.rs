@@ -16,10 +16,13 @@ use std::sync::Arc;
 use velella_base::{Stamp, ValueKind};
 use velella_journal::batch::{self, Operation};
 use velella_journal::{Last, Rule};
+use velella_vfs::fault::{Fault, Rule as FaultRule};
 use velella_vfs::mem::CrashMode;
-use velella_vfs::{Identity, MemFs, Vfs};
+use velella_vfs::{FaultFs, Identity, MemFs, Operation as Call, Vfs};
 
 const SEGMENT_BYTES: usize = 128 << 10;
+/// The directory of files that a failed sync left.
+const FAILED: &str = "version_2_failed";
 const NAMES: [&str; 3] = ["010000.seal", "010001.seg", "010002.large"];
 /// Where a seal holds the wall clock, from the seal's beginning.
 const WALL: std::ops::Range<usize> = 24..32;
@@ -44,6 +47,24 @@ fn write() -> (MemFs, Last) {
     bench.clock = 500;
     bench.write(0, b"").unwrap();
     bench.round().unwrap();
+    (fs, bench.last())
+}
+
+/// One lane: a record and a round, a record and a round whose sync failed, which a third record was
+/// under way beside.
+fn write_and_fail() -> (MemFs, Last) {
+    let fs = MemFs::new();
+    let faults = FaultFs::new(Arc::new(fs.clone()));
+    let mut config = config(Arc::new(faults.clone()), 1, 1);
+    config.segment_bytes = SEGMENT_BYTES as u64;
+    let mut bench = Bench::start(config).unwrap();
+    bench.write(0, b"one").unwrap();
+    bench.round().unwrap();
+    bench.write(0, b"two").unwrap();
+    bench.lanes[0].reserve(&[b"three"]).unwrap();
+    faults.inject(FaultRule::every(Fault::Io).of(Call::SyncMap));
+    bench.round().unwrap_err();
+    bench.lanes[0].commit(Stamp(3)).unwrap();
     (fs, bench.last())
 }
 
@@ -76,10 +97,14 @@ fn written(fs: &MemFs, name: &str) -> Vec<u8> {
 
 #[test]
 fn the_bytes_written_today_are_those_of_version_2() {
-    let (fs, _) = write();
-    for name in NAMES {
-        let path = golden(&format!("version_2/{name}"));
-        let mut today = written(&fs, name);
+    check_bytes(&write().0, "version_2", &NAMES);
+    check_bytes(&write_and_fail().0, FAILED, &NAMES[..2]);
+}
+
+fn check_bytes(fs: &MemFs, directory: &str, names: &[&str]) {
+    for name in names {
+        let path = golden(&format!("{directory}/{name}"));
+        let mut today = written(fs, name);
         if std::env::var("VELELLA_GOLDEN").is_ok_and(|mode| mode == "write") {
             std::fs::create_dir_all(path.parent().unwrap()).unwrap();
             std::fs::write(&path, &today).unwrap();
@@ -115,11 +140,12 @@ fn files_of_older_versions_are_still_read() {
     }
 }
 
-fn read_older(directory: &str, seal_bytes: usize, segment_bytes: usize) {
+/// The file system that holds the golden files of a directory, and how to open it.
+fn placed(directory: &str, names: &[&str], lengths: [usize; 3]) -> (MemFs, Last) {
     let fs = MemFs::new();
     let journal = dir().join("journal");
     fs.create_dir_all(&journal).unwrap();
-    for (name, len) in NAMES.into_iter().zip([seal_bytes, segment_bytes, 0]) {
+    for (name, len) in names.iter().zip(lengths) {
         let mut bytes = std::fs::read(golden(&format!("{directory}/{name}"))).unwrap();
         bytes.resize(len.max(bytes.len()), 0);
         fs.write_file(&journal.join(name), &bytes).unwrap();
@@ -133,6 +159,11 @@ fn read_older(directory: &str, seal_bytes: usize, segment_bytes: usize) {
         assume_power_loss: false,
         accept_loss: false,
     };
+    (fs, last)
+}
+
+fn read_older(directory: &str, seal_bytes: usize, segment_bytes: usize) {
+    let (fs, last) = placed(directory, &NAMES, [seal_bytes, segment_bytes, 0]);
     let recovered = recover(&fs, &last).unwrap_or_else(|error| panic!("{directory}: {error}"));
     assert_eq!(recovered.report.rule, Rule::Cut);
     assert_eq!(recovered.report.cut, Stamp(501));
@@ -146,4 +177,18 @@ fn read_older(directory: &str, seal_bytes: usize, segment_bytes: usize) {
     let (today, last) = write();
     let recovered = recover(&today.image(1, CrashMode::Strict), &last).unwrap();
     assert!(recovered.records == expected);
+}
+
+/// The third record is whole, and yet not believed: a sync failed before it was.
+#[test]
+fn a_failed_sync_is_still_read_as_one() {
+    let [(.., seal_bytes, segment_bytes)] = OLDER[2..] else {
+        panic!("{OLDER:?}");
+    };
+    let (fs, last) = placed(FAILED, &NAMES[..2], [seal_bytes, segment_bytes, 0]);
+    let recovered = recover(&fs, &last).unwrap();
+    assert_eq!(recovered.stamps(), [1, 2]);
+    let (today, last) = write_and_fail();
+    let image = today.image(1, CrashMode::KeepAll);
+    assert_eq!(recover(&image, &last).unwrap().stamps(), [1, 2]);
 }
