@@ -6,7 +6,8 @@
 //!     smallest seed, with the command that repeats it.
 //! R3. A panic in a run is a failure of that run, with its message.
 //! R4. A run that does not end within its limit is a failure with its seed, and is not waited for:
-//!     its thread stays behind until the process ends.
+//!     its thread stays behind until the process ends. Time in which the whole process was stopped
+//!     from outside does not count.
 //!
 //! Threads: seeds are handed out by one counter; each run stays on its thread, and tells the one
 //! that waits when it began and how it ended.
@@ -118,6 +119,19 @@ pub struct Outcome {
     pub seconds: f64,
 }
 
+/// The time that a process has been awake, as far as one that looks around every `LOOK` can tell.
+#[derive(Debug, Default)]
+struct Awake {
+    time: Duration,
+}
+
+impl Awake {
+    /// A look around, so long after the last. What is far longer than a nap was a stop.
+    fn look(&mut self, since_the_last: Duration) {
+        self.time += since_the_last.min(2 * LOOK);
+    }
+}
+
 /// What a thread tells whoever waits.
 enum News {
     Began(usize, u64),
@@ -156,10 +170,14 @@ pub fn run(campaign: &Arc<dyn Campaign>, plan: &Plan, progress: &dyn Fn(u64)) ->
     };
     let mut under_way = BTreeMap::new();
     let mut here = plan.threads.max(1);
+    let (mut awake, mut looked) = (Awake::default(), started);
     while here > 0 {
-        match news.recv_timeout(LOOK) {
+        let word = news.recv_timeout(LOOK);
+        awake.look(looked.elapsed());
+        looked = Instant::now();
+        match word {
             Ok(News::Began(worker, seed)) => {
-                under_way.insert(worker, (seed, Instant::now()));
+                under_way.insert(worker, (seed, awake.time));
             }
             Ok(News::Ended(worker, seed, result)) => {
                 under_way.remove(&worker);
@@ -174,9 +192,9 @@ pub fn run(campaign: &Arc<dyn Campaign>, plan: &Plan, progress: &dyn Fn(u64)) ->
             Err(_) => {}
         }
         let overdue =
-            |(_, (_, since)): &(&usize, &(u64, Instant))| since.elapsed() > plan.run_limit;
+            |(_, (_, since)): &(&usize, &(u64, Duration))| awake.time - *since > plan.run_limit;
         if let Some((_, (seed, since))) = under_way.iter().find(overdue) {
-            let seconds = since.elapsed().as_secs();
+            let seconds = (awake.time - *since).as_secs();
             outcome.fail(*seed, format!("it hangs: no end after {seconds} s"), &stop);
             break;
         }
@@ -303,6 +321,16 @@ mod tests {
         let mut plan = plan(1, 80, 2);
         plan.limit = Some(Duration::ZERO);
         assert_eq!(run(&odd(), &plan, &|_| {}).runs, 0);
+    }
+
+    #[test]
+    fn a_process_that_was_stopped_was_not_awake() {
+        let mut awake = Awake::default();
+        for since_the_last in [LOOK, LOOK / 2, Duration::from_secs(400), LOOK] {
+            awake.look(since_the_last);
+        }
+        assert!(awake.time < 5 * LOOK, "{awake:?}");
+        assert!(awake.time > 2 * LOOK, "{awake:?}");
     }
 
     #[test]
