@@ -63,7 +63,6 @@ impl Range {
             iter: keyspace.iter_with(options)?,
             reverse: self.reverse,
             left: self.limit.unwrap_or(u64::MAX),
-            key: Vec::new(),
         })
     }
 }
@@ -73,7 +72,6 @@ pub(crate) struct Walk {
     iter: Iter,
     reverse: bool,
     left: u64,
-    key: Vec<u8>,
 }
 
 /// A pair on the way.
@@ -91,20 +89,15 @@ impl Walk {
             return Ok(None);
         }
         self.left -= 1;
-        let found = if self.reverse {
-            self.iter.step_back()?
+        if self.reverse {
+            self.iter.step_back()?;
         } else {
-            self.iter.step()?
-        };
-        let Some(key) = self.iter.key().filter(|_| found) else {
-            return Ok(None);
-        };
-        self.key.clear();
-        self.key.extend_from_slice(key);
+            self.iter.step()?;
+        }
         let expires_at_ms = self.iter.expires_at_ms();
-        Ok(Some(Pair {
-            key: &self.key,
-            value: self.iter.value()?,
+        Ok(self.iter.pair()?.map(|(key, value)| Pair {
+            key,
+            value,
             expires_at_ms,
         }))
     }

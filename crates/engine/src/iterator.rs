@@ -70,7 +70,7 @@ enum Nowhere {
 /// A cursor over the live pairs of one view. It starts before the first pair.
 ///
 /// As a Rust iterator it yields `Result<(Vec<u8>, Value)>` ascending; [`Iter::rev`] descends.
-/// For borrowed access use [`Iter::step`], [`Iter::key`] and [`Iter::value`].
+/// For borrowed access use [`Iter::step`] with [`Iter::pair`], [`Iter::key`] or [`Iter::value`].
 pub struct Iter {
     handle: Arc<Handle>,
     core: Arc<Core>,
@@ -149,13 +149,37 @@ impl Iter {
     /// `Corruption`, `Io`: an external value could not be read.
     #[inline]
     pub fn value(&mut self) -> Result<&[u8]> {
-        if !self.there || self.options.keys_only {
-            return Ok(&[]);
+        Ok(self.pair()?.map_or(&[], |(_, value)| value))
+    }
+
+    /// The key and the value it stands on, borrowed together; `None` when it stands on nothing.
+    /// The value as in [`Iter::value`].
+    ///
+    /// # Errors
+    /// As [`Iter::value`].
+    ///
+    /// ```
+    /// # let db = velella::Db::builder().vfs(std::sync::Arc::new(velella::vfs::MemFs::new())).open("/db")?;
+    /// db.put("apple", "red")?;
+    /// let mut iter = db.iter()?;
+    /// while iter.step()? {
+    ///     let (key, value) = iter.pair()?.unwrap_or_default();
+    ///     assert_eq!((key, value), (&b"apple"[..], &b"red"[..]));
+    /// }
+    /// # Ok::<(), velella::Error>(())
+    /// ```
+    #[inline]
+    pub fn pair(&mut self) -> Result<Option<(&[u8], &[u8])>> {
+        if !self.there {
+            return Ok(None);
+        }
+        if self.options.keys_only {
+            return Ok(Some((&self.key, &[])));
         }
         if self.kind == ValueKind::External {
             self.fetch()?;
         }
-        Ok(&self.payload()[self.judged.skip..])
+        Ok(Some((&self.key, &self.payload()[self.judged.skip..])))
     }
 
     /// Makes the payload the external value that it refers to.

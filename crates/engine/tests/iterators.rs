@@ -262,6 +262,29 @@ fn keys_only_reads_no_values() {
 }
 
 #[test]
+fn a_pair_is_what_key_and_value_say() {
+    let db = layered();
+    db.put("g", vec![b'g'; 200_000]).unwrap();
+    for keys_only in [false, true] {
+        let options = IterOptions {
+            keys_only,
+            ..Default::default()
+        };
+        let mut iter = db.iter_with(options).unwrap();
+        assert_eq!(iter.pair().unwrap(), None);
+        for step in [Iter::step, Iter::step_back] {
+            while step(&mut iter).unwrap() {
+                let key = iter.key().unwrap().to_vec();
+                let value = iter.value().unwrap().to_vec();
+                assert_eq!(value.is_empty(), keys_only);
+                assert_eq!(iter.pair().unwrap(), Some((&key[..], &value[..])));
+            }
+            assert_eq!(iter.pair().unwrap(), None);
+        }
+    }
+}
+
+#[test]
 fn an_iterator_lives_through_flushes_and_compaction() {
     for kind in KINDS {
         let db = on(&MemFs::new(), tiny().memtable(kind));

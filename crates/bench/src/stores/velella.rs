@@ -184,12 +184,10 @@ impl Open {
             Some(from) => iter.seek(from)?,
             None => iter.seek_last()?,
         };
-        let mut key = Vec::with_capacity(40);
         let mut seen = 0;
         while there && seen < count {
-            key.clear();
-            key.extend_from_slice(iter.key().unwrap_or_default());
-            visit(&key, iter.value()?);
+            let (key, value) = iter.pair()?.unwrap_or_default();
+            visit(key, value);
             seen += 1;
             if seen < count {
                 there = match from {

@@ -250,8 +250,8 @@ impl<'a> Client<'a> {
                 iter.step()?
             };
             if found {
-                let key_bytes = iter.key().map_or(0, <[u8]>::len);
-                client.bytes += (key_bytes + iter.value()?.len()) as u64;
+                let (key, value) = iter.pair()?.unwrap_or_default();
+                client.bytes += (key.len() + value.len()) as u64;
             }
             Ok(found)
         })
@@ -271,11 +271,11 @@ impl<'a> Client<'a> {
                 if !there {
                     break;
                 }
-                client.bytes += iter.key().map_or(0, <[u8]>::len) as u64;
+                let (key, value) = iter.pair()?.unwrap_or_default();
                 // Copied out, as db_bench does, to be sure that it was read.
                 copy.clear();
-                copy.extend_from_slice(iter.value()?);
-                client.bytes += copy.len() as u64;
+                copy.extend_from_slice(value);
+                client.bytes += (key.len() + copy.len()) as u64;
                 there = iter.step()?;
             }
             Ok(true)

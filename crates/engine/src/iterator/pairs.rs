@@ -16,16 +16,15 @@ impl Iter {
         }
     }
 
-    fn pair(&mut self) -> Result<(Vec<u8>, Value)> {
-        let key = self.key().unwrap_or_default().to_vec();
-        let value = Value::copied(self.value()?);
-        Ok((key, value))
+    fn owned_pair(&mut self) -> Result<(Vec<u8>, Value)> {
+        let (key, value) = self.pair()?.unwrap_or_default();
+        Ok((key.to_vec(), Value::copied(value)))
     }
 
     fn yielded(&mut self, stepped: Result<bool>) -> Option<Result<(Vec<u8>, Value)>> {
         let item = match stepped {
             Ok(false) => None,
-            Ok(true) => Some(self.pair()),
+            Ok(true) => Some(self.owned_pair()),
             Err(error) => Some(Err(error)),
         };
         self.ended = !matches!(item, Some(Ok(_)));

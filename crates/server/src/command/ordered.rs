@@ -37,8 +37,9 @@ fn scan(ctx: &mut Context<'_>, args: Args<'_>) -> Outcome {
             ..IterOptions::default()
         })?;
         while pairs < limit && iter.step()? {
-            ctx.reply.bulk(iter.key().unwrap_or_default());
-            ctx.reply.bulk(iter.value()?);
+            let (key, value) = iter.pair()?.unwrap_or_default();
+            ctx.reply.bulk(key);
+            ctx.reply.bulk(value);
             pairs += 1;
             ctx.check_output()?;
         }
