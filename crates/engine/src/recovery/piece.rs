@@ -3,7 +3,10 @@
 //!
 //! P1. Each entry has the first eight bytes of its key at hand: in the bytewise order they decide
 //!     almost every comparison of the sort, without a look at the key.
-//! P2. Parts are ranges of keys, so that each can be sorted and written by a thread of its own; all
+//! P2. A version of a key that was overwritten soon gives way at once, if both are values of their
+//!     own or deletions: nobody can ask for it, since no snapshot outlives its process. So keys
+//!     that are written again and again are sorted once, and take the memory of one version.
+//! P3. Parts are ranges of keys, so that each can be sorted and written by a thread of its own; all
 //!     versions of a key are in one.
 //!
 //! Threads: one for each part. Tests: below, and as `recovery.rs`.
@@ -15,6 +18,8 @@ use velella_base::order::word;
 use velella_base::{Cursor, Entry, Order, Result, Stamp, ValueKind};
 use velella_journal::batch;
 
+/// Keys of which the last entry is remembered (P2).
+const REMEMBERED: usize = 4096;
 /// Fewer entries than this are not worth a thread.
 const PART_MIN: usize = 32 << 10;
 /// Entries looked at to find where a part begins.
@@ -25,6 +30,8 @@ pub(super) struct Piece {
     pub(super) core: Arc<Core>,
     entries: Vec<Gathered>,
     bytes: Vec<u8>,
+    /// By the hash of a key, the number of its last entry, if no other key came by since.
+    last: Vec<usize>,
 }
 
 /// An entry whose key and value lie in the piece's bytes.
@@ -45,6 +52,7 @@ impl Piece {
             core,
             entries: Vec::new(),
             bytes: Vec::new(),
+            last: vec![usize::MAX; REMEMBERED],
         }
     }
 
@@ -52,8 +60,13 @@ impl Piece {
         self.entries.is_empty()
     }
 
-    /// Adds an operation; returns the bytes it takes.
+    /// Adds an operation, which is newer than all before it; returns the bytes it takes.
     pub(super) fn add(&mut self, stamp: Stamp, operation: &batch::Operation<'_>) -> u64 {
+        let place = place_of(operation.key);
+        if self.replace(self.last[place], stamp, operation) {
+            return 0;
+        }
+        self.last[place] = self.entries.len();
         let start = self.bytes.len();
         self.bytes.extend_from_slice(operation.key);
         self.bytes.extend_from_slice(operation.value);
@@ -70,8 +83,30 @@ impl Piece {
         (self.bytes.len() - start + size_of::<Gathered>()) as u64
     }
 
+    /// Puts the operation into the place of entry `last`, if it hides that one and is not longer (P2).
+    fn replace(&mut self, last: usize, stamp: Stamp, operation: &batch::Operation<'_>) -> bool {
+        let Some(entry) = self.entries.get_mut(last) else {
+            return false;
+        };
+        let (key, value) = (operation.key.len(), operation.value.len());
+        let old = &mut self.bytes[entry.start..];
+        if stamp < entry.stamp
+            || !(is_plain(entry.kind) && is_plain(operation.kind))
+            || value > entry.value_len as usize
+            || entry.key_len as usize != key
+            || old[..key] != *operation.key
+        {
+            return false;
+        }
+        old[key..key + value].copy_from_slice(operation.value);
+        entry.value_len = u32::try_from(value).expect("not longer than one of 32 bits");
+        (entry.stamp, entry.kind) = (stamp, operation.kind);
+        true
+    }
+
     /// Everything gathered, in about as many parts as `parts` says; the piece is empty afterwards.
     pub(super) fn take(&mut self, parts: usize) -> Vec<Run> {
+        self.last.fill(usize::MAX);
         let all = Run {
             order: self.core.order.clone(),
             bytes: Arc::new(std::mem::take(&mut self.bytes)),
@@ -95,7 +130,7 @@ impl Run {
         key(&self.bytes, entry)
     }
 
-    /// As runs of ranges of keys, each as ascending as this and none empty (P2).
+    /// As runs of ranges of keys, each as ascending as this and none empty (P3).
     fn split(mut self, parts: usize) -> Vec<Run> {
         let parts = parts.min(self.entries.len() / PART_MIN).max(1);
         let mut runs = Vec::with_capacity(parts);
@@ -136,6 +171,21 @@ impl Run {
         self.entries
             .dedup_by(|b, a| a.stamp == b.stamp && compare_keys(order, bytes, a, b).is_eq());
     }
+}
+
+/// Whether a version is nothing but its kind and its bytes.
+fn is_plain(kind: ValueKind) -> bool {
+    matches!(
+        kind,
+        ValueKind::Put | ValueKind::PutExpiring | ValueKind::Delete
+    )
+}
+
+/// Where the last entry of a key is remembered.
+fn place_of(key: &[u8]) -> usize {
+    let tail = key.last_chunk().map_or(0, |tail| u64::from_le_bytes(*tail));
+    let mixed = (word(key) ^ tail.rotate_left(32)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    usize::try_from(mixed >> (u64::BITS - REMEMBERED.ilog2())).expect("below REMEMBERED")
 }
 
 fn key<'a>(bytes: &'a [u8], entry: &Gathered) -> &'a [u8] {
@@ -200,59 +250,106 @@ impl Cursor for Run {
 mod tests {
     use super::*;
     use crate::fixture::fresh;
+    use std::collections::BTreeMap;
     use velella_sync::rng::Rng;
 
+    fn operation<'a>(kind: ValueKind, key: &'a str, value: &'a str) -> batch::Operation<'a> {
+        batch::Operation {
+            keyspace: 0,
+            kind,
+            key: key.as_bytes(),
+            value: value.as_bytes(),
+        }
+    }
+
+    /// All entries of a run: key, stamp, kind, value.
+    fn sorted(run: &mut Run) -> Vec<(String, u64, ValueKind, String)> {
+        let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
+        let mut all = Vec::new();
+        run.sort();
+        run.seek_first().unwrap();
+        while let Some(entry) = run.entry() {
+            let (key, value) = (text(entry.key), text(entry.value));
+            all.push((key, entry.stamp.0, entry.kind, value));
+            run.next().unwrap();
+        }
+        all
+    }
+
     #[test]
-    fn parts_are_ranges_of_keys_and_lose_nothing() {
+    fn parts_are_ranges_of_keys_and_lose_no_newest_version() {
         let (db, _engine) = fresh();
         let mut piece = Piece::new(Arc::clone(&db.core));
         let mut rng = Rng::new(3);
-        let mut expected = Vec::new();
-        for stamp in 1..=4 * PART_MIN as u64 {
+        let mut newest = BTreeMap::new();
+        for stamp in 1..=6 * PART_MIN as u64 {
             // Every key has some versions, and long runs of keys begin with the same eight bytes.
-            let key = format!("{:08}{:04}", rng.below(9), rng.below(5000));
-            let operation = batch::Operation {
-                keyspace: 0,
-                kind: ValueKind::Put,
-                key: key.as_bytes(),
-                value: b"value",
-            };
-            piece.add(Stamp(stamp), &operation);
-            expected.push((key.into_bytes(), stamp));
+            let key = format!("{:08}{:05}", rng.below(9), rng.below(12_000));
+            piece.add(
+                Stamp(stamp),
+                &operation(ValueKind::Put, &key, &stamp.to_string()),
+            );
+            newest.insert(key, stamp);
         }
-        expected.sort_by(|a, b| a.0.cmp(&b.0).then(b.1.cmp(&a.1)));
         let mut runs = piece.take(3);
         assert!(piece.is_empty());
         assert_eq!(runs.len(), 3);
-        let mut all = Vec::new();
+        let mut found = BTreeMap::new();
+        let mut before = None;
         for run in &mut runs {
             assert!(run.entries.len() > PART_MIN, "{}", run.entries.len());
-            run.sort();
-            run.seek_first().unwrap();
-            while let Some(entry) = run.entry() {
-                all.push((entry.key.to_vec(), entry.stamp.0));
-                run.next().unwrap();
+            for (key, stamp, _, value) in sorted(run) {
+                assert_eq!(value, stamp.to_string());
+                let here = (key.clone(), std::cmp::Reverse(stamp));
+                assert!(before < Some(here.clone()), "{before:?} {here:?}");
+                before = Some(here);
+                found.entry(key).or_insert(stamp);
             }
         }
-        assert!(all == expected);
+        assert!(found == newest);
     }
 
     #[test]
     fn one_key_makes_one_part() {
         let (db, _engine) = fresh();
         let mut piece = Piece::new(Arc::clone(&db.core));
-        let operation = batch::Operation {
-            keyspace: 0,
-            kind: ValueKind::Put,
-            key: b"key",
-            value: b"",
-        };
         for stamp in 1..=2 * PART_MIN as u64 {
-            piece.add(Stamp(stamp), &operation);
+            piece.add(Stamp(stamp), &operation(ValueKind::External, "key", ""));
         }
         let mut runs = piece.take(2);
         assert_eq!(runs.len(), 1);
         runs[0].sort();
         assert_eq!(runs[0].entries.len(), 2 * PART_MIN);
+    }
+
+    #[test]
+    fn what_was_overwritten_soon_takes_no_place() {
+        use ValueKind::{Delete, External, Put};
+        let (db, _engine) = fresh();
+        let mut piece = Piece::new(Arc::clone(&db.core));
+        for (stamp, kind, value, takes_place) in [
+            (1, Put, "first", true),
+            (2, Put, "again", false),
+            (3, Delete, "", false),
+            // Longer than the place it would take.
+            (4, Put, "x", true),
+            // Somebody must hear that the file is not needed any more.
+            (5, External, "", true),
+            (6, Put, "last", true),
+            (7, Put, "end", false),
+        ] {
+            let bytes = piece.add(Stamp(stamp), &operation(kind, "key", value));
+            assert_eq!(bytes > 0, takes_place, "{stamp}");
+        }
+        let entry = |stamp, kind, value: &str| ("key".to_owned(), stamp, kind, value.to_owned());
+        let expected = [
+            entry(7, Put, "end"),
+            entry(5, External, ""),
+            entry(4, Put, "x"),
+            entry(3, Delete, ""),
+        ];
+        assert_eq!(sorted(&mut piece.take(1)[0]), expected);
+        // What a gathering remembers is gone with it.
+        assert!(piece.add(Stamp(8), &operation(Put, "key", "new")) > 0);
     }
 }
