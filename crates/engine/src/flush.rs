@@ -22,6 +22,11 @@ use velella_sync::lock::MutexGuard;
 use velella_sync::{epoch, thread};
 use velella_tree::{Built, Edit};
 
+/// How many write buffers the journal may grow to before small memtables are flushed for its sake.
+/// Keys that are written again and again fill the journal and no memtable; recovery passes such
+/// records quickly (`recovery/piece.rs`, P2).
+const JOURNAL_BUFFERS: u64 = 10;
+
 impl Engine {
     /// Flushes the oldest group, after the flush under way; whether there was one.
     pub(crate) fn flush_next(&self) -> Result<bool> {
@@ -183,7 +188,8 @@ impl Engine {
     /// Most bytes of journal that are kept because their writes are not in tables yet. They are
     /// counted by whole segments, so a small write buffer would be flushed for the first of them.
     pub(crate) fn journal_bound(&self) -> u64 {
-        4 * self.options.write_buffer.max(self.sizes.segment_bytes)
+        let by_buffers = JOURNAL_BUFFERS * self.options.write_buffer;
+        by_buffers.max(4 * self.sizes.segment_bytes)
     }
 }
 
