@@ -55,7 +55,7 @@ fn settings_of_a_keyspace_are_stored_shown_and_changed() {
     let listed = place.ok(&["keyspaces", "list", "--json"]).json();
     assert_eq!(listed[1]["bloom_bits"], 8);
     assert_eq!(listed[1]["memtable"], "append-only");
-    assert_eq!(listed[0]["memtable"], "jellyfish");
+    assert_eq!(listed[0]["memtable"], "s3");
     let shown = place.ok(&["inspect", "velella-data"]).text().to_owned();
     assert!(
         shown.contains("memtable=append-only bloom_bits=8"),

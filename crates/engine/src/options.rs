@@ -81,7 +81,7 @@ pub struct Options {
     pub recovery: RecoveryMode,
     /// Create the database if the directory holds none. Default true.
     pub create: bool,
-    /// The structure of memtables. Default `Jellyfish`.
+    /// The structure of memtables. Default `S3`.
     pub memtable: MemtableKind,
 }
 

@@ -82,7 +82,7 @@ fn what_a_keyspace_was_created_with_holds_after_every_opening() {
         let db = on(&fs, tiny().bloom_bits(bits).compression(Compression::None));
         assert_eq!(said(&db.keyspace("own").unwrap()), OWN);
         assert_eq!(said(&db.keyspace_or_create("own").unwrap()), OWN);
-        let plain = (MemtableKind::Jellyfish, Compression::None, bits);
+        let plain = (MemtableKind::default(), Compression::None, bits);
         assert_eq!(said(&db.keyspace("plain").unwrap()), plain);
         assert_eq!(said(&db), plain);
         db.close().unwrap();

@@ -63,11 +63,12 @@ use velella_mvcc::Slots;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum MemtableKind {
     /// A skip list of distinct keys, each with its own list of versions.
-    #[default]
     Jellyfish,
     /// One tower per version: what most stores do; kept as the baseline.
     AppendOnly,
-    /// Distinct keys in unsorted entries of eight, the entries in order.
+    /// Distinct keys in unsorted entries of eight, the entries in order; each key with its own list
+    /// of versions, as in `Jellyfish`.
+    #[default]
     S3,
 }
 

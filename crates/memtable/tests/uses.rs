@@ -123,7 +123,7 @@ fn a_kind_is_known_by_the_name_that_the_manifest_has() {
     for name in ["", "Jellyfish", "jellyfish ", "skiplist"] {
         assert_eq!(MemtableKind::from_name(name), None, "{name}");
     }
-    assert_eq!(MemtableKind::default(), MemtableKind::Jellyfish);
+    assert_eq!(MemtableKind::default(), MemtableKind::S3);
 }
 
 /// Keys as they come: at random, ascending, descending, and all alike but for their end.

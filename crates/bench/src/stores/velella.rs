@@ -27,7 +27,8 @@ enum Variant {
 pub struct Velella {
     name: &'static str,
     about: &'static str,
-    memtable: MemtableKind,
+    /// `None`: the default.
+    memtable: Option<MemtableKind>,
     journal: JournalMode,
     variant: Variant,
 }
@@ -40,7 +41,7 @@ pub static ALL: LazyLock<Vec<Velella>> = LazyLock::new(|| {
         .into_iter()
         .filter(|kind| !known.contains(kind));
     let others = others.map(|memtable| Velella {
-        memtable,
+        memtable: Some(memtable),
         ..Velella::of(memtable.name(), "Velella with that kind of memtable")
     });
     NAMED.into_iter().chain(others).collect()
@@ -49,7 +50,7 @@ pub static ALL: LazyLock<Vec<Velella>> = LazyLock::new(|| {
 const NAMED: [Velella; 5] = [
     Velella::of("velella", "Velella with default options"),
     Velella {
-        memtable: MemtableKind::AppendOnly,
+        memtable: Some(MemtableKind::AppendOnly),
         ..Velella::of("aoc", "Velella with one skip-list tower per version")
     },
     Velella {
@@ -80,7 +81,7 @@ impl Velella {
         Velella {
             name,
             about,
-            memtable: MemtableKind::Jellyfish,
+            memtable: None,
             journal: JournalMode::Auto,
             variant: Variant::Plain,
         }
@@ -118,7 +119,7 @@ impl Peer for Velella {
             .bloom_bits(settings.bloom_bits)
             .durability(durability)
             .journal(self.journal(settings.durability))
-            .memtable(self.memtable)
+            .memtable(self.memtable.unwrap_or_default())
             .open(dir)
             .map_err(|error| Failure::store(self.name, "open", error))?;
         Ok(Box::new(Open {

@@ -87,10 +87,10 @@ impl Settings {
     pub(super) fn builder(&self, incarnation: u32) -> Builder {
         let mut lasting = Random::of(&[self.seed, 2]);
         let memtable = lasting.pick(&[
-            MemtableKind::Jellyfish,
+            MemtableKind::S3,
+            MemtableKind::S3,
             MemtableKind::Jellyfish,
             MemtableKind::AppendOnly,
-            MemtableKind::S3,
         ]);
         let mut random = Random::of(&[self.seed, 3, u64::from(incarnation)]);
         let journal = match self.with_journal {

@@ -119,7 +119,7 @@ impl Options {
         use MemtableKind::{AppendOnly, Jellyfish, S3};
         let (auto, write) = (JournalMode::Auto, JournalMode::Write);
         Options {
-            memtable: *seed.pick(&[Jellyfish, Jellyfish, AppendOnly, S3]),
+            memtable: *seed.pick(&[S3, S3, Jellyfish, AppendOnly]),
             journal: *seed.pick(&[auto, auto, auto, write, JournalMode::Off]),
         }
     }
