@@ -1,10 +1,11 @@
 //! Who gets how much of the one memory budget.
 //!
 //! ```text
-//! memtables        half: a quarter for those that are written to, in all keyspaces together, and
-//!                  a quarter for those waiting for their flush
+//! memtables        half, less half of what is spare: one half for those that are written to, in
+//!                  all keyspaces together, and one for those waiting for their flush
+//! spare            what freed memtables leave to the next: two write buffers, since while a
+//!                  compaction runs two memtables wait, and are freed one after the other
 //! journal          mapped segments: a sixteenth, at most 64 MiB
-//! spare            what freed memtables leave to the next: one write buffer
 //! block cache      the rest, less what filters and indexes take
 //! ```
 //! B1. The parts never add up to more than the budget.
@@ -32,7 +33,7 @@ pub(crate) fn sizes(options: &Options) -> Sizes {
 /// Bytes that memtables may take together: above this, writers wait.
 #[inline]
 pub(crate) fn memtable_bytes(options: &Options) -> u64 {
-    options.memory / 2
+    options.memory / 2 - spare_bytes(options) / 2
 }
 
 /// Bytes that memtables which take writes may have together: above this, the largest is switched.
@@ -48,7 +49,7 @@ pub(crate) fn journal_bytes(options: &Options) -> u64 {
 
 /// Bytes that freed memtables may leave to the next ones.
 pub(crate) fn spare_bytes(options: &Options) -> u64 {
-    options.write_buffer.min(options.memory / 8)
+    (2 * options.write_buffer).min(options.memory / 8)
 }
 
 /// Bytes of decoded blocks kept.

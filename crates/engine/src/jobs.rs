@@ -170,6 +170,7 @@ impl Engine {
             }
             self.renew_lease()?;
             self.close_idle_lanes()?;
+            self.spare.prepare();
             self.sync_bell
                 .wait_until(Some(self.nap(last_round, noted)), || self.is_over());
         }

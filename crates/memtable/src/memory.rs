@@ -79,6 +79,15 @@ impl Block {
         unsafe { self.start.write_bytes(0, self.size) };
     }
 
+    /// Has the system provide all its pages, by the calling thread; what they hold then is not said.
+    pub(crate) fn touch(&mut self) {
+        for at in (0..self.size).step_by(pages::PAGE) {
+            let page = self.start.as_ptr().wrapping_add(at);
+            // SAFETY: inside of the block, which is its owner's alone.
+            unsafe { page.write_volatile(0) };
+        }
+    }
+
     /// Its first byte.
     pub(crate) fn start(&self) -> NonNull<u8> {
         self.start
@@ -159,7 +168,7 @@ mod pages {
 mod pages {
     use super::NonNull;
 
-    pub(super) const PAGE: usize = 1;
+    pub(super) const PAGE: usize = 4 << 10;
 
     pub(super) fn map(_size: usize) -> Option<NonNull<u8>> {
         unreachable!("nothing is mapped here")

@@ -4,11 +4,14 @@
 //! them first: that was an eighth of what writers did. Memtables follow each other, each as large
 //! as the one before, so the chunks of the last one are kept for the next.
 //!
-//! F1. Only whole chunks of the largest size and zeroed tables at least as large are kept, and
+//! F1. Only whole chunks of the largest size and zeroed tables that are not small are kept, and
 //!     never more than `most` bytes of them together.
 //! F2. A block is a memtable's or kept, never both: what is kept is counted by no memtable.
 //! F3. A table is cleared when it is given, by who frees, so that who takes it need not wait for
-//!     that: a huge page fresh from a machine's host can take milliseconds.
+//!     that: a huge page fresh from a machine's host can take milliseconds, and a page that was
+//!     read before it is first written makes all processors flush it.
+//! F4. `prepare` makes as many chunks ahead as were taken since the last time, for the same reason:
+//!     a database that takes none has none made.
 //!
 //! Threads: any; the lock is taken once per chunk. Tests: below; `tests/spare.rs`.
 
@@ -21,6 +24,9 @@ use velella_sync::lock::Mutex;
 /// Size of the chunks that are kept: the largest an arena takes.
 pub(crate) const CHUNK_MAX: usize = HUGE_PAGE;
 
+/// Size of the smallest tables that are kept.
+const TABLE_MIN: usize = 64 << 10;
+
 /// Blocks without a memtable.
 #[derive(Debug, Default)]
 pub struct Spare {
@@ -32,6 +38,8 @@ pub struct Spare {
 struct Kept {
     bytes: usize,
     chunks: Vec<Block>,
+    /// Chunks asked for since `prepare`, kept ones or not (F4).
+    wanted: usize,
     /// All zero (F3).
     tables: Vec<Block>,
 }
@@ -54,9 +62,26 @@ impl Spare {
     /// A kept chunk, with whatever its last owner left in it.
     pub(crate) fn take(&self) -> Option<Block> {
         let mut kept = self.kept.lock();
+        kept.wanted += 1;
         let block = kept.chunks.pop()?;
         kept.bytes -= block.size();
         Some(block)
+    }
+
+    /// Makes chunks for memtables to come, and touches them, so that no writer has to (F4).
+    pub fn prepare(&self) {
+        let wanted = std::mem::take(&mut self.kept.lock().wanted);
+        while self.is_wanting(wanted) {
+            let mut block = Block::new(CHUNK_MAX);
+            block.touch();
+            self.give(block);
+        }
+    }
+
+    /// Whether there are fewer chunks than `wanted`, and room for one.
+    fn is_wanting(&self, wanted: usize) -> bool {
+        let kept = self.kept.lock();
+        kept.chunks.len() < wanted && kept.bytes + CHUNK_MAX <= self.most
     }
 
     /// A block of at least `size` bytes, all zero: a kept table of that size, else a fresh one.
@@ -65,7 +90,7 @@ impl Spare {
     }
 
     fn take_table(&self, size: usize) -> Option<Block> {
-        if size < CHUNK_MAX {
+        if size < TABLE_MIN {
             return None;
         }
         let mut kept = self.kept.lock();
@@ -87,7 +112,7 @@ impl Spare {
     /// As [`Spare::give`], for one that was taken zeroed.
     pub(crate) fn give_table(&self, mut block: Block) {
         // A hint: others may give or take meanwhile.
-        if block.size() >= CHUNK_MAX && self.bytes() + block.size() <= self.most {
+        if block.size() >= TABLE_MIN && self.bytes() + block.size() <= self.most {
             block.clear();
             self.keep(block, |kept| &mut kept.tables);
         }
@@ -139,6 +164,19 @@ mod tests {
         assert!(again.iter().all(|chunk| starts.contains(&chunk.start())));
         assert_ne!(again[0].start(), again[1].start(), "F2");
         assert!(spare.take().is_none(), "F2");
+    }
+
+    #[test]
+    fn as_many_chunks_are_made_ahead_as_were_taken_since_the_last_time() {
+        let spare = Spare::new(3 * CHUNK_MAX);
+        spare.prepare();
+        assert_eq!(spare.bytes(), 0, "nobody takes any");
+        for (taken, ahead) in [(2, 2), (1, 1), (0, 1), (9, 3), (0, 0)] {
+            (0..taken).for_each(|_| drop(spare.take()));
+            spare.prepare();
+            let chunks = spare.bytes() / CHUNK_MAX;
+            assert!(chunks >= ahead && chunks <= 3, "{chunks} after {taken}");
+        }
     }
 
     #[test]

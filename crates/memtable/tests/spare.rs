@@ -59,10 +59,10 @@ fn a_freed_memtable_leaves_its_chunks_to_the_next_which_reads_what_it_wrote() {
         let (table, _) = filled(kind, &spare, 24 * MIB, 400);
         assert_eq!(spare.bytes(), 0, "{kind:?}: all of it is in use");
         drop(table);
-        assert_eq!(
-            spare.bytes(),
-            4 * MIB,
-            "{kind:?}: no more than was asked for"
+        let kept = spare.bytes();
+        assert!(
+            (2 * MIB + 1..=4 * MIB).contains(&kept),
+            "{kind:?}: {kept}, no more than was asked for, and no chunk less"
         );
         let (table, keys) = filled(kind, &spare, 24 * MIB, 400);
         assert_eq!(spare.bytes(), 0, "{kind:?}: it serves the next");
