@@ -12,6 +12,8 @@
 //! M4. `seats[i]` says whether source `i` has an entry, and the first eight bytes of its key: they
 //!     decide almost every match in the bytewise order, without touching a source. Of a single
 //!     source the seat is not looked at, and not kept.
+//! M5. No other source's entry begins with a word below `rival`, going forward: a source that
+//!     passed a key and whose word is below is the winner without a match.
 //!
 //! A seek aims all sources, seeks the first, lets the others approach, and seeks these: so the
 //! sources' cache misses overlap instead of following each other.
@@ -38,6 +40,8 @@ pub struct MergeCursor<C = Box<dyn Cursor>> {
     /// an error (U2, U4).
     current: usize,
     seats: Vec<Seat>,
+    /// See M5; 0 where nothing is known.
+    rival: u64,
 }
 
 /// No source's number.
@@ -66,6 +70,7 @@ impl<C: Cursor> MergeCursor<C> {
             direction: Direction::Forward,
             current: NOWHERE,
             seats,
+            rival: 0,
         }
     }
 
@@ -129,8 +134,16 @@ impl<C: Cursor> MergeCursor<C> {
         };
     }
 
+    /// The least word of the other sources.
+    fn rival_of(&self, winner: usize) -> u64 {
+        let seats = self.seats.iter().enumerate();
+        let others = seats.filter(|(source, seat)| *source != winner && seat.occupied);
+        others.map(|(_, seat)| seat.word).min().unwrap_or(u64::MAX)
+    }
+
     /// Plays the whole tournament.
     fn rebuild(&mut self) {
+        self.rival = 0;
         for source in 0..self.sources.len() {
             self.note(source);
         }
@@ -215,9 +228,28 @@ impl<C: Cursor> MergeCursor<C> {
             self.rebuild();
             self.current = self.winner();
         } else {
+            self.rival = 0;
             self.current = self.winner_after(current);
         }
         Ok(())
+    }
+
+    /// The winner after `moved`, which had won, passed a key, going forward.
+    #[inline]
+    fn winner_after_pass(&mut self, moved: usize) -> usize {
+        if self.sources.len() == 1 || !self.order.is_bytewise() {
+            return self.winner_after(moved);
+        }
+        if let Some(entry) = self.sources[moved].entry() {
+            let word = word(entry.key);
+            if word < self.rival {
+                self.seats[moved].word = word;
+                return moved;
+            }
+        }
+        let winner = self.winner_after(moved);
+        self.rival = self.rival_of(winner);
+        winner
     }
 
     /// The winner after `moved` moved on.
@@ -314,7 +346,7 @@ impl<C: Cursor> Cursor for MergeCursor<C> {
             };
             source.pass(key, stamp)?;
             let word = self.seats[current].word;
-            self.current = self.winner_after(current);
+            self.current = self.winner_after_pass(current);
             // Alone it has passed them all (U7), if keys are spelled in one way.
             let is_past = match self.sources.len() {
                 1 => self.order.is_bytewise(),
