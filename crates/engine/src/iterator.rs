@@ -159,7 +159,8 @@ impl Iter {
     /// As [`Iter::value`].
     ///
     /// ```
-    /// # let db = velella::Db::builder().vfs(std::sync::Arc::new(velella::vfs::MemFs::new())).open("/db")?;
+    /// # let memory = std::sync::Arc::new(velella::vfs::MemFs::new());
+    /// # let db = velella::Db::builder().vfs(memory).open("/db")?;
     /// db.put("apple", "red")?;
     /// let mut iter = db.iter()?;
     /// while iter.step()? {

@@ -1,6 +1,6 @@
 //! Random walks of an iterator beside one over a map, under random settings and orders.
 //!
-//! Claims: `iterator.rs` I1-I3 in every direction, bound and spelling; examples of each: `iterators.rs`.
+//! Claims: `iterator.rs` I1-I3 in every direction, bound and spelling; `iterators.rs` has examples.
 
 mod common;
 

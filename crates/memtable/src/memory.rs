@@ -79,7 +79,8 @@ impl Block {
         unsafe { self.start.write_bytes(0, self.size) };
     }
 
-    /// Has the system provide all its pages, by the calling thread; what they hold then is not said.
+    /// Has the system provide all its pages, by the calling thread; what they hold then is not
+    /// said.
     pub(crate) fn touch(&mut self) {
         for at in (0..self.size).step_by(pages::PAGE) {
             let page = self.start.as_ptr().wrapping_add(at);

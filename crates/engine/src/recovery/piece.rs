@@ -83,7 +83,8 @@ impl Piece {
         (self.bytes.len() - start + size_of::<Gathered>()) as u64
     }
 
-    /// Puts the operation into the place of entry `last`, if it hides that one and is not longer (P2).
+    /// Puts the operation into the place of entry `last`, if it hides that one and is no longer
+    /// (P2).
     fn replace(&mut self, last: usize, stamp: Stamp, operation: &batch::Operation<'_>) -> bool {
         let Some(entry) = self.entries.get_mut(last) else {
             return false;
