@@ -13,13 +13,14 @@
 
 use crate::keyspace_core::Core;
 use std::cmp::Ordering;
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 use velella_base::order::word;
 use velella_base::{Cursor, Entry, Order, Result, Stamp, ValueKind};
 use velella_journal::batch;
 
-/// Keys of which the last entry is remembered (P2).
-const REMEMBERED: usize = 4096;
+/// Keys of which the last entry is remembered (P2): as many as there are entries, within these.
+const REMEMBERED: RangeInclusive<usize> = 1 << 10..=1 << 17;
 /// Fewer entries than this are not worth a thread.
 const PART_MIN: usize = 32 << 10;
 /// Entries looked at to find where a part begins.
@@ -30,7 +31,8 @@ pub(super) struct Piece {
     pub(super) core: Arc<Core>,
     entries: Vec<Gathered>,
     bytes: Vec<u8>,
-    /// By the hash of a key, the number of its last entry, if no other key came by since.
+    /// By the hash of a key, the number of its last entry, if no other key came by since. Grows
+    /// with the entries, from nothing.
     last: Vec<usize>,
 }
 
@@ -42,6 +44,8 @@ struct Gathered {
     start: usize,
     key_len: u32,
     value_len: u32,
+    /// What a value may take that replaces this one (P2).
+    room: u32,
     stamp: Stamp,
     kind: ValueKind,
 }
@@ -52,7 +56,7 @@ impl Piece {
             core,
             entries: Vec::new(),
             bytes: Vec::new(),
-            last: vec![usize::MAX; REMEMBERED],
+            last: Vec::new(),
         }
     }
 
@@ -62,7 +66,8 @@ impl Piece {
 
     /// Adds an operation, which is newer than all before it; returns the bytes it takes.
     pub(super) fn add(&mut self, stamp: Stamp, operation: &batch::Operation<'_>) -> u64 {
-        let place = place_of(operation.key);
+        self.remember_more();
+        let place = self.place_of(operation.key);
         if self.replace(self.last[place], stamp, operation) {
             return 0;
         }
@@ -77,10 +82,33 @@ impl Piece {
             start,
             key_len: short(operation.key.len()),
             value_len: short(operation.value.len()),
+            room: short(operation.value.len()),
             stamp,
             kind: operation.kind,
         });
         (self.bytes.len() - start + size_of::<Gathered>()) as u64
+    }
+
+    /// Where the last entry of a key is remembered.
+    fn place_of(&self, key: &[u8]) -> usize {
+        let tail = key.last_chunk().map_or(0, |tail| u64::from_le_bytes(*tail));
+        let mixed = (word(key) ^ tail.rotate_left(32)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        // The upper bits are the mixed ones; there are places for 2^10 or more.
+        usize::try_from(mixed >> 32).expect("32 bits") & (self.last.len() - 1)
+    }
+
+    /// Makes more places once there are as many entries.
+    fn remember_more(&mut self) {
+        let places = self.last.len();
+        if places > self.entries.len() || places == *REMEMBERED.end() {
+            return;
+        }
+        let more = (2 * places).clamp(*REMEMBERED.start(), *REMEMBERED.end());
+        self.last = vec![usize::MAX; more];
+        for number in 0..self.entries.len() {
+            let place = self.place_of(key(&self.bytes, &self.entries[number]));
+            self.last[place] = number;
+        }
     }
 
     /// Puts the operation into the place of entry `last`, if it hides that one and is no longer
@@ -93,7 +121,7 @@ impl Piece {
         let old = &mut self.bytes[entry.start..];
         if stamp < entry.stamp
             || !(is_plain(entry.kind) && is_plain(operation.kind))
-            || value > entry.value_len as usize
+            || value > entry.room as usize
             || entry.key_len as usize != key
             || old[..key] != *operation.key
         {
@@ -107,7 +135,7 @@ impl Piece {
 
     /// Everything gathered, in about as many parts as `parts` says; the piece is empty afterwards.
     pub(super) fn take(&mut self, parts: usize) -> Vec<Run> {
-        self.last.fill(usize::MAX);
+        self.last = Vec::new();
         let all = Run {
             order: self.core.order.clone(),
             bytes: Arc::new(std::mem::take(&mut self.bytes)),
@@ -180,13 +208,6 @@ fn is_plain(kind: ValueKind) -> bool {
         kind,
         ValueKind::Put | ValueKind::PutExpiring | ValueKind::Delete
     )
-}
-
-/// Where the last entry of a key is remembered.
-fn place_of(key: &[u8]) -> usize {
-    let tail = key.last_chunk().map_or(0, |tail| u64::from_le_bytes(*tail));
-    let mixed = (word(key) ^ tail.rotate_left(32)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    usize::try_from(mixed >> (u64::BITS - REMEMBERED.ilog2())).expect("below REMEMBERED")
 }
 
 fn key<'a>(bytes: &'a [u8], entry: &Gathered) -> &'a [u8] {
@@ -332,25 +353,47 @@ mod tests {
             (1, Put, "first", true),
             (2, Put, "again", false),
             (3, Delete, "", false),
+            // As long as the longest that fits, though the one before it was shorter.
+            (4, Put, "fresh", false),
             // Longer than the place it would take.
-            (4, Put, "x", true),
+            (5, Put, "longer", true),
             // Somebody must hear that the file is not needed any more.
-            (5, External, "", true),
-            (6, Put, "last", true),
-            (7, Put, "end", false),
+            (6, External, "", true),
+            (7, Put, "last", true),
+            (8, Put, "end", false),
         ] {
             let bytes = piece.add(Stamp(stamp), &operation(kind, "key", value));
             assert_eq!(bytes > 0, takes_place, "{stamp}");
         }
         let entry = |stamp, kind, value: &str| ("key".to_owned(), stamp, kind, value.to_owned());
         let expected = [
-            entry(7, Put, "end"),
-            entry(5, External, ""),
-            entry(4, Put, "x"),
-            entry(3, Delete, ""),
+            entry(8, Put, "end"),
+            entry(6, External, ""),
+            entry(5, Put, "longer"),
+            entry(4, Put, "fresh"),
         ];
         assert_eq!(sorted(&mut piece.take(1)[0]), expected);
         // What a gathering remembers is gone with it.
-        assert!(piece.add(Stamp(8), &operation(Put, "key", "new")) > 0);
+        assert!(piece.add(Stamp(9), &operation(Put, "key", "new")) > 0);
+        // An older one hides nothing.
+        assert!(piece.add(Stamp(8), &operation(Put, "key", "old")) > 0);
+    }
+
+    #[test]
+    fn keys_written_in_turn_take_few_places_whatever_their_number() {
+        let (db, _engine) = fresh();
+        for keys in [10u64, 5_000, 50_000] {
+            let mut piece = Piece::new(Arc::clone(&db.core));
+            for stamp in 0..6 * keys {
+                let key = format!(
+                    "{:016x}",
+                    (stamp % keys).wrapping_mul(0x9e37_79b9_7f4a_7c15)
+                );
+                piece.add(Stamp(stamp + 1), &operation(ValueKind::Put, &key, "value"));
+            }
+            let entries = piece.entries.len() as u64;
+            // Some keys meet in a place and push each other out.
+            assert!(entries < 3 * keys, "{entries} entries of {keys} keys");
+        }
     }
 }
