@@ -188,7 +188,7 @@ impl Engine {
     /// Most bytes of journal that are kept because their writes are not in tables yet. They are
     /// counted by whole segments, so a small write buffer would be flushed for the first of them.
     pub(crate) fn journal_bound(&self) -> u64 {
-        let by_buffers = JOURNAL_BUFFERS * self.options.write_buffer;
+        let by_buffers = self.options.write_buffer.saturating_mul(JOURNAL_BUFFERS);
         by_buffers.max(4 * self.sizes.segment_bytes)
     }
 }

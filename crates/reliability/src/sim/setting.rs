@@ -49,7 +49,7 @@ impl Setting {
     pub fn plain() -> Setting {
         Setting {
             journal: JournalMode::Mapped,
-            memtable: MemtableKind::Jellyfish,
+            memtable: MemtableKind::default(),
             compression: Compression::Lz4,
             block_bytes: 512,
             bloom_bits: 10,

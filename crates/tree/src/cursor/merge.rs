@@ -44,6 +44,9 @@ pub struct MergeCursor<C = Box<dyn Cursor>> {
     rival: u64,
 }
 
+/// Of more sources the rival is not looked for: that takes a look at each (M5).
+const RIVALS: usize = 8;
+
 /// No source's number.
 const NOWHERE: usize = usize::MAX;
 
@@ -237,7 +240,7 @@ impl<C: Cursor> MergeCursor<C> {
     /// The winner after `moved`, which had won, passed a key, going forward.
     #[inline]
     fn winner_after_pass(&mut self, moved: usize) -> usize {
-        if self.sources.len() == 1 || !self.order.is_bytewise() {
+        if !(2..=RIVALS).contains(&self.sources.len()) || !self.order.is_bytewise() {
             return self.winner_after(moved);
         }
         if let Some(entry) = self.sources[moved].entry() {
