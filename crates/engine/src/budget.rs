@@ -3,8 +3,8 @@
 //! ```text
 //! memtables        half, less half of what is spare: one half for those that are written to, in
 //!                  all keyspaces together, and one for those waiting for their flush
-//! spare            what freed memtables leave to the next: two write buffers, since while a
-//!                  compaction runs two memtables wait, and are freed one after the other
+//! spare            what freed memtables leave to the next: two write buffers, at most an
+//!                  eighth: while a compaction runs two memtables wait, and are freed in a row
 //! journal          mapped segments: a sixteenth, at most 64 MiB
 //! block cache      the rest, less what filters and indexes take
 //! ```

@@ -12,7 +12,7 @@
 //!
 //! Source: JellyFish (Middleware '20) Algorithm 3 for the memtables' part, corrected.
 //! Threads: an iterator belongs to one thread at a time.
-//! Tests: `tests/iterators.rs`, `tests/iterator_errors.rs`.
+//! Tests: `tests/iterators.rs`, `tests/iterator_walks.rs`, `tests/iterator_errors.rs`.
 
 mod options;
 mod sources;

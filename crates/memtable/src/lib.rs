@@ -1,7 +1,7 @@
 //! The memory component: sorted, concurrent, multi-version, and freed as a whole.
 //!
-//! Source: JellyFish (Middleware '20) for the default kind, a skip list of distinct keys with a
-//! list of versions per key; S3 (VLDB '19) for the kind that keeps them in entries of eight; the
+//! Source: JellyFish (Middleware '20) for a skip list of distinct keys with a list of versions per
+//! key; S3 (VLDB '19) for the default kind, which keeps such keys in entries of eight; the
 //! append-only kind is the baseline they are measured against. All keep the write protocol of
 //! `docs/concurrency.md`: a version is installed *pending*, and becomes visible by one store of its
 //! word.

@@ -4,7 +4,7 @@
 //! the payload of the newest one seen is copied. Where the cursor knows that it stands on the
 //! newest one, it stays there.
 //!
-//! Threads: one, as the iterator. Tests: `tests/iterators.rs`.
+//! Threads: one, as the iterator. Tests: `tests/iterators.rs`, `tests/iterator_walks.rs`.
 
 use super::options::below;
 use super::{Iter, Nowhere, SKIPS_MAX, Stand};

@@ -2,7 +2,7 @@
 //!
 //! Versions of a key come newest first, so the first one that the snapshot sees decides.
 //!
-//! Threads: one, as the iterator. Tests: `tests/iterators.rs`.
+//! Threads: one, as the iterator. Tests: `tests/iterators.rs`, `tests/iterator_walks.rs`.
 
 use super::options::above;
 use super::{Iter, Nowhere, Stand};
