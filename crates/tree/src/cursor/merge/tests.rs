@@ -61,20 +61,27 @@ impl Cursor for VecCursor {
     }
 }
 
+/// What keys begin with: nothing, what a word holds, or the greatest word there is (M4, M5).
+const STEMS: [&[u8]; 4] = [b"", b"seven..", b"and eight", &[0xff; 8]];
+
+/// One of few keys, all with this stem; with the empty one, sometimes with another.
+fn key(rng: &mut Rng, stem: &[u8]) -> Vec<u8> {
+    let mut key = stem.to_vec();
+    if stem.is_empty() && rng.below(3) == 0 {
+        key.extend_from_slice(STEMS[rng.below(STEMS.len() as u64) as usize]);
+    }
+    key.push(b'a' + rng.below(7) as u8);
+    key
+}
+
 /// Random sources, and their union in the merge's order (M1).
-fn random(rng: &mut Rng, sources: usize) -> (MergeCursor<VecCursor>, Vec<Item>) {
+fn random(rng: &mut Rng, sources: usize, stem: &[u8]) -> (MergeCursor<VecCursor>, Vec<Item>) {
     let mut all = Vec::new();
     let mut cursors = Vec::new();
     for source in 0..sources {
         let count = rng.below(12);
         let mut items: Vec<Item> = (0..count)
-            .map(|_| {
-                (
-                    vec![b'a' + rng.below(6) as u8],
-                    Stamp(1 + rng.below(5)),
-                    source,
-                )
-            })
+            .map(|_| (key(rng, stem), Stamp(1 + rng.below(5)), source))
             .collect();
         items.sort_by(|a, b| (&a.0, b.1).cmp(&(&b.0, a.1)));
         items.dedup();
@@ -98,11 +105,12 @@ fn standing(cursor: &MergeCursor<VecCursor>) -> Option<Item> {
 fn random_walks_in_both_directions_match_a_sorted_vector() {
     let mut rng = Rng::new(1);
     for round in 0..2000 {
-        let (mut cursor, all) = random(&mut rng, round % 8);
+        let stem = STEMS[round / 8 % STEMS.len()];
+        let (mut cursor, all) = random(&mut rng, round % 8, stem);
         assert_eq!(standing(&cursor), None, "U2");
         let mut at: Option<usize> = None;
         for _ in 0..40 {
-            let key = [b'a' + rng.below(7) as u8];
+            let key = key(&mut rng, stem);
             let stamp = Stamp(rng.below(7));
             match rng.below(if at.is_some() { 14 } else { 4 }) {
                 0 => {
@@ -154,7 +162,7 @@ fn random_walks_in_both_directions_match_a_sorted_vector() {
 #[test]
 fn a_failed_move_leaves_the_cursor_unpositioned() {
     let mut rng = Rng::new(5);
-    let (mut cursor, _) = random(&mut rng, 5);
+    let (mut cursor, _) = random(&mut rng, 5, b"");
     cursor.seek_first().unwrap();
     cursor.sources[2].fail = true;
     assert!(cursor.seek(b"b", Stamp::MAX).is_err());
@@ -169,7 +177,7 @@ fn a_failed_move_leaves_the_cursor_unpositioned() {
 fn entries_that_arrive_meanwhile_do_not_break_the_order() {
     let mut rng = Rng::new(9);
     for _ in 0..500 {
-        let (mut cursor, _) = random(&mut rng, 4);
+        let (mut cursor, _) = random(&mut rng, 4, b"");
         cursor.seek_first().unwrap();
         while let Some(here) = standing(&cursor) {
             let source = &mut cursor.sources[rng.below(4) as usize];
@@ -236,4 +244,23 @@ fn a_step_costs_at_most_the_height_of_the_tournament() {
     }
     assert_eq!(steps, 8000);
     assert!(count.load(Memory::Relaxed) <= 3 * steps, "{count:?}");
+}
+
+/// As a scan goes: keys and nothing but keys, from sources few enough for a rival, and more (M5).
+#[test]
+fn passing_key_after_key_meets_each_once() {
+    let mut rng = Rng::new(5);
+    for round in 0..3000 {
+        let stem = STEMS[round % STEMS.len()];
+        let (mut cursor, all) = random(&mut rng, 1 + round / STEMS.len() % (RIVALS + 2), stem);
+        let mut expected: Vec<&Vec<u8>> = all.iter().map(|(key, ..)| key).collect();
+        expected.dedup();
+        cursor.seek_first().unwrap();
+        let mut found = Vec::new();
+        while let Some((key, ..)) = standing(&cursor) {
+            cursor.pass(&key, Stamp::ZERO).unwrap();
+            found.push(key);
+        }
+        assert!(found.iter().eq(expected), "round {round}: {found:?}");
+    }
 }
