@@ -184,6 +184,19 @@ mod tests {
     }
 
     #[test]
+    fn tables_are_kept_unless_they_are_small() {
+        let spare = Spare::new(CHUNK_MAX);
+        spare.give_table(spare.take_zeroed(TABLE_MIN / 2));
+        assert_eq!(spare.bytes(), 0, "F1");
+        let table = spare.take_zeroed(TABLE_MIN);
+        let (start, size) = (table.start(), table.size());
+        spare.give_table(table);
+        assert_eq!(spare.bytes(), size, "F1");
+        assert_eq!(spare.take_zeroed(TABLE_MIN).start(), start);
+        assert_eq!(spare.bytes(), 0, "F2");
+    }
+
+    #[test]
     fn a_kept_table_is_handed_out_again_zeroed_to_who_needs_its_size() {
         let size = CHUNK_MAX + 64;
         let spare = Spare::new(3 * CHUNK_MAX);
