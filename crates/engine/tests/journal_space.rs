@@ -78,3 +78,25 @@ fn a_stream_of_large_values_keeps_the_journal_near_its_bound() {
         }
     }
 }
+
+/// What fills the journal and no memtable: it is the journal's bound that has this flushed, and not
+/// before it is near.
+#[test]
+fn keys_written_again_and_again_are_flushed_when_the_journal_is_near_its_bound() {
+    let _watchdog = Watchdog::new("journal_space", 100);
+    let db = on(&MemFs::new(), tiny().write_buffer(WRITE_BUFFER));
+    let mut unflushed = 0;
+    for turn in 0..300_000 {
+        db.put(format!("{}", turn % 10), vec![1; 100]).unwrap();
+        if turn % 200 == 0 {
+            // So slowly that the background thread comes by in time.
+            std::thread::sleep(std::time::Duration::from_millis(1));
+            unflushed = unflushed.max(db.stats().journal.unflushed_bytes);
+        }
+    }
+    assert!(
+        // Ten, and what is written until a starved thread comes by.
+        (6 * WRITE_BUFFER..=14 * WRITE_BUFFER).contains(&unflushed),
+        "{unflushed} bytes"
+    );
+}
