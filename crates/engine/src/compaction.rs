@@ -4,10 +4,13 @@
 //!     older idea of what is still read, would hold tables back from it.
 //! C2. Under a brake a full compaction stops to relieve the writers first.
 //! C3. A job that outlived its keyspace fails in vain, and harms nobody.
+//! C4. A flush does not wait for a compaction: who runs one flushes in between, since writers wait
+//!     for flushes, and a compaction may take many seconds.
 //!
 //! Threads: background jobs run side by side under a shared hold of `compacting`; a full compaction
 //! takes it whole.
-//! Tests: `tests/expiry.rs`, `tests/iterators.rs`, `tests/keyspaces.rs`.
+//! Tests: `a_compaction_flushes_in_between`, `tests/expiry.rs`, `tests/iterators.rs`,
+//! `tests/keyspaces.rs`.
 
 use crate::core::Engine;
 use crate::keyspace_core::Core;
@@ -57,9 +60,18 @@ impl Engine {
         Ok(())
     }
 
+    /// C4.
+    fn goes_on(&self) -> Result<bool> {
+        if self.flushes.is_due() && self.flush_if_free()? {
+            self.judge_pace();
+            self.bound_journal()?;
+        }
+        Ok(!self.is_stopping())
+    }
+
     pub(crate) fn run_job(&self, core: &Core, job: Box<dyn Job>) -> Result<()> {
         let started = thread::now();
-        let report = job.run(&|| self.retention(), &|| self.is_stopping());
+        let report = job.run(&|| self.retention(), &|| self.goes_on());
         if self.is_stopping() || (report.is_err() && core.is_dropped()) {
             return Ok(());
         }

@@ -4,10 +4,11 @@
 
 mod common;
 
-use common::{tiny, try_on};
+use common::{alone, counter, tiny, try_on};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Barrier};
 use std::time::Duration;
+use velella::simulation::{self, Step};
 use velella::vfs::fault::{Fault, Rule};
 use velella::vfs::{FaultFs, MemFs};
 use velella_testkit::Watchdog;
@@ -119,5 +120,36 @@ fn a_small_write_buffer_holds_a_good_part_of_what_it_says() {
             let what = format!("{held} bytes by {threads} threads filled {buffer}");
             assert!(held >= buffer / share, "{what}");
         }
+    }
+}
+
+#[test]
+fn a_compaction_flushes_in_between() {
+    let db = try_on(Arc::new(MemFs::new()), alone()).unwrap();
+    let write = |turn: u32| {
+        for key in 0..400u32 {
+            db.put(key.to_be_bytes(), [turn.to_le_bytes(); 25].as_flattened())
+                .unwrap();
+        }
+    };
+    for turn in 0..4 {
+        write(turn);
+        db.flush().unwrap();
+    }
+    let (flushes, compactions) = (counter(&db, "flushes"), counter(&db, "compactions"));
+    // Until a memtable is full: nothing flushes it, since there are no threads.
+    let mut turn = 4;
+    while db.stats().keyspaces[0].immutable_memtables == 0 {
+        write(turn);
+        turn += 1;
+    }
+    assert_eq!(counter(&db, "flushes"), flushes);
+    simulation::step(&db, Step::Compact).unwrap();
+    assert_eq!(counter(&db, "compactions"), compactions + 1);
+    assert_eq!(counter(&db, "flushes"), flushes + 1);
+    let last = [(turn - 1).to_le_bytes(); 25];
+    for key in 0..400u32 {
+        let value = db.get(key.to_be_bytes()).unwrap().unwrap();
+        assert_eq!(value.to_vec(), last.as_flattened());
     }
 }

@@ -17,8 +17,8 @@ use velella_base::{Cursor, Entry, Error, ErrorKind, Order, Result, seeded};
 use velella_mvcc::Retention;
 use velella_tree::{ConcatCursor, Edit, Job, JobReport, MergeCursor, Retain, Retained, TableFile};
 
-/// Entries between two looks at `cancelled`.
-const CANCEL_EVERY: u64 = 1024;
+/// Entries between two questions whether to go on.
+const ASK_EVERY: u64 = 1024;
 /// An output may overlap this many tables' worth of the level below its own.
 const GRANDPARENT_TABLES: u64 = 10;
 
@@ -56,13 +56,17 @@ impl Compaction {
         Ok(JobReport::default())
     }
 
-    fn merge(&self, retention: &Retention, cancelled: &dyn Fn() -> bool) -> Result<JobReport> {
+    fn merge(
+        &self,
+        retention: &Retention,
+        goes_on: &dyn Fn() -> Result<bool>,
+    ) -> Result<JobReport> {
         for file in self.inputs.all() {
             file.table().check_rewritable()?;
         }
         self.shared.note_wall(retention);
         let mut output = Output::new(&self.shared, self.choice.output.level);
-        let retained = self.write(&mut output, retention, cancelled)?;
+        let retained = self.write(&mut output, retention, goes_on)?;
         let expected: u64 = self.inputs.metas().map(|meta| meta.entries()).sum();
         if retained.entries_in != expected {
             let found = format!("read {} entries of {expected}", retained.entries_in);
@@ -94,7 +98,7 @@ impl Compaction {
         &self,
         output: &mut Output<'_>,
         retention: &Retention,
-        cancelled: &dyn Fn() -> bool,
+        goes_on: &dyn Fn() -> Result<bool>,
     ) -> Result<Retained> {
         let order = &self.shared.options.table.order;
         let target = self.choice.output.level;
@@ -116,7 +120,7 @@ impl Compaction {
         while let Some(entry) = run.entry() {
             retain.offer(entry, &bottom, &mut sink)?;
             count += 1;
-            if count.is_multiple_of(CANCEL_EVERY) && cancelled() {
+            if count.is_multiple_of(ASK_EVERY) && !goes_on()? {
                 return Err(Error::new(
                     ErrorKind::Closed,
                     self.describe(),
@@ -220,12 +224,12 @@ impl Job for Compaction {
     fn run(
         mut self: Box<Self>,
         retention: &dyn Fn() -> Retention,
-        cancelled: &dyn Fn() -> bool,
+        goes_on: &dyn Fn() -> Result<bool>,
     ) -> Result<JobReport> {
         let report = if self.choice.is_move {
             self.relocate()?
         } else {
-            self.merge(&retention(), cancelled)?
+            self.merge(&retention(), goes_on)?
         };
         self.is_done = true;
         let shared = Arc::clone(&self.shared);

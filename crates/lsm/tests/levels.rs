@@ -101,7 +101,7 @@ fn a_run_that_meets_nothing_moves_without_being_rewritten() {
         "{}",
         job.describe()
     );
-    let report = job.run(&|| at(9), &|| false).unwrap();
+    let report = job.run(&|| at(9), &|| Ok(true)).unwrap();
     assert_eq!(report.bytes_written, 0);
     assert_eq!(bench.files().unwrap(), before);
     assert_eq!(bench.tree.levels()[1].tables, 1);
@@ -135,8 +135,8 @@ fn disjoint_jobs_run_side_by_side_and_overlapping_ones_wait() {
         third.as_deref(),
         Some("compact 2 tables of level 0 with 0 of level 1 (0 MiB)")
     );
-    second.run(&|| at(20), &|| false).unwrap();
-    first.run(&|| at(20), &|| false).unwrap();
+    second.run(&|| at(20), &|| Ok(true)).unwrap();
+    first.run(&|| at(20), &|| Ok(true)).unwrap();
     bench.work_all(Wanted::Due, &at(20)).unwrap();
     let newest = bench.get(b"a", 99).unwrap().unwrap();
     assert_eq!(newest.0, 13);

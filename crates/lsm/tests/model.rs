@@ -89,12 +89,12 @@ fn jobs_run_or_given_up_in_any_order_beside_flushes_lose_nothing_that_is_read() 
                 }
                 7..9 if !begun.is_empty() => {
                     let job = begun.swap_remove(rng.below(begun.len() as u64) as usize);
-                    job.run(&|| model.retention(), &|| false).unwrap();
+                    job.run(&|| model.retention(), &|| Ok(true)).unwrap();
                 }
                 9 if !begun.is_empty() => {
                     let job = begun.swap_remove(rng.below(begun.len() as u64) as usize);
                     // One that is over before it looks has happened.
-                    if let Err(error) = job.run(&|| model.retention(), &|| true) {
+                    if let Err(error) = job.run(&|| model.retention(), &|| Ok(false)) {
                         assert_eq!(error.kind(), ErrorKind::Closed, "{error}");
                     }
                 }
@@ -327,7 +327,7 @@ fn a_job_that_fails_at_any_call_says_so_frees_its_inputs_and_leaves_no_files() {
             // Only calls for tables: what a failed commit leaves is the manifest's to say.
             faulty.reset();
             faulty.inject(Rule::every(Fault::Io).of(operation).on(".sst").nth(nth));
-            let outcome = job.run(&|| at(9_999), &|| false);
+            let outcome = job.run(&|| at(9_999), &|| Ok(true));
             let fired = faulty.fired() > 0;
             faulty.heal();
             if !fired {
@@ -345,7 +345,7 @@ fn a_job_that_fails_at_any_call_says_so_frees_its_inputs_and_leaves_no_files() {
                     .tree
                     .next_job(Wanted::Due)
                     .expect("its inputs are free");
-                again.run(&|| at(9_999), &|| false).unwrap();
+                again.run(&|| at(9_999), &|| Ok(true)).unwrap();
             }
             assert_eq!(bench.all().unwrap().len(), 60, "{operation:?} {nth}");
         }
@@ -414,7 +414,7 @@ fn jobs_say_what_they_do_and_report_what_they_did() {
         "its inputs are taken"
     );
     let bytes: u64 = bench.tree.levels()[0].bytes;
-    let report = job.run(&|| at(9_999), &|| false).unwrap();
+    let report = job.run(&|| at(9_999), &|| Ok(true)).unwrap();
     assert_eq!(
         (report.entries_in, report.entries_out, report.bytes_read),
         (160, 40, bytes)
@@ -434,6 +434,6 @@ fn jobs_say_what_they_do_and_report_what_they_did() {
         said.starts_with("move table ") && said.contains("to level 1"),
         "{said}"
     );
-    let report = job.run(&|| at(9_999), &|| false).unwrap();
+    let report = job.run(&|| at(9_999), &|| Ok(true)).unwrap();
     assert_eq!((report.bytes_read, report.bytes_written), (0, 0));
 }

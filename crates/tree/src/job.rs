@@ -12,15 +12,16 @@ pub trait Job: Send {
     fn describe(&self) -> String;
 
     /// Does it: reads, writes, commits its edit, applies it. `retention` is asked when the job
-    /// starts reading; `cancelled` is looked at between blocks.
+    /// starts reading; `goes_on` again and again, every half a millisecond or so: it may do what is
+    /// more urgent meanwhile, and says whether the job shall go on.
     ///
     /// # Errors
-    /// `Corruption`, `NoSpace`, `Io`; `Closed`: cancelled. Nothing has changed then but orphaned
-    /// files, which are removed.
+    /// `Corruption`, `NoSpace`, `Io`, what `goes_on` returned; `Closed`: it said no. Nothing has
+    /// changed then but orphaned files, which are removed.
     fn run(
         self: Box<Self>,
         retention: &dyn Fn() -> Retention,
-        cancelled: &dyn Fn() -> bool,
+        goes_on: &dyn Fn() -> Result<bool>,
     ) -> Result<JobReport>;
 }
 

@@ -175,7 +175,7 @@ impl Bench {
         let Some(job) = self.tree.next_job(wanted) else {
             return Ok(false);
         };
-        job.run(&|| retention.clone(), &|| false)?;
+        job.run(&|| retention.clone(), &|| Ok(true))?;
         Ok(true)
     }
 

@@ -159,12 +159,12 @@ fn cl11_snapshot_during_a_job(open: OpenTree) {
         asked.set(asked.get() + 1);
         Retention::new(Stamp(6), Stamp(6), vec![Stamp(3)])
     };
-    job.run(&readers, &|| false).expect("runs");
+    job.run(&readers, &|| Ok(true)).expect("runs");
     assert!(asked.get() <= 1, "one answer for the whole job");
     let mut left = Some(());
     while left.is_some() {
         left = bench.tree.next_job(Wanted::Everything).map(|job| {
-            job.run(&readers, &|| false).expect("runs");
+            job.run(&readers, &|| Ok(true)).expect("runs");
         });
     }
     let seen = |at| bench.get(b"k", at).expect("answers").map(|found| found.0);
@@ -291,11 +291,27 @@ fn a_cancelled_job_changes_nothing(open: OpenTree) {
         .next_job(Wanted::Everything)
         .expect("three runs are work");
     let error = job
-        .run(&|| model.retention(), &|| true)
+        .run(&|| model.retention(), &|| Ok(false))
         .expect_err("it was cancelled");
     assert_eq!(error.kind(), ErrorKind::Closed);
     assert_eq!(bench.files().expect("lists"), files);
     model.check(&bench);
+    let again = bench
+        .tree
+        .next_job(Wanted::Everything)
+        .expect("its inputs are free again");
+    let refused = || {
+        Err(velella_base::Error::new(
+            ErrorKind::NoSpace,
+            "flush",
+            "disk full",
+        ))
+    };
+    let error = again
+        .run(&|| model.retention(), &refused)
+        .expect_err("what it let in between failed");
+    assert_eq!(error.kind(), ErrorKind::NoSpace);
+    assert_eq!(bench.files().expect("lists"), files);
     bench
         .work_all(Wanted::Everything, &model.retention())
         .expect("its inputs are free again");
@@ -382,7 +398,7 @@ fn a_dropped_keyspace_gives_its_files_up(open: OpenTree) {
     };
     bench.env.manifest.commit(&[drop_edit]).expect("commits");
     bench.tree.drop_files();
-    let outcome = running.run(&|| everything_at(6), &|| false);
+    let outcome = running.run(&|| everything_at(6), &|| Ok(true));
     assert!(
         outcome.is_err(),
         "a job of a dropped keyspace cannot commit"
