@@ -4,6 +4,9 @@
 //! I2. The number of a file is known here before the file exists, so what is not known here is of
 //!     another incarnation.
 //! I3. A segment is retired when all its extents were given out and none is held any more (J6).
+//! I4. A flush retires several at once. As many are kept as were taken since the flush before, and
+//!     one less each time if fewer were: the next ones need no zeros, which would be written and
+//!     synced as the records are.
 //!
 //! Threads: any. Making is serialised by a lock of its own, which no writer takes unless I1.
 //!
@@ -24,6 +27,8 @@ use velella_sync::parker::Parker;
 
 /// Segments kept ready.
 const READY: usize = 2;
+/// Most retired segments that are kept to be reused (I4).
+const KEPT_MAX: usize = 8;
 /// Extents of the first segment, which is made while the database opens: what opens, does little
 /// and closes should not wait for megabytes to be written. Whole ones follow in the background once
 /// an extent was taken, or soon after the opening.
@@ -53,6 +58,10 @@ struct State {
     live: BTreeMap<u64, Arc<Segment>>,
     /// Numbers of segment files to reuse.
     retired: Vec<u64>,
+    /// Segments taken since some were last retired.
+    taken: usize,
+    /// How many retired ones to keep (I4).
+    kept: usize,
     /// Files to delete.
     doomed: Vec<PathBuf>,
     known: BTreeSet<u64>,
@@ -130,6 +139,7 @@ impl Inventory {
             }
             let fresh = state.ready.pop_front()?;
             state.live.insert(fresh.number, Arc::clone(&fresh));
+            state.taken += 1;
             state.current = Some((fresh, 0));
             self.want_preparation();
         }
@@ -240,8 +250,10 @@ impl Inventory {
                     .push(FileName::Segment(*number).path(&self.config.dir));
             }
         }
-        drop(state);
         if !free.is_empty() {
+            let taken = std::mem::take(&mut state.taken);
+            state.kept = taken.max(state.kept.saturating_sub(1)).min(KEPT_MAX);
+            drop(state);
             self.want_preparation();
         }
     }
@@ -251,7 +263,7 @@ impl Inventory {
         let doomed = {
             let mut state = self.state.lock();
             let mut doomed = std::mem::take(&mut state.doomed);
-            while state.retired.len() > READY {
+            while state.retired.len() > state.kept.max(READY) {
                 let number = state.retired.remove(0);
                 doomed.push(FileName::Segment(number).path(&self.config.dir));
             }
