@@ -12,7 +12,7 @@
 //!
 //! Tests: `picker/tests.rs`.
 
-use crate::pressure::target;
+use crate::pressure::{is_level0_due, target};
 use std::collections::HashSet;
 use velella_base::{Order, ValueKind, seeded};
 use velella_sst::TableMeta;
@@ -166,10 +166,14 @@ impl Picker<'_> {
             .tables(level)
             .iter()
             .filter(|table| !self.is_busy(table));
-        if level == 0 {
-            return free.count() as f64 / self.options.level0_start.max(1) as f64;
-        }
+        let tables = free.clone().count();
         let bytes: u64 = free.map(|table| table.bytes).sum();
+        if level == 0 {
+            let below = self.tables(1).iter().map(|table| table.bytes).sum();
+            let is_due = is_level0_due(tables, bytes, below, self.options);
+            let score = tables as f64 / self.options.level0_start.max(1) as f64;
+            return if is_due { score } else { 0.0 };
+        }
         bytes as f64 / target(level, self.options).max(1) as f64
     }
 

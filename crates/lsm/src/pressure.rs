@@ -10,6 +10,8 @@ use velella_tree::{Level, Pressure, TreeOptions};
 
 /// Each level is this many times larger than the one above.
 pub(crate) const FANOUT: u64 = 10;
+/// Level 0 goes down once it holds this share of level 1: half.
+const LEVEL0_SHARE: u64 = 2;
 /// Debt in sizes of level 1 at which braking starts, and at which writers wait.
 const DEBT_SLOW: u64 = 16;
 const DEBT_STOP: u64 = 64;
@@ -20,6 +22,16 @@ pub(crate) fn target(level: usize, options: &TreeOptions) -> u64 {
     options
         .level_bytes
         .saturating_mul(FANOUT.saturating_pow(steps))
+}
+
+/// Whether so many tables of level 0, of so many bytes, should go down, with `below` in level 1.
+///
+/// Each time, level 1 is rewritten. So from `level0_start` tables on they wait until they are half
+/// of that, or `level0_latest`: small write buffers would rewrite much for little. Whoever reads
+/// meanwhile has them gathered (`gather.rs` of the engine).
+pub(crate) fn is_level0_due(tables: usize, bytes: u64, below: u64, options: &TreeOptions) -> bool {
+    tables >= options.level0_start.max(1)
+        && (tables >= options.level0_latest || bytes.saturating_mul(LEVEL0_SHARE) >= below)
 }
 
 /// The pressure of a tree whose levels have these sizes.
@@ -63,8 +75,8 @@ fn debt(levels: &[Level], options: &TreeOptions) -> u64 {
         let below = levels.get(level + 1).map_or(0, |next| next.bytes);
         let bytes = size.bytes.saturating_add(arriving);
         let surplus = if level == 0 {
-            let waiting = size.tables >= options.level0_start.max(1);
-            if waiting { bytes } else { 0 }
+            let due = is_level0_due(size.tables, bytes, below, options);
+            if due { bytes } else { 0 }
         } else {
             bytes.saturating_sub(target(level, options))
         };
@@ -126,12 +138,26 @@ mod tests {
     }
 
     #[test]
+    fn level_0_waits_until_it_is_worth_rewriting_level_1() {
+        let options = options();
+        let due = |tables, bytes, below| is_level0_due(tables, bytes, below, &options);
+        let (start, latest) = (options.level0_start, options.level0_latest);
+        assert!(due(start, 50, 100) && due(start, 1, 0));
+        assert!(!due(start - 1, 50, 100));
+        assert!(!due(start, 49, 100) && !due(latest - 1, 49, 100));
+        assert!(due(latest, 1, 100));
+        // What is not due is no debt either.
+        let debt = |bytes| of(&[level(start, bytes), level(4, 100)], &options).debt_bytes;
+        assert_eq!((debt(49), debt(50)), (0, 150));
+    }
+
+    #[test]
     fn debt_counts_what_has_to_be_rewritten() {
         let options = options();
         let l1 = options.level_bytes;
         let calm = of(&[level(1, 10), level(4, l1), level(40, 10 * l1)], &options);
         assert_eq!(calm.debt_bytes, 0);
-        let waiting = of(&[level(4, 100), level(4, l1)], &options);
+        let waiting = of(&[level(16, 100), level(4, l1)], &options);
         assert_eq!(waiting.debt_bytes, 100 + l1 + 100);
         let heavy = of(&[level(0, 0), level(90, 100 * l1)], &options);
         assert_eq!(heavy.debt_bytes, 99 * l1 + 89 * l1);

@@ -24,8 +24,11 @@ pub struct TreeOptions {
     pub table_bytes: u64,
     /// Bytes of level 1 (default 256 MiB); each further level is ten times larger.
     pub level_bytes: u64,
-    /// Level 0 tables that start a compaction (default 4), slow writes (12) and stop them (24).
+    /// Level 0 tables that start a compaction if they are large beside level 1 (default 4), or
+    /// however small they are (16); that slow writes (24) and stop them (40).
     pub level0_start: usize,
+    /// See `level0_start`.
+    pub level0_latest: usize,
     /// See `level0_start`.
     pub level0_slow: usize,
     /// See `level0_start`.
@@ -43,8 +46,9 @@ impl TreeOptions {
             table_bytes: 64 << 20,
             level_bytes: 256 << 20,
             level0_start: 4,
-            level0_slow: 12,
-            level0_stop: 24,
+            level0_latest: 16,
+            level0_slow: 24,
+            level0_stop: 40,
         }
     }
 }

@@ -69,6 +69,25 @@ fn nothing_due_is_nothing_to_do() {
 }
 
 #[test]
+fn small_tables_of_level_0_wait_until_there_are_many() {
+    let small = |count: u64| -> Vec<TableMeta> {
+        (0..count).map(|file| table(100 - file, 1, 9, 9)).collect()
+    };
+    let upper = |count| {
+        let levels = [small(count), vec![table(1, 1, 9, 999)]];
+        pick(&shape(&levels), &Busy::default(), &options(), 0).map(|choice| choice.upper.len())
+    };
+    assert_eq!((upper(4), upper(15), upper(16)), (None, None, Some(16)));
+    let levels = [small(4), vec![table(1, 1, 9, 2 * 4 * 9)]];
+    let choice = pick(&shape(&levels), &Busy::default(), &options(), 0);
+    assert_eq!(
+        choice.unwrap().upper.len(),
+        4,
+        "half as much as what they meet"
+    );
+}
+
+#[test]
 fn what_is_very_little_goes_down_at_once_with_what_it_meets() {
     let options = TreeOptions {
         level_bytes: 1 << 20,
@@ -131,10 +150,10 @@ fn a_table_that_meets_nothing_moves_unless_it_has_to_be_recompressed() {
 fn while_level_0_waits_for_level_1_nothing_else_takes_level_1() {
     let levels = [
         vec![
-            table(1, 1, 99, 9),
-            table(2, 1, 99, 9),
-            table(3, 1, 99, 9),
-            table(4, 1, 99, 9),
+            table(1, 1, 99, 600),
+            table(2, 1, 99, 600),
+            table(3, 1, 99, 600),
+            table(4, 1, 99, 600),
         ],
         vec![table(10, 1, 9, 2000), table(11, 20, 30, 2000)],
         Vec::new(),
@@ -241,7 +260,7 @@ fn the_level_that_is_most_over_its_target_goes_first() {
     // Targets are 1000 and 10,000; level 0 is due with 4 tables.
     let four = || {
         (1..5)
-            .map(|file| table(file, 200, 210, 9))
+            .map(|file| table(file, 200, 210, 600))
             .collect::<Vec<_>>()
     };
     let cases = [
@@ -271,7 +290,9 @@ fn the_level_that_is_most_over_its_target_goes_first() {
 #[test]
 fn what_is_busy_counts_neither_as_due_nor_as_free() {
     let levels = [
-        (1..8).map(|file| table(file, 1, 9, 9)).collect::<Vec<_>>(),
+        (1..8)
+            .map(|file| table(file, 1, 9, 100))
+            .collect::<Vec<_>>(),
         vec![table(10, 1, 9, 600), table(11, 20, 30, 600)],
         Vec::new(),
     ];
