@@ -28,7 +28,7 @@ use velella_sync::parker::Parker;
 /// Segments kept ready.
 const READY: usize = 2;
 /// Most retired segments that are kept to be reused (I4).
-const KEPT_MAX: usize = 8;
+const KEPT_MAX: usize = 16;
 /// Extents of the first segment, which is made while the database opens: what opens, does little
 /// and closes should not wait for megabytes to be written. Whole ones follow in the background once
 /// an extent was taken, or soon after the opening.

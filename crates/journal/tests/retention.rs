@@ -15,7 +15,7 @@ fn x3_segment_truncation() {
     let fs = MemFs::new();
     let mut bench = Bench::start(config(Arc::new(fs.clone()), 1, 2)).unwrap();
     bench.write(0, b"oldest, and in no table").unwrap();
-    for _ in 0..4000 {
+    for _ in 0..8000 {
         bench.write(1, &[1; 1000]).unwrap();
     }
     bench.round().unwrap();
@@ -24,20 +24,20 @@ fn x3_segment_truncation() {
     bench.round().unwrap();
     bench.journal.prepare(|| false).unwrap();
     let segments = files(&fs, "seg").len();
-    assert!(segments > 16, "{segments}");
+    assert!(segments > 28, "{segments}");
     let recovered = recover(&fs.image(1, CrashMode::Strict), &bench.last()).unwrap();
-    assert_eq!(recovered.stamps(), (1..=4001).collect::<Vec<_>>());
+    assert_eq!(recovered.stamps(), (1..=8001).collect::<Vec<_>>());
     let stats = bench.journal.stats();
     // The first one is a single extent, two are ready.
     let bytes = (segments as u64 - 3) * (256 << 10) + (64 << 10);
     assert_eq!(stats.unflushed_bytes, bytes);
 
     // Now it is flushed as well, but lane 0 still stands in the oldest segment.
-    bench.journal.release(Stamp(4002)).unwrap();
+    bench.journal.release(Stamp(8002)).unwrap();
     let idle = &mut bench.lanes[0];
     bench.journal.close_idle(idle).unwrap();
     let before = files(&fs, "seg").len();
-    bench.journal.release(Stamp(4002)).unwrap();
+    bench.journal.release(Stamp(8002)).unwrap();
     assert_eq!(
         files(&fs, "seg").len(),
         before,
@@ -47,8 +47,8 @@ fn x3_segment_truncation() {
     bench.journal.prepare(|| false).unwrap();
     let after = files(&fs, "seg").len();
     assert!(
-        after <= 11,
-        "{after} of {before}: eight to reuse, two ready, one open"
+        after <= 19,
+        "{after} of {before}: sixteen to reuse, two ready, one open"
     );
     assert_eq!(bench.journal.stats().unflushed_bytes, 0);
     let recovered = recover(&fs.image(1, CrashMode::Strict), &bench.last()).unwrap();
@@ -90,8 +90,8 @@ fn as_many_segments_are_kept_as_the_last_flush_needed() {
             "{left}: none is deleted and made again"
         );
     }
-    assert!(cycle(6000) <= 11, "not without end");
-    let last = (0..12).map(|_| cycle(300)).last();
+    assert!(cycle(8000) <= 19, "not without end");
+    let last = (0..20).map(|_| cycle(300)).last();
     assert!(last.is_some_and(|last| last <= 5), "{last:?}: nor for ever");
 }
 
