@@ -112,11 +112,18 @@ impl Mem {
         }
     }
 
+    /// Its bytes without the chunk begun last: a memtable that was full as soon as it took a chunk
+    /// would leave up to a sixth of a small write buffer unused.
+    #[inline]
+    fn filled(&self) -> u64 {
+        self.table.bytes().saturating_sub(self.table.newest_chunk()) as u64
+    }
+
     /// Whether it should be switched, with a write buffer of so many bytes.
     #[inline]
     pub(crate) fn is_full(&self, write_buffer: u64) -> bool {
         // Relaxed: see `hold`.
-        self.table.bytes() as u64 >= write_buffer
+        self.filled() >= write_buffer
             || self.external_bytes.load(Ordering::Relaxed) >= EXTERNAL_BUFFERS * write_buffer
     }
 }

@@ -112,13 +112,15 @@ fn held(db: &velella::Db, threads: u32) -> u64 {
 #[test]
 fn a_small_write_buffer_holds_a_good_part_of_what_it_says() {
     for asked in [64 << 10, 256 << 10, 512 << 10, 2 << 20] {
-        for (threads, share) in [(1, 3), (8, 8)] {
+        // One thread leaves hardly anything of a chunk unused.
+        let alone = if asked < 2 << 20 { 33 } else { 45 };
+        for (threads, percent) in [(1, alone), (8, 12)] {
             let db = try_on(Arc::new(MemFs::new()), tiny().write_buffer(asked)).unwrap();
             let buffer = db.options().write_buffer;
             assert_eq!(buffer, asked.max(256 << 10));
             let held = held(&db, threads);
             let what = format!("{held} bytes by {threads} threads filled {buffer}");
-            assert!(held >= buffer / share, "{what}");
+            assert!(100 * held >= percent * buffer, "{what}");
         }
     }
 }

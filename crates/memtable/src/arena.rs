@@ -72,6 +72,7 @@ pub(crate) struct Arena {
     current: Box<[CachePadded<AtomicPtr<Chunk>>]>,
     blocks: Mutex<Vec<Block>>,
     bytes: AtomicUsize,
+    newest: AtomicUsize,
     supply: Supply,
 }
 
@@ -84,6 +85,7 @@ impl Arena {
                 .collect(),
             blocks: Mutex::new(Vec::new()),
             bytes: AtomicUsize::new(0),
+            newest: AtomicUsize::new(0),
             supply,
         }
     }
@@ -92,6 +94,12 @@ impl Arena {
     pub(crate) fn bytes(&self) -> usize {
         // Relaxed: a figure, it guards nothing.
         self.bytes.load(Ordering::Relaxed)
+    }
+
+    /// Bytes of the chunk taken last, which is begun at most.
+    pub(crate) fn newest_chunk(&self) -> usize {
+        // Relaxed: see `bytes`.
+        self.newest.load(Ordering::Relaxed)
     }
 
     /// Memory for `size` bytes, uninitialised (R1).
@@ -129,6 +137,8 @@ impl Arena {
             return None;
         }
         let start = self.take(&mut blocks, chunk_size);
+        // Relaxed: see `bytes`.
+        self.newest.store(chunk_size, Ordering::Relaxed);
         let head = Chunk {
             used: AtomicUsize::new(size_of::<Chunk>().next_multiple_of(ALIGN)),
             size: chunk_size,
@@ -243,6 +253,7 @@ mod tests {
         let arena = arena();
         arena.alloc(8);
         assert_eq!(arena.bytes(), CHUNK_MIN);
+        assert_eq!(arena.newest_chunk(), CHUNK_MIN);
         arena.alloc(CHUNK_MIN / 2);
         assert_eq!(arena.bytes(), CHUNK_MIN + CHUNK_MIN / 2);
         arena.alloc(8);
@@ -251,6 +262,7 @@ mod tests {
             CHUNK_MIN + CHUNK_MIN / 2,
             "the chunk goes on"
         );
+        assert_eq!(arena.newest_chunk(), CHUNK_MIN, "what is full is not begun");
         assert_eq!(arena.supply.counters.bytes.sum(), arena.bytes() as u64);
     }
 }

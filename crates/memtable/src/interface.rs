@@ -192,8 +192,11 @@ pub trait Memtable: Send + Sync + Debug {
     /// hands out copies, so it may be kept as long as one likes.
     fn cursor(self: Arc<Self>, mode: CursorMode) -> Box<dyn Cursor>;
 
-    /// Bytes of memory taken, chunks in use counted whole: what triggers a flush.
+    /// Bytes of memory taken, chunks in use counted whole.
     fn bytes(&self) -> usize;
+
+    /// Of those, the chunk that was taken last: a memtable is full without it.
+    fn newest_chunk(&self) -> usize;
 
     /// Whether no node was ever inserted.
     fn is_empty(&self) -> bool;

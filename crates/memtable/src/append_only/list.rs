@@ -110,6 +110,11 @@ impl List {
         self.arena.bytes()
     }
 
+    /// Of those, the chunk taken last.
+    pub(crate) fn newest_chunk(&self) -> usize {
+        self.arena.newest_chunk()
+    }
+
     /// The entry before all others.
     #[inline]
     pub(crate) fn head(&self) -> Entry<'_> {

@@ -249,6 +249,10 @@ impl Memtable for AppendOnly {
         self.list.bytes()
     }
 
+    fn newest_chunk(&self) -> usize {
+        self.list.newest_chunk()
+    }
+
     fn is_empty(&self) -> bool {
         self.list.head().next().is_none()
     }

@@ -431,6 +431,10 @@ impl<L: Sorted> Memtable for Chained<L> {
         self.list.bytes() + self.index.bytes()
     }
 
+    fn newest_chunk(&self) -> usize {
+        self.list.store().arena.newest_chunk()
+    }
+
     fn is_empty(&self) -> bool {
         self.list.is_empty()
     }
