@@ -4,8 +4,10 @@
 //! memtables        half, less half of what is spare: one half for those that are written to, in
 //!                  all keyspaces together, and one for those waiting for their flush
 //! spare            what freed memtables leave to the next: two write buffers, at most an
-//!                  eighth: while a compaction runs two memtables wait, and are freed in a row
+//!                  eighth: two memtables may wait for their flush, and are freed in a row
 //! journal          mapped segments: a sixteenth, at most 64 MiB
+//! working memory   an eighth, at most 16 MiB: what flushes, compactions and reads hold for a
+//!                  while, and what an allocator keeps for them
 //! block cache      the rest, less what filters and indexes take
 //! ```
 //! B1. The parts never add up to more than the budget.
@@ -52,9 +54,17 @@ pub(crate) fn spare_bytes(options: &Options) -> u64 {
     (2 * options.write_buffer).min(options.memory / 8)
 }
 
+/// Bytes for buffers of flushes, compactions and reads.
+fn working_bytes(options: &Options) -> u64 {
+    (options.memory / 8).min(16 << 20)
+}
+
 /// Bytes of decoded blocks kept.
 pub(crate) fn cache_bytes(options: &Options) -> u64 {
-    let others = memtable_bytes(options) + journal_bytes(options) + spare_bytes(options);
+    let others = memtable_bytes(options)
+        + journal_bytes(options)
+        + spare_bytes(options)
+        + working_bytes(options);
     options.memory.saturating_sub(others).max(1 << 20)
 }
 
@@ -85,6 +95,7 @@ mod tests {
             let sum = memtable_bytes(&options)
                 + journal_bytes(&options)
                 + spare_bytes(&options)
+                + working_bytes(&options)
                 + cache_bytes(&options);
             assert!(sum <= options.memory, "{sum} of {}", options.memory);
             assert!(segment_bytes(&options) >= 4 * extent_bytes(&options));
