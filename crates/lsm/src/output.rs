@@ -5,7 +5,10 @@
 //! O2. What is not handed on is removed: dropping an unfinished output leaves no files behind
 //!     unless a crash interrupts it (then they are unreferenced, and found at the next opening).
 //!
-//! Threads: one. Tests: `tests/crash.rs`.
+//! O3. What is written is kept for the cache only while the cache could hold the whole tree. Else
+//!     these blocks are no more likely to be read than others, and fill what readers will ask for.
+//!
+//! Threads: one. Tests: `tests/crash.rs`, `tests/levels.rs`.
 
 use crate::tree::Shared;
 use std::sync::Arc;
@@ -19,6 +22,8 @@ use velella_tree::TableFile;
 pub(crate) struct Output<'a> {
     shared: &'a Shared,
     options: TableOptions,
+    /// Whether blocks are kept for the cache (O3).
+    keeps: bool,
     open: Option<TableBuilder>,
     done: Vec<(TableMeta, Option<KeptBlocks>)>,
     /// Files begun, to be removed unless they are handed on (O2).
@@ -36,6 +41,7 @@ impl<'a> Output<'a> {
         Output {
             shared,
             options,
+            keeps: shared.bytes() <= shared.env.cache.capacity(),
             open: None,
             done: Vec::new(),
             begun: Vec::new(),
@@ -66,8 +72,10 @@ impl<'a> Output<'a> {
             database: env.database,
             file: number,
         };
-        let builder = TableBuilder::new(file, context, self.options.clone())
-            .keep_blocks(Arc::clone(&env.cache));
+        let mut builder = TableBuilder::new(file, context, self.options.clone());
+        if self.keeps {
+            builder = builder.keep_blocks(Arc::clone(&env.cache));
+        }
         Ok(self.open.insert(builder))
     }
 

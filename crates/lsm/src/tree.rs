@@ -86,6 +86,11 @@ impl Shared {
         read(self.version.load(&guard))
     }
 
+    /// Bytes of all tables.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.with_version(|version| version.sizes().iter().map(|level| level.bytes).sum())
+    }
+
     /// The version in force, kept alive.
     pub(crate) fn version(&self) -> Arc<Version> {
         self.version.load_full(&epoch::pin())

@@ -211,3 +211,28 @@ fn passing_versions_goes_on_from_table_to_table() {
     }
     assert!(cursor.entry().is_none());
 }
+
+/// Bytes in the cache after a compaction of four runs of so many pairs of a kilobyte, and its
+/// capacity.
+fn cached_after_compaction(pairs: u32) -> (u64, u64) {
+    let mut bench = bench();
+    for stamp in 1..5 {
+        let pair = |key: u32| {
+            let value = (0..1000).map(|at| (at * key) as u8).collect();
+            (key.to_be_bytes().to_vec(), stamp, ValueKind::Put, value)
+        };
+        bench.flush((0..pairs).map(pair).collect(), &at(9)).unwrap();
+    }
+    bench = bench.restart().unwrap();
+    assert_eq!(bench.env.cache.bytes(), 0);
+    assert!(bench.work(Wanted::Due, &at(9)).unwrap());
+    (bench.env.cache.bytes(), bench.env.cache.capacity())
+}
+
+#[test]
+fn what_is_written_enters_the_cache_only_if_the_tree_fits() {
+    let (few, capacity) = cached_after_compaction(100);
+    assert!(few >= 100 * 1000, "{few} of {capacity}");
+    let pairs = u32::try_from(capacity / 1000 / 3).unwrap();
+    assert_eq!(cached_after_compaction(pairs).0, 0, "of {capacity}");
+}

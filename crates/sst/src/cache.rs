@@ -132,6 +132,14 @@ impl BlockCache {
         self.pinned.load(Ordering::Relaxed)
     }
 
+    /// Bytes that blocks may take, with what is pinned now.
+    #[must_use]
+    pub fn capacity(&self) -> u64 {
+        // Relaxed: see `pin`.
+        let of = |shard: &CachePadded<Shard>| shard.capacity.load(Ordering::Relaxed);
+        self.shards.iter().map(of).sum()
+    }
+
     /// Bytes that could be added, pinned or not, without an eviction.
     pub(crate) fn room(&self) -> u64 {
         let whole: u64 = self.shards.iter().map(|shard| shard.whole).sum();
