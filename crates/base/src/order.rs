@@ -110,6 +110,28 @@ pub fn same_bytes(a: &[u8], b: &[u8]) -> bool {
     }
 }
 
+/// Makes what `to` holds from `at` on into `tail`. Where that is eight to sixteen bytes in the place
+/// of as many, as with keys of one length, it takes no call.
+///
+/// # Panics
+/// `to` is shorter than `at`.
+#[inline]
+pub fn set_tail(to: &mut Vec<u8>, at: usize, tail: &[u8]) {
+    if let (Some(first), Some(last)) = (tail.first_chunk::<8>(), tail.last_chunk::<8>())
+        && tail.len() <= 16
+        && to.len() == at + tail.len()
+    {
+        // They overlap, or meet.
+        let behind = to.len() - 8;
+        to[at..at + 8].copy_from_slice(first);
+        to[behind..].copy_from_slice(last);
+    } else {
+        assert!(at <= to.len(), "{at} of {}", to.len());
+        to.truncate(at);
+        to.extend_from_slice(tail);
+    }
+}
+
 /// The first eight bytes as a number that orders as they do, zeros where there are fewer: if the
 /// words of two keys differ, so do the keys, bytewise and in the same way.
 #[must_use]
@@ -156,6 +178,21 @@ mod tests {
             assert!(middle.len() <= low.len());
         }
         assert_eq!(order.separator(b"abcdef", b"c"), b"b");
+    }
+
+    #[test]
+    fn tails_are_set_whatever_was_there() {
+        let source: Vec<u8> = (0..40).collect();
+        for before in 0..30 {
+            for at in 0..=before {
+                for len in 0..20 {
+                    let mut to = vec![99; before];
+                    let tail = &source[..len];
+                    set_tail(&mut to, at, tail);
+                    assert_eq!(to, [&vec![99; at], tail].concat());
+                }
+            }
+        }
     }
 
     #[test]

@@ -366,9 +366,14 @@ impl Iter {
     /// unless the keyspace was dropped.
     #[inline]
     fn follow_view(&mut self) -> Result<()> {
-        if self.core.generation() == self.generation {
-            return Ok(());
+        match self.core.generation() == self.generation {
+            true => Ok(()),
+            false => self.renew(),
         }
+    }
+
+    #[cold]
+    fn renew(&mut self) -> Result<()> {
         (self.merged, self.generation) = sources(&self.core, &self.options, &self.snapshot);
         self.stand = Stand::Lost;
         self.core.check_there().inspect_err(|error| {

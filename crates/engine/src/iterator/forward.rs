@@ -6,6 +6,7 @@
 
 use super::options::above;
 use super::{Iter, Nowhere, Stand};
+use velella_base::order::set_tail;
 use velella_base::{Cursor, Result, Stamp, ValueKind};
 
 impl Iter {
@@ -20,8 +21,7 @@ impl Iter {
             if above(&self.core, &self.options.upper, entry.key) {
                 return self.ends(Nowhere::PastLast);
             }
-            self.key.clear();
-            self.key.extend_from_slice(entry.key);
+            set_tail(&mut self.key, 0, entry.key);
             if entry.stamp > at {
                 self.merged.pass(&self.key, at)?;
                 continue;

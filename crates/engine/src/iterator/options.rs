@@ -93,6 +93,11 @@ fn lower_key(bound: &Bound<Vec<u8>>) -> &[u8] {
 /// Whether `key` lies above the upper bound.
 #[inline]
 pub(super) fn above(core: &Core, upper: &Bound<Vec<u8>>, key: &[u8]) -> bool {
+    // Most scans have none, and are not to make a call for it.
+    !matches!(upper, Bound::Unbounded) && is_above(core, upper, key)
+}
+
+fn is_above(core: &Core, upper: &Bound<Vec<u8>>, key: &[u8]) -> bool {
     match upper {
         Bound::Unbounded => false,
         Bound::Included(bound) => core.order.compare(key, bound).is_gt(),

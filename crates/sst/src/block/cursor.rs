@@ -18,7 +18,7 @@ use super::{INTERVAL, Malformed, kind};
 use std::cmp::Ordering;
 use std::ops::Range;
 use std::sync::Arc;
-use velella_base::order::same_bytes;
+use velella_base::order::{same_bytes, set_tail};
 use velella_base::{Entry, Order, Stamp, ValueKind};
 use velella_sync::prefetch::prefetch_all;
 
@@ -384,9 +384,8 @@ impl BlockCursor {
         if item.shared > most {
             return Err(SHARED);
         }
-        self.key.truncate(item.shared);
-        self.key
-            .extend_from_slice(&self.block[item.suffix_at..item.end]);
+        let suffix = &self.block[item.suffix_at..item.end];
+        set_tail(&mut self.key, item.shared, suffix);
         self.current = self.take(&item)?;
         if self.next_value > self.fetched {
             self.prefetch_values(self.next_value);
