@@ -110,8 +110,8 @@ pub fn same_bytes(a: &[u8], b: &[u8]) -> bool {
     }
 }
 
-/// Makes what `to` holds from `at` on into `tail`. Where that is eight to sixteen bytes in the place
-/// of as many, as with keys of one length, it takes no call.
+/// Makes what `to` holds from `at` on into `tail`. Where that is eight to sixteen bytes in place of
+/// as many, as with keys of one length, it takes no call.
 ///
 /// # Panics
 /// `to` is shorter than `at`.
