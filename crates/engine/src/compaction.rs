@@ -81,6 +81,7 @@ impl Engine {
         counters.compactions.increment();
         counters.compaction_bytes_read.add(report.bytes_read);
         counters.compaction_bytes_written.add(report.bytes_written);
+        self.note_shadows(core);
         Ok(())
     }
 }

@@ -107,6 +107,9 @@ impl Engine {
         if self.journal.is_none() {
             self.raise_installed(boundary);
         }
+        for (core, _) in members {
+            self.note_shadows(core);
+        }
         Ok(())
     }
 

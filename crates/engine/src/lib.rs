@@ -45,6 +45,7 @@ mod measure;
 mod switch;
 mod durability;
 mod lease;
+mod shadow;
 mod flush;
 mod backpressure;
 mod change;

@@ -124,6 +124,7 @@ impl Engine {
             ("reads", &own.reads),
             ("rmw_retries", &own.rmw_retries),
             ("rmws", &own.rmws),
+            ("shadows", &own.shadows),
             ("switch_aborts", &own.switch_aborts),
             ("writes", &own.writes),
             ("memtable_comparisons", &memtable.comparisons),

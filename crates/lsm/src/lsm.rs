@@ -66,21 +66,14 @@ struct Lsm {
     shared: Arc<Shared>,
 }
 
-impl Tree for Lsm {
-    #[inline]
-    fn get(&self, key: &[u8], hash: u64, at: Stamp) -> Result<Option<Found>> {
-        self.shared
-            .with_version(|version| version.get(key, hash, at))
-    }
-
-    fn cursor(&self, fill_cache: bool) -> Box<dyn Cursor> {
-        let mut sources = Vec::new();
-        self.sources(fill_cache, Stamp::MAX, &mut sources);
-        let order = self.shared.options.table.order.clone();
-        Box::new(MergeCursor::new(sources, order))
-    }
-
-    fn sources(&self, fill_cache: bool, at: Stamp, sources: &mut Vec<Source>) {
+impl Lsm {
+    /// What a merge of all tables would merge, newest first, less tables that are `hidden`.
+    fn sources_but(
+        &self,
+        fill_cache: bool,
+        hidden: impl Fn(&TableFile) -> bool,
+        sources: &mut Vec<Source>,
+    ) {
         let order = &self.shared.options.table.order;
         let one = |file: &Arc<TableFile>| {
             ConcatCursor::of_one(Arc::clone(file), order.clone(), fill_cache)
@@ -92,13 +85,43 @@ impl Tree for Lsm {
             let Some((upper, deeper)) = version.levels().split_first() else {
                 return;
             };
-            let deeper = deeper.iter().map(|tables| tables.files());
-            let levels = deeper.filter(|files| !files.is_empty());
-            let upper = upper.files().iter();
-            let upper = upper.filter(|file| file.meta().min_stamp <= at);
+            let upper = upper.files().iter().filter(|file| !hidden(file));
             sources.extend(upper.map(|file| Source::Run(one(file))));
+            let levels = deeper.iter().map(|tables| tables.files());
+            // Hardly ever is even the first table of a level hidden.
+            let levels = levels.filter(|files| !files.iter().all(|file| hidden(file)));
             sources.extend(levels.map(|files| Source::Run(run(files))));
         });
+    }
+}
+
+impl Tree for Lsm {
+    #[inline]
+    fn get(&self, key: &[u8], hash: u64, at: Stamp) -> Result<Option<Found>> {
+        self.shared
+            .with_version(|version| version.get(key, hash, at))
+    }
+
+    fn cursor(&self, fill_cache: bool) -> Box<dyn Cursor> {
+        let mut sources = Vec::new();
+        self.sources_but(fill_cache, |_| false, &mut sources);
+        let order = self.shared.options.table.order.clone();
+        Box::new(MergeCursor::new(sources, order))
+    }
+
+    fn sources(&self, fill_cache: bool, at: Stamp, sources: &mut Vec<Source>) {
+        let is_hidden = |file: &TableFile| file.meta().min_stamp > at || file.is_in_shadow(at);
+        self.sources_but(fill_cache, is_hidden, sources);
+    }
+
+    fn few_tables(&self, entries: u64) -> Vec<Arc<TableFile>> {
+        self.shared.with_version(|version| {
+            let sum: u64 = version.sizes().iter().map(|level| level.entries).sum();
+            match sum <= entries {
+                true => version.all().map(Arc::clone).collect(),
+                false => Vec::new(),
+            }
+        })
     }
 
     fn generation(&self) -> u64 {

@@ -13,9 +13,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use velella_base::checksum::Context;
 use velella_base::file_name::FileName;
-use velella_base::{DatabaseId, Error, ErrorKind, Order, Result};
+use velella_base::{DatabaseId, Error, ErrorKind, Order, Result, Stamp};
 use velella_sst::{BlockCache, Counters, Table, TableMeta};
-use velella_sync::atomic::{AtomicBool, Ordering};
+use velella_sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use velella_sync::lock::Mutex;
 use velella_vfs::Vfs;
 
@@ -80,6 +80,8 @@ pub struct TableFile {
     table: Arc<Table>,
     path: PathBuf,
     obsolete: AtomicBool,
+    /// See `shadow`.
+    shadowed_from: AtomicU64,
     graveyard: Arc<Graveyard>,
     /// The external values it names live as long as it.
     _externals: Vec<ExternalHold>,
@@ -140,6 +142,7 @@ impl TableFile {
             table,
             path,
             obsolete: AtomicBool::new(false),
+            shadowed_from: AtomicU64::new(Stamp::MAX.0),
             graveyard: Arc::clone(graveyard),
             _externals: externals,
         }))
@@ -170,6 +173,20 @@ impl TableFile {
     pub fn overlaps(&self, order: &Order, smallest: &[u8], largest: &[u8]) -> bool {
         order.compare(&self.meta.smallest, largest).is_le()
             && order.compare(smallest, &self.meta.largest).is_le()
+    }
+
+    /// Readers at or above `from` find a newer version of each of its keys elsewhere, for ever.
+    pub fn shadow(&self, from: Stamp) {
+        // Relaxed: a fact about stamps, true whoever learns of it when.
+        self.shadowed_from.fetch_min(from.0, Ordering::Relaxed);
+    }
+
+    /// Whether a reader at `at` finds nothing here that it would not find newer elsewhere.
+    #[must_use]
+    #[inline]
+    pub fn is_in_shadow(&self, at: Stamp) -> bool {
+        // Relaxed: see `shadow`.
+        self.shadowed_from.load(Ordering::Relaxed) <= at.0
     }
 
     /// Nothing durable names the file any more: it goes when its last owner does (Y1).

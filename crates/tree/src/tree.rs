@@ -109,11 +109,14 @@ pub trait Tree: Send + Sync + std::fmt::Debug {
     fn cursor(&self, fill_cache: bool) -> Box<dyn Cursor>;
 
     /// As `cursor`, taken apart for a larger merge: appends what it would merge, newest first. What
-    /// has nothing at or below `at` may be left out.
+    /// has nothing at or below `at` may be left out, and what is in the shadow for it.
     fn sources(&self, fill_cache: bool, at: Stamp, sources: &mut Vec<Source>) {
         let _ = at;
         sources.push(Source::Other(self.cursor(fill_cache)));
     }
+
+    /// All tables, if they hold at most so many entries together; else none.
+    fn few_tables(&self, entries: u64) -> Vec<Arc<TableFile>>;
 
     /// Rises whenever the set of tables changes: an older cursor holds older files.
     fn generation(&self) -> u64;

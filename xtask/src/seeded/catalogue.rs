@@ -100,6 +100,7 @@ pub(super) const FAULTS: &[Fault] = &[
     fault("a-change-of-keyspaces-has-no-window", "reliability", "every_crash_point", ""),
     fault("a-memtable-leaves-before-its-table-is-there", "engine", "shuttle", "a_get_meets"),
     fault("an-iterator-takes-the-tree-first", "engine", "shuttle", "an_iterator_goes_on"),
+    fault("a-shadow-is-taken-for-granted", "engine", "shadow", "a_key_that_was_not"),
     fault("an-iterator-goes-on-after-an-error", "engine", "iterator_errors", ""),
     fault("a-drop-does-not-wait-for-what-is-below-it", "reliability", "every_crash_point", ""),
     fault("recovered-values-are-not-synced", "engine", "externals", "what_a_kill_left"),
