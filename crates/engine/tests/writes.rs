@@ -66,9 +66,8 @@ fn waiting_for_a_stamp_nobody_has_is_refused() {
     assert_eq!(error.kind(), ErrorKind::InvalidInput, "{error}");
 }
 
-#[test]
-fn sync_writes_of_many_threads_share_rounds() {
-    let _watchdog = Watchdog::new("sync_writes_share_rounds", 120);
+/// How many rounds 160 writes of eight threads take.
+fn rounds_of_shared_writes() -> u64 {
     let mem = MemFs::new();
     let slow = FaultFs::over_mem(&mem);
     let db = try_on(Arc::new(slow.clone()), tiny()).unwrap();
@@ -87,8 +86,22 @@ fn sync_writes_of_many_threads_share_rounds() {
             });
         }
     });
-    let rounds = db.stats().journal.rounds - before;
+    db.stats().journal.rounds - before
+}
+
+#[test]
+fn sync_writes_of_many_threads_share_rounds() {
+    let _watchdog = Watchdog::new("sync_writes_share_rounds", 120);
+    let rounds = rounds_of_shared_writes();
     assert!(rounds < 130, "160 writes of 8 threads took {rounds} rounds");
+}
+
+#[test]
+fn threads_that_go_on_writing_share_every_round_and_not_every_other() {
+    let _watchdog = Watchdog::new("threads_that_go_on_writing", 120);
+    // A busy machine may keep threads from coming in time; twenty are the least, forty every other.
+    let tries: Vec<u64> = (0..8).map(|_| rounds_of_shared_writes()).collect();
+    assert!(tries.iter().any(|rounds| *rounds <= 30), "{tries:?}");
 }
 
 #[test]

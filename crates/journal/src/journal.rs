@@ -37,20 +37,26 @@ const NUMBER_ATTEMPTS: usize = 1 << 16;
 pub struct Journal {
     core: Arc<Core>,
     rounds: Mutex<Rounds>,
-    /// Callers of `round_for` now.
+    /// Callers of `round_for` now, and ever.
     inside: CachePadded<AtomicUsize>,
-    /// When the last round of `round_for` ended, how many there were, and how long it took (H3).
+    arrivals: CachePadded<AtomicUsize>,
+    /// What is known from the last round of `round_for` (H3).
     company: Mutex<Company>,
 }
 
 #[derive(Debug, Default)]
 struct Company {
+    /// How many were inside when it ended: those it covered, and those who came too late.
     callers: usize,
+    /// How many had ever come when it began. Of those inside it covered most: they are still
+    /// leaving, and to be waited for again.
+    arrivals: usize,
+    /// How long it took.
     round: Duration,
 }
 
 /// The part of a round's time that its leader waits for company, and at most so long (H3).
-const COMPANY_SHARE: u32 = 4;
+const COMPANY_SHARE: u32 = 2;
 const COMPANY_MAX: Duration = Duration::from_millis(1);
 
 /// What the manifest must remember of a new incarnation.
@@ -127,6 +133,7 @@ impl Journal {
             core,
             rounds: Mutex::new(rounds),
             inside: CachePadded::default(),
+            arrivals: CachePadded::default(),
             company: Mutex::default(),
         };
         Ok((Arc::new(journal), lanes, Start { seal_file, token }))
@@ -148,8 +155,9 @@ impl Journal {
     /// # Errors
     /// As [`Journal::round`].
     pub fn round_for(&self, stamp: Stamp, frontier: impl Fn() -> Stamp) -> Result<Stamp> {
-        // Relaxed, both: a number to go by.
+        // Relaxed, all: numbers to go by.
         self.inside.fetch_add(1, Ordering::Relaxed);
+        self.arrivals.fetch_add(1, Ordering::Relaxed);
         let durable = self.share_round(stamp, frontier);
         self.inside.fetch_sub(1, Ordering::Relaxed);
         durable
@@ -174,11 +182,12 @@ impl Journal {
         }
         self.await_company();
         let started = thread::now();
+        // Relaxed, and below: see `round_for`.
+        let arrivals = self.arrivals.load(Ordering::Relaxed);
         let durable = rounds.run(core, frontier, Ending::Open);
-        // Relaxed: see `round_for`.
-        let callers = self.inside.load(Ordering::Relaxed);
         *self.company.lock() = Company {
-            callers,
+            callers: self.inside.load(Ordering::Relaxed),
+            arrivals,
             round: started.elapsed(),
         };
         durable
@@ -186,9 +195,14 @@ impl Journal {
 
     /// H3. Alone, nobody is waited for.
     fn await_company(&self) {
-        let Company { callers, round } = *self.company.lock();
+        let Company {
+            callers,
+            arrivals,
+            round,
+        } = *self.company.lock();
         // Relaxed: see `round_for`.
-        let are_missing = || self.inside.load(Ordering::Relaxed) < callers;
+        let come = || self.arrivals.load(Ordering::Relaxed).wrapping_sub(arrivals);
+        let are_missing = || come() < callers;
         if !are_missing() || cfg!(any(loom, shuttle)) {
             return;
         }
