@@ -100,8 +100,10 @@ pub(crate) fn pick(
         }
     }
     let crumbs = picker.crumbs();
+    let worth = || picker.worth();
     let deleted = || picker.tombstones();
-    crumbs.or_else(deleted).or_else(|| picker.expired(wall_ms))
+    let upper = crumbs.or_else(worth);
+    upper.or_else(deleted).or_else(|| picker.expired(wall_ms))
 }
 
 /// Level 0 goes down, however little it is: one level is left to search instead of its tables.
@@ -193,11 +195,16 @@ impl Picker<'_> {
         }
     }
 
-    /// A choice that starts with a wanted table of level 0, oldest first (P1).
+    /// The first choice that starts with a wanted table of level 0.
     fn level0_choice(&self, wanted: impl Fn(&TableMeta) -> bool) -> Option<Choice> {
+        self.level0_choices(wanted).next()
+    }
+
+    /// Choices that start with a wanted table of level 0, oldest first (P1).
+    fn level0_choices(&self, wanted: impl Fn(&TableMeta) -> bool) -> impl Iterator<Item = Choice> {
         let tables = self.tables(0);
-        let seeds = tables.iter().rev().filter(|table| wanted(table));
-        seeds.copied().find_map(|seed| {
+        let seeds = tables.iter().rev().filter(move |table| wanted(table));
+        seeds.copied().filter_map(move |seed| {
             let mut span = span_of(seed, 1);
             let mut inputs = vec![seed];
             loop {
@@ -314,6 +321,23 @@ impl Picker<'_> {
         let inputs = tables.filter(|table| choice.files().any(|file| file == table.file));
         let bytes: u64 = inputs.map(|table| table.bytes).sum();
         (bytes <= self.options.level_bytes / CRUMBS_SHARE).then_some(choice)
+    }
+
+    /// With nothing due: tables of level 0 that are worth it by themselves, beside what they meet,
+    /// though all of them beside all of level 1 are not.
+    fn worth(&self) -> Option<Choice> {
+        let bytes = |level: usize, files: &[u64]| -> u64 {
+            let tables = self.tables(level).iter();
+            let chosen = tables.filter(|table| files.contains(&table.file));
+            chosen.map(|table| table.bytes).sum()
+        };
+        let free = self.tables(0).iter().filter(|table| !self.is_busy(table));
+        let free = free.count();
+        let is_worth = |choice: &Choice| {
+            let (upper, lower) = (bytes(0, &choice.upper), bytes(1, &choice.lower));
+            is_level0_due(free, upper, lower, self.options)
+        };
+        self.level0_choices(|_| true).find(is_worth)
     }
 
     /// With nothing due: a table that is mostly tombstones goes down, to take what it deletes

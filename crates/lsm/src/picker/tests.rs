@@ -80,11 +80,37 @@ fn small_tables_of_level_0_wait_until_there_are_many() {
     assert_eq!((upper(4), upper(15), upper(16)), (None, None, Some(16)));
     let levels = [small(4), vec![table(1, 1, 9, 2 * 4 * 9)]];
     let choice = pick(&shape(&levels), &Busy::default(), &options(), 0);
+    assert_eq!(choice.unwrap().upper.len(), 4, "half as much as level 1");
+}
+
+#[test]
+fn tables_of_level_0_that_meet_little_do_not_wait_for_the_others() {
+    let pick = |levels: &[Vec<TableMeta>]| pick(&shape(levels), &Busy::default(), &options(), 0);
+    let small = [
+        table(14, 92, 93, 9),
+        table(13, 50, 51, 9),
+        table(12, 5, 6, 9),
+        table(11, 1, 2, 9),
+    ];
+    let lower = vec![table(1, 1, 9, 400), table(2, 90, 99, 400)];
+    let choice = pick(&[small.to_vec(), lower.clone()]).unwrap();
     assert_eq!(
-        choice.unwrap().upper.len(),
-        4,
-        "half as much as what they meet"
+        (choice.upper, choice.is_move),
+        (vec![13], true),
+        "it meets nothing"
     );
+    let mut larger = small.to_vec();
+    larger[1] = table(13, 7, 8, 9);
+    assert_eq!(pick(&[larger.clone(), lower.clone()]), None);
+    larger[0].bytes = 200;
+    let choice = pick(&[larger.clone(), lower.clone()]).unwrap();
+    assert_eq!(
+        (choice.upper, choice.lower),
+        (vec![14], vec![2]),
+        "half of what it meets"
+    );
+    larger.pop();
+    assert_eq!(pick(&[larger, lower]), None, "three may wait");
 }
 
 #[test]
