@@ -4,9 +4,9 @@
 //! I2. The number of a file is known here before the file exists, so what is not known here is of
 //!     another incarnation.
 //! I3. A segment is retired when all its extents were given out and none is held any more (J6).
-//! I4. A flush retires several at once. As many are kept as were taken since the flush before, and
-//!     one less each time if fewer were: the next ones need no zeros, which would be written and
-//!     synced as the records are.
+//! I4. A flush retires several at once. As many are kept as were taken since the flush before: the
+//!     next ones need no zeros, which would be written and synced as the records are. Those that
+//!     nobody needs for a while go one by one.
 //!
 //! Threads: any. Making is serialised by a lock of its own, which no writer takes unless I1.
 //!
@@ -29,6 +29,8 @@ use velella_sync::parker::Parker;
 const READY: usize = 2;
 /// Most retired segments that are kept to be reused (I4).
 const KEPT_MAX: usize = 16;
+/// After so many sweeps, seconds of an idle database, one that was not needed goes.
+const LOOKS: u32 = 64;
 /// Extents of the first segment, which is made while the database opens: what opens, does little
 /// and closes should not wait for megabytes to be written. Whole ones follow in the background once
 /// an extent was taken, or soon after the opening.
@@ -62,9 +64,29 @@ struct State {
     taken: usize,
     /// How many retired ones to keep (I4).
     kept: usize,
+    /// Of the last `looks` sweeps, the fewest that were left: nobody needed those.
+    unneeded: usize,
+    looks: u32,
     /// Files to delete.
     doomed: Vec<PathBuf>,
     known: BTreeSet<u64>,
+}
+
+impl State {
+    /// Keeps one less once all the sweeps of a while have seen more than enough (I4).
+    fn forget_unneeded(&mut self) {
+        self.unneeded = match self.looks {
+            0 => self.retired.len(),
+            _ => self.unneeded.min(self.retired.len()),
+        };
+        self.looks += 1;
+        if self.looks == LOOKS {
+            self.looks = 0;
+            if self.unneeded > READY {
+                self.kept = self.unneeded.min(self.kept) - 1;
+            }
+        }
+    }
 }
 
 /// A lane's new extent.
@@ -252,7 +274,7 @@ impl Inventory {
         }
         if !free.is_empty() {
             let taken = std::mem::take(&mut state.taken);
-            state.kept = taken.max(state.kept.saturating_sub(1)).min(KEPT_MAX);
+            state.kept = taken.max(state.kept).min(KEPT_MAX);
             drop(state);
             self.want_preparation();
         }
@@ -263,6 +285,7 @@ impl Inventory {
         let doomed = {
             let mut state = self.state.lock();
             let mut doomed = std::mem::take(&mut state.doomed);
+            state.forget_unneeded();
             while state.retired.len() > state.kept.max(READY) {
                 let number = state.retired.remove(0);
                 doomed.push(FileName::Segment(number).path(&self.config.dir));
