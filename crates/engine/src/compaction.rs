@@ -14,10 +14,14 @@
 
 use crate::core::Engine;
 use crate::keyspace_core::Core;
+use std::cell::{Cell, RefCell};
 use std::sync::Arc;
 use velella_base::Result;
 use velella_sync::thread;
 use velella_tree::{Job, Wanted};
+
+/// The journal's bound is looked at each time a job has asked so often whether to go on.
+const BOUND_EVERY: u32 = 64;
 
 impl Engine {
     /// Runs one background job if some tree has one; whether it did.
@@ -60,10 +64,18 @@ impl Engine {
         Ok(())
     }
 
-    /// C4.
-    fn goes_on(&self) -> Result<bool> {
+    /// C4. Whether a job goes on that has `asked` so often: does meanwhile what the work loop does
+    /// between jobs.
+    fn goes_on(&self, asked: u32) -> Result<bool> {
+        if self.is_stopping() {
+            return Ok(false);
+        }
+        self.check()?;
         if self.flushes.is_due() && self.flush_if_free()? {
             self.judge_pace();
+        }
+        self.bound_memtables();
+        if asked.is_multiple_of(BOUND_EVERY) {
             self.bound_journal()?;
         }
         Ok(!self.is_stopping())
@@ -71,7 +83,17 @@ impl Engine {
 
     pub(crate) fn run_job(&self, core: &Core, job: Box<dyn Job>) -> Result<()> {
         let started = thread::now();
-        let report = job.run(&|| self.retention(), &|| self.goes_on());
+        let (asked, failed) = (Cell::new(0), RefCell::new(None));
+        let goes_on = || {
+            asked.set(asked.get() + 1);
+            let answer = self.goes_on(asked.get());
+            answer.inspect_err(|error| *failed.borrow_mut() = Some(error.clone()))
+        };
+        let report = job.run(&|| self.retention(), &goes_on);
+        // What failed in between may be of another keyspace.
+        if let Some(error) = failed.into_inner() {
+            return Err(error);
+        }
         if self.is_stopping() || (report.is_err() && core.is_dropped()) {
             return Ok(());
         }
@@ -81,7 +103,7 @@ impl Engine {
         counters.compactions.increment();
         counters.compaction_bytes_read.add(report.bytes_read);
         counters.compaction_bytes_written.add(report.bytes_written);
-        self.note_shadows(core);
+        self.note_overtaken(core);
         Ok(())
     }
 }

@@ -8,9 +8,10 @@ use common::{alone, counter, tiny, try_on};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Barrier};
 use std::time::Duration;
+use velella::ErrorKind;
 use velella::simulation::{self, Step};
 use velella::vfs::fault::{Fault, Rule};
-use velella::vfs::{FaultFs, MemFs};
+use velella::vfs::{FaultFs, MemFs, Operation};
 use velella_testkit::Watchdog;
 
 #[test]
@@ -149,6 +150,45 @@ fn a_compaction_flushes_in_between() {
     simulation::step(&db, Step::Compact).unwrap();
     assert_eq!(counter(&db, "compactions"), compactions + 1);
     assert_eq!(counter(&db, "flushes"), flushes + 1);
+    let last = [(turn - 1).to_le_bytes(); 25];
+    for key in 0..400u32 {
+        let value = db.get(key.to_be_bytes()).unwrap().unwrap();
+        assert_eq!(value.to_vec(), last.as_flattened());
+    }
+}
+
+#[test]
+fn a_flush_that_fails_in_a_compaction_fails_it_and_loses_nothing() {
+    let faults = FaultFs::over_mem(&MemFs::new());
+    let db = try_on(Arc::new(faults.clone()), alone()).unwrap();
+    let write = |turn: u32| {
+        for key in 0..400u32 {
+            let value = [turn.to_le_bytes(); 25];
+            db.put(key.to_be_bytes(), value.as_flattened()).unwrap();
+        }
+    };
+    for turn in 0..4 {
+        write(turn);
+        db.flush().unwrap();
+    }
+    let mut turn = 4;
+    while db.stats().keyspaces[0].immutable_memtables == 0 {
+        write(turn);
+        turn += 1;
+    }
+    // The first table begun is the compaction's, the second the flush's.
+    faults.inject(
+        Rule::every(Fault::NoSpace)
+            .nth(2)
+            .of(Operation::Create)
+            .on(".sst"),
+    );
+    let error = simulation::step(&db, Step::Compact).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::NoSpace, "{error}");
+    assert_eq!(counter(&db, "compactions"), 0);
+    drop(db);
+    faults.reset();
+    let db = try_on(Arc::new(faults), alone()).unwrap();
     let last = [(turn - 1).to_le_bytes(); 25];
     for key in 0..400u32 {
         let value = db.get(key.to_be_bytes()).unwrap().unwrap();

@@ -12,7 +12,7 @@ pub trait Job: Send {
     fn describe(&self) -> String;
 
     /// Does it: reads, writes, commits its edit, applies it. `retention` is asked when the job
-    /// starts reading; `goes_on` again and again, every half a millisecond or so: it may do what is
+    /// starts reading; `goes_on` again and again, every thousand entries: it may do what is
     /// more urgent meanwhile, and says whether the job shall go on.
     ///
     /// # Errors
