@@ -4,7 +4,8 @@
 //! memtables        half, less half of what is spare: one half for those that are written to, in
 //!                  all keyspaces together, and one for those waiting for their flush
 //! spare            what freed memtables leave to the next: two write buffers, at most an
-//!                  eighth: two memtables may wait for their flush, and are freed in a row
+//!                  eighth: two memtables may wait for their flush, where the write
+//!                  buffer is no more than a sixth of the memory, and are freed in a row
 //! journal          mapped segments: a sixteenth, at most 64 MiB
 //! working memory   an eighth, at most 16 MiB: what flushes, compactions and reads hold for a
 //!                  while, and what an allocator keeps for them

@@ -119,7 +119,7 @@ pub(crate) struct Counters {
     pub(crate) compaction_bytes_read: Counter,
     pub(crate) compaction_bytes_written: Counter,
     pub(crate) prunes: Counter,
-    pub(crate) shadows: Counter,
+    pub(crate) overtaken: Counter,
 }
 
 /// The wall clock, kept from going back, also across restarts.

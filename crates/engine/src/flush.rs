@@ -59,6 +59,9 @@ impl Engine {
         self.relief.wake_all();
         self.work.wake_all();
         self.release_journal()?;
+        for (core, _) in &members {
+            self.note_overtaken(core);
+        }
         Ok(true)
     }
 
@@ -106,9 +109,6 @@ impl Engine {
         }
         if self.journal.is_none() {
             self.raise_installed(boundary);
-        }
-        for (core, _) in members {
-            self.note_shadows(core);
         }
         Ok(())
     }

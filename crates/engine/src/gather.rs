@@ -7,6 +7,7 @@
 
 use crate::core::Engine;
 use crate::keyspace_core::Core;
+use crate::overtaken::NOW;
 use crate::toll::Scattered;
 use std::sync::Arc;
 use velella_base::Result;
@@ -49,14 +50,8 @@ impl Engine {
 fn scattered(core: &Core) -> Scattered {
     let levels = core.tree.levels();
     let bytes_of = |level: usize| levels.get(level).map_or(0, |sizes| sizes.bytes);
-    let runs = |level: usize, tables: usize| match level {
-        0 => tables as u64,
-        _ => u64::from(tables > 0),
-    };
-    let tables: u64 = (0..)
-        .zip(&levels)
-        .map(|(level, sizes)| runs(level, sizes.tables))
-        .sum();
+    let mut places = Vec::new();
+    core.tree.sources(false, NOW, &mut places);
     let guard = epoch::pin();
     let view = core.view.load(&guard);
     let filled = view.memtables().filter(|mem| !mem.table.is_empty());
@@ -64,7 +59,7 @@ fn scattered(core: &Core) -> Scattered {
         (count + 1, bytes + mem.table.bytes() as u64)
     });
     Scattered {
-        sources: memtables + tables,
+        sources: memtables + places.len() as u64,
         upper: memory + bytes_of(0),
         lower: bytes_of(1),
     }

@@ -45,7 +45,7 @@ mod measure;
 mod switch;
 mod durability;
 mod lease;
-mod shadow;
+mod overtaken;
 mod flush;
 mod backpressure;
 mod change;

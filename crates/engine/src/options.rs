@@ -60,10 +60,9 @@ pub struct Options {
     /// filters, indexes, journal mappings.
     /// Default 1 GiB: half of a small server. The process stays within 20 % of it.
     pub memory: u64,
-    /// Bytes at which a memtable is flushed. Default 64 MiB (or 3/16 of `memory` if that is less:
-    /// two fit their share): large enough for few, sequential writes, small enough to recover in a
-    /// second. Less than 256 KiB is raised to that: an index and a chunk per thread are a good part
-    /// of it.
+    /// Bytes at which a memtable is flushed. Default 64 MiB (or 3/16 of `memory` if that is less):
+    /// large enough for few, sequential writes, small enough to recover in a second. Less than
+    /// 256 KiB is raised to that: an index and a chunk per thread are a good part of it.
     pub write_buffer: u64,
     /// Durability of writes that do not say. Default `Buffered`.
     pub durability: Durability,

@@ -113,7 +113,7 @@ impl Mem {
     }
 
     /// Its bytes without the chunk begun last: a memtable that was full as soon as it took a chunk
-    /// would leave up to a sixth of a small write buffer unused.
+    /// would leave a sixth of a small write buffer unused, or more.
     #[inline]
     fn filled(&self) -> u64 {
         self.table.bytes().saturating_sub(self.table.newest_chunk()) as u64

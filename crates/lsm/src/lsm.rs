@@ -110,7 +110,7 @@ impl Tree for Lsm {
     }
 
     fn sources(&self, fill_cache: bool, at: Stamp, sources: &mut Vec<Source>) {
-        let is_hidden = |file: &TableFile| file.meta().min_stamp > at || file.is_in_shadow(at);
+        let is_hidden = |file: &TableFile| file.meta().min_stamp > at || file.is_overtaken(at);
         self.sources_but(fill_cache, is_hidden, sources);
     }
 

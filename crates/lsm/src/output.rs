@@ -4,9 +4,8 @@
 //!     manifest edit refer to them.
 //! O2. What is not handed on is removed: dropping an unfinished output leaves no files behind
 //!     unless a crash interrupts it (then they are unreferenced, and found at the next opening).
-//!
-//! O3. What is written is kept for the cache only while the cache could hold the whole tree. Else
-//!     these blocks are no more likely to be read than others, and fill what readers will ask for.
+//! O3. What is written is kept for the cache only while the cache could hold the whole tree, if it
+//!     had no other: else these blocks are no more likely to be read than others.
 //!
 //! Threads: one. Tests: `tests/crash.rs`, `tests/levels.rs`.
 

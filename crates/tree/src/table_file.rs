@@ -73,6 +73,8 @@ impl Drop for Graveyard {
     }
 }
 
+const NEVER: u64 = u64::MAX;
+
 /// An open table of a tree.
 #[derive(Debug)]
 pub struct TableFile {
@@ -80,8 +82,8 @@ pub struct TableFile {
     table: Arc<Table>,
     path: PathBuf,
     obsolete: AtomicBool,
-    /// See `shadow`.
-    shadowed_from: AtomicU64,
+    /// See `overtake`; `NEVER` while it is not.
+    overtaken_from: AtomicU64,
     graveyard: Arc<Graveyard>,
     /// The external values it names live as long as it.
     _externals: Vec<ExternalHold>,
@@ -142,7 +144,7 @@ impl TableFile {
             table,
             path,
             obsolete: AtomicBool::new(false),
-            shadowed_from: AtomicU64::new(Stamp::MAX.0),
+            overtaken_from: AtomicU64::new(NEVER),
             graveyard: Arc::clone(graveyard),
             _externals: externals,
         }))
@@ -175,18 +177,20 @@ impl TableFile {
             && order.compare(smallest, &self.meta.largest).is_le()
     }
 
-    /// Readers at or above `from` find a newer version of each of its keys elsewhere, for ever.
-    pub fn shadow(&self, from: Stamp) {
+    /// Readers at or above `from` find a newer version of each of its keys elsewhere, from now on
+    /// for as long as there is this table.
+    pub fn overtake(&self, from: Stamp) {
         // Relaxed: a fact about stamps, true whoever learns of it when.
-        self.shadowed_from.fetch_min(from.0, Ordering::Relaxed);
+        self.overtaken_from.fetch_min(from.0, Ordering::Relaxed);
     }
 
-    /// Whether a reader at `at` finds nothing here that it would not find newer elsewhere.
+    /// Whether a reader at `at` finds nothing here but what is newer elsewhere.
     #[must_use]
     #[inline]
-    pub fn is_in_shadow(&self, at: Stamp) -> bool {
-        // Relaxed: see `shadow`.
-        self.shadowed_from.load(Ordering::Relaxed) <= at.0
+    pub fn is_overtaken(&self, at: Stamp) -> bool {
+        // Relaxed: see `overtake`.
+        let from = self.overtaken_from.load(Ordering::Relaxed);
+        from != NEVER && from <= at.0
     }
 
     /// Nothing durable names the file any more: it goes when its last owner does (Y1).

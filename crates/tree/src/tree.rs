@@ -109,7 +109,8 @@ pub trait Tree: Send + Sync + std::fmt::Debug {
     fn cursor(&self, fill_cache: bool) -> Box<dyn Cursor>;
 
     /// As `cursor`, taken apart for a larger merge: appends what it would merge, newest first. What
-    /// has nothing at or below `at` may be left out, and what is in the shadow for it.
+    /// has nothing at or below `at` may be left out, and tables that are overtaken for it
+    /// (`TableFile::overtake`).
     fn sources(&self, fill_cache: bool, at: Stamp, sources: &mut Vec<Source>) {
         let _ = at;
         sources.push(Source::Other(self.cursor(fill_cache)));
