@@ -34,7 +34,7 @@ struct Liar {
 impl Store for Liar {
     fn put(&self, key: &[u8], value: &[u8]) -> Outcome<()> {
         let nth = self.puts.fetch_add(1, Ordering::Relaxed);
-        // A third of the keys is followed: of eighty lost some are seen, whichever thread lost them.
+        // A third of the keys is followed: of eighty lost some are seen, whoever lost them.
         if self.lie == Lie::LosesWrites && nth % 100 == 99 {
             return Ok(());
         }
