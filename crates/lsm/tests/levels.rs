@@ -236,3 +236,26 @@ fn what_is_written_enters_the_cache_only_if_the_tree_fits() {
     let pairs = u32::try_from(capacity / 1000 / 3).unwrap();
     assert_eq!(cached_after_compaction(pairs).0, 0, "of {capacity}");
 }
+
+#[test]
+fn an_overtaken_table_is_left_out_from_its_stamp_on_and_others_never() {
+    let bench = bench();
+    bench.flush(vec![put("a", 1)], &at(1)).unwrap();
+    let given = |stamp: Stamp| {
+        let mut sources = Vec::new();
+        bench.tree.sources(true, stamp, &mut sources);
+        sources.len()
+    };
+    assert_eq!((given(Stamp(1)), given(Stamp::MAX)), (1, 1));
+    assert!(bench.tree.few_tables(0).is_empty());
+    bench.tree.few_tables(1)[0].overtake(Stamp(5));
+    assert_eq!(
+        (given(Stamp(4)), given(Stamp(5)), given(Stamp::MAX)),
+        (1, 0, 0)
+    );
+    assert_eq!(
+        bench.get(b"a", 9).unwrap().unwrap().0,
+        1,
+        "a get looks everywhere"
+    );
+}
