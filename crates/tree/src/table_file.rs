@@ -73,6 +73,7 @@ impl Drop for Graveyard {
     }
 }
 
+/// Above every stamp.
 const NEVER: u64 = u64::MAX;
 
 /// An open table of a tree.
@@ -189,8 +190,7 @@ impl TableFile {
     #[inline]
     pub fn is_overtaken(&self, at: Stamp) -> bool {
         // Relaxed: see `overtake`.
-        let from = self.overtaken_from.load(Ordering::Relaxed);
-        from != NEVER && from <= at.0
+        self.overtaken_from.load(Ordering::Relaxed) <= at.0
     }
 
     /// Nothing durable names the file any more: it goes when its last owner does (Y1).
