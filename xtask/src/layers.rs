@@ -49,7 +49,9 @@ const RELIABILITY: &[&str] = &[
     "cli", "testkit",
 ];
 
-const BENCH: &[&str] = &["base", "sync", "mvcc", "memtable", "engine", "cli"];
+const BENCH: &[&str] = &[
+    "base", "sync", "vfs", "mvcc", "memtable", "sst", "engine", "cli",
+];
 
 /// The table.
 pub(crate) const LAYERS: &[Layer] = &[

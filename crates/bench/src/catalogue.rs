@@ -63,6 +63,11 @@ pub const NOT_THERE: &[(&str, &str)] = &[
          joins or drops operations which want the same one: Velella lets all writers in",
     ),
     (
+        "s3.multi",
+        "one directory of guards over several lists: each of Velella's memtables has its own, and \
+         seldom do more than two wait for their flush",
+    ),
+    (
         "yodb.B, yodb.D, yodb.E10, yodb.E100, yodb.E1000",
         "chunks with a log each, and caches of chunks and rows: Velella's tables are an LSM tree",
     ),

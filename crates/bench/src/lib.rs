@@ -33,6 +33,7 @@ mod drive;
 pub mod message;
 mod kill;
 mod versions;
+mod write_out;
 pub mod task;
 pub mod catalogue;
 pub mod session;

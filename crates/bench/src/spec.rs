@@ -135,6 +135,11 @@ pub enum Body {
         /// Numbers of versions.
         versions: Vec<u64>,
     },
+    /// Write out as a table what a memtable holds, beside an array of the same.
+    WriteOut {
+        /// How often; the median counts.
+        times: u64,
+    },
     /// Kill the process under full load, and open.
     OpenAfterKill {
         /// Seconds of load before the kill.
@@ -210,7 +215,7 @@ impl Spec {
     pub fn mix(&self) -> &[(Operation, f64)] {
         match &self.body {
             Body::Mix(mix) => mix,
-            Body::Versions { .. } | Body::OpenAfterKill { .. } => &[],
+            Body::Versions { .. } | Body::WriteOut { .. } | Body::OpenAfterKill { .. } => &[],
         }
     }
 }

@@ -43,6 +43,9 @@ pub struct Change<'a> {
 /// Sees each pair of a scan.
 pub type Visit<'a> = &'a mut dyn FnMut(&[u8], &[u8]);
 
+/// Takes each entry of a memtable.
+pub type SeeEntry<'a> = &'a mut dyn FnMut(velella_base::Entry<'_>) -> velella_base::Result<()>;
+
 /// A view of a store as it was.
 pub trait View {
     /// Shows up to `count` pairs from `from` on to `visit`; how many there were.
@@ -101,6 +104,15 @@ pub trait Store: Send + Sync {
     /// # Errors
     /// `Unfit` where there is none.
     fn view(&self) -> Outcome<Box<dyn View + '_>>;
+
+    /// Shows every entry in order to `see`, as a flush meets them, if it is a memtable alone; says
+    /// whether it is.
+    ///
+    /// # Errors
+    /// What `see` said.
+    fn entries(&self, _see: SeeEntry<'_>) -> Outcome<bool> {
+        Ok(false)
+    }
 
     /// Writes out and compacts what it has; returns when that is done. Here for stores that do
     /// nothing in the background.

@@ -20,7 +20,7 @@ use crate::progress::Progress;
 use crate::result::{Measurement, float};
 use crate::spec::{Body, Spec, Start};
 use crate::store::{Peer, Store};
-use crate::{kill, several, versions};
+use crate::{kill, several, versions, write_out};
 use std::io::Write;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -105,6 +105,11 @@ impl<'a> Worker<'a> {
                     self.close()?;
                     versions::measure(self.peer, self.task, spec, *keys, versions)?
                 }
+                Body::WriteOut { times } => {
+                    self.prepare(spec)?;
+                    let store = self.open_store()?;
+                    write_out::measure(store, self.peer.name(), self.task, spec, *times)?
+                }
                 Body::OpenAfterKill { seconds } => {
                     self.close()?;
                     kill::measure(self.peer, self.task, spec, *seconds)?
@@ -113,6 +118,12 @@ impl<'a> Worker<'a> {
             (self.tell)(Told::Measured(Box::new(measured)));
         }
         self.close()
+    }
+
+    fn open_store(&self) -> Outcome<&dyn Store> {
+        let current = self.current.as_ref();
+        let store = current.map(|current| current.store.as_ref());
+        store.ok_or_else(|| Failure::system("measure", "no store is open"))
     }
 
     fn mix(&mut self, spec: &Spec) -> Outcome<Measurement> {

@@ -162,6 +162,15 @@ fn the_papers_benchmarks_run_small() {
     assert_eq!(of("jf.sim.scan.zipf", "aoc-noreseek"), 1);
     assert_eq!(of("jf.dbb.seekrandom", "aoc"), 1);
     assert_eq!(of("clsm.rmw", "lock-striped-rmw"), 1);
+    let flush = results.of("s3.flush", "memtable:s3", 2).next().unwrap();
+    for name in [
+        "write_ns_an_entry",
+        "array_write_ns_an_entry",
+        "table_bytes",
+    ] {
+        assert!(flush.figures[name] > 0.0, "{name}");
+    }
+    assert_eq!(flush.operations, 300);
     assert_eq!(of("xyza.journal.sync", "journal-write"), 1);
     assert_eq!(of("xyza.churn", "journal-write"), 1);
     assert_eq!(of("xyza.multi", "velella"), 1);

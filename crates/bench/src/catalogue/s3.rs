@@ -8,7 +8,7 @@
 use super::{Benchmark, plain, usual};
 use crate::choice::Choice;
 use crate::keys::KeyShape;
-use crate::spec::{Operation, Spec, Start};
+use crate::spec::{Body, Operation, Spec, Start};
 use crate::store::Durability;
 
 const BASELINES: &[&str] = &["memtable:append-only"];
@@ -53,7 +53,7 @@ fn spec(operation: Operation, choice: Choice, records: u64) -> Spec {
 
 fn mix(writes: f64) -> Spec {
     let mut spec = spec(Operation::Get, Choice::Uniform, 4_000_000);
-    spec.body = crate::spec::Body::Mix(vec![
+    spec.body = Body::Mix(vec![
         (Operation::Update, writes),
         (Operation::Get, 1.0 - writes),
     ]);
@@ -204,6 +204,23 @@ pub(super) const ALL: &[Benchmark] = &[
             || {
                 let scan = Operation::Scan { from: 4, to: 4 };
                 let mut spec = spec(scan, Choice::Uniform, 4_000_000);
+                spec.keys = KeyShape::Binary8;
+                spec
+            },
+        )
+    },
+    Benchmark {
+        ours: "memtable:s3",
+        baselines: &["memtable:jellyfish", "memtable:append-only"],
+        threads: &[1],
+        ..s3(
+            "s3.flush",
+            &["s3"],
+            "S3 (VLDB '19), figure 17",
+            "write 4 M keys out as a table; in the figures also a sorted array of the same entries",
+            || {
+                let mut spec = spec(Operation::Get, Choice::Uniform, 4_000_000);
+                spec.body = Body::WriteOut { times: 5 };
                 spec.keys = KeyShape::Binary8;
                 spec
             },

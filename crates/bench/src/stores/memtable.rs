@@ -12,7 +12,7 @@
 //! Threads: any. Tests: `tests/stores.rs`.
 
 use crate::failure::{Failure, Outcome};
-use crate::store::{Change, Durability, Peer, Settings, Store, View, Visit};
+use crate::store::{Change, Durability, Peer, SeeEntry, Settings, Store, View, Visit};
 use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -335,6 +335,17 @@ impl Store for World {
             world: self,
             stamp: self.clock.observe(),
         }))
+    }
+
+    fn entries(&self, see: SeeEntry<'_>) -> Outcome<bool> {
+        let failed = |error| Failure::store("memtable", "write out", error);
+        let mut cursor = Arc::clone(&self.table).cursor(CursorMode::All);
+        cursor.seek_first().map_err(failed)?;
+        while let Some(entry) = cursor.entry() {
+            see(entry).map_err(failed)?;
+            cursor.next().map_err(failed)?;
+        }
+        Ok(true)
     }
 
     fn counters(&self) -> BTreeMap<String, u64> {
