@@ -51,7 +51,7 @@ impl Tally {
     /// Adds up into `counters`; the operation is over.
     #[inline]
     pub(crate) fn flush(&self, counters: &Counters) {
-        for (count, counter) in [
+        let counts = [
             (self.comparisons, &counters.comparisons),
             (self.cas_attempts, &counters.cas_attempts),
             (self.cas_failures, &counters.cas_failures),
@@ -61,7 +61,12 @@ impl Tally {
             (self.gathered, &counters.gathered),
             (self.probes, &counters.directory_probes),
             (self.fallbacks, &counters.directory_fallbacks),
-        ] {
+        ];
+        // A cursor's step counts nothing, most times.
+        if counts.iter().fold(0, |any, (count, _)| any | count) == 0 {
+            return;
+        }
+        for (count, counter) in counts {
             if count != 0 {
                 counter.add(count);
             }

@@ -22,29 +22,41 @@ use velella_sync::{Guard, epoch};
 /// How many steps before it is stood on a key of the run is asked for.
 const AHEAD: usize = 6;
 
+/// Bytes that outlive the call: of a key (X1), or of a value (X2).
+#[derive(Debug, Clone, Copy)]
+struct Kept(*const [u8]);
+
+// SAFETY: the bytes are immutable for as long as they are kept (X1, X2).
+unsafe impl Send for Kept {}
+
+impl Kept {
+    fn new(bytes: &[u8]) -> Self {
+        Kept(std::ptr::from_ref(bytes))
+    }
+
+    #[inline]
+    fn bytes(&self) -> &[u8] {
+        // SAFETY: the memtable lives, keys are never freed before it (X1), and a version is not
+        // reused while it is kept, or it is a copy of the cursor's own (X2).
+        unsafe { &*self.0 }
+    }
+}
+
 /// A committed version held by a cursor.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Item {
     stamp: Stamp,
     kind: ValueKind,
-    value: *const [u8],
+    value: Kept,
 }
-
-// SAFETY: the value is immutable for as long as the item is kept (X2).
-unsafe impl Send for Item {}
 
 impl Item {
     pub(crate) fn new(stamp: Stamp, kind: ValueKind, value: &[u8]) -> Self {
         Item {
             stamp,
             kind,
-            value: std::ptr::from_ref(value),
+            value: Kept::new(value),
         }
-    }
-
-    fn value(&self) -> &[u8] {
-        // SAFETY: X2: the memtable lives, and does not reuse this version, while the item is kept.
-        unsafe { &*self.value }
     }
 }
 
@@ -98,8 +110,8 @@ pub(crate) struct TableCursor<T: Keys> {
     table: Arc<T>,
     mode: CursorMode,
     key: Option<T::Key>,
-    /// The version it stands on, if it stands on a key.
-    here: Option<Item>,
+    /// The bytes of `key`, and the version it stands on, if it stands on a key.
+    here: Option<(Kept, Item)>,
     /// In `All` mode: all versions of `key`, and which of them is `here`.
     items: Vec<Item>,
     at: usize,
@@ -137,7 +149,7 @@ impl<T: Keys> TableCursor<T> {
 
     /// Stands on `key` if it has a version to stand on.
     fn enter(&mut self, key: T::Key, enter: Enter, guard: &Guard, tally: &mut Tally) -> bool {
-        self.here = match self.mode {
+        let item = match self.mode {
             CursorMode::All => {
                 self.items.clear();
                 self.table.committed(key, guard, &mut self.items);
@@ -167,6 +179,7 @@ impl<T: Keys> TableCursor<T> {
                 })
             }
         };
+        self.here = item.map(|item| (Kept::new(self.table.bytes_of(key)), item));
         if self.here.is_some() {
             self.key = Some(key);
         }
@@ -176,7 +189,8 @@ impl<T: Keys> TableCursor<T> {
     /// Stands on another version of the key.
     fn stand_at(&mut self, at: usize) {
         self.at = at;
-        self.here = self.items.get(at).copied();
+        let bytes = self.here.map(|(bytes, _)| bytes);
+        self.here = bytes.zip(self.items.get(at).copied());
     }
 
     /// Stands on the first entry from `key` on, or nowhere.
@@ -305,13 +319,13 @@ impl<T: Keys> Cursor for TableCursor<T> {
     }
 
     fn entry(&self) -> Option<Entry<'_>> {
-        let key = self.key?;
-        let item = self.here.as_ref()?;
+        self.key?;
+        let (key, item) = self.here.as_ref()?;
         Some(Entry {
-            key: self.table.bytes_of(key),
+            key: key.bytes(),
             stamp: item.stamp,
             kind: item.kind,
-            value: item.value(),
+            value: item.value.bytes(),
         })
     }
 }

@@ -162,6 +162,7 @@ impl<'l> Node<'l> {
         prefetch(start);
         prefetch(start.wrapping_add(64));
         prefetch(start.wrapping_add(128));
+        prefetch(start.wrapping_add(192));
     }
 
     /// The next node of the bottom level.

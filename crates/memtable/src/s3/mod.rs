@@ -148,6 +148,23 @@ impl Entries {
         self.ranked(block, |_| Some(0))
     }
 
+    /// A walk is at `rank` of `block`: asks for what it will need in the next one, each step for
+    /// what the step before has brought.
+    #[inline]
+    fn approach(block: Block<'_>, rank: usize) {
+        let Some(anchor) = block.above() else { return };
+        match rank {
+            1 => anchor.prefetch_all(),
+            2 => block_of(anchor).prefetch(),
+            3 => {
+                for (_, node) in block_of(anchor).nodes() {
+                    node.prefetch_all();
+                }
+            }
+            _ => {}
+        }
+    }
+
     /// How many keys of a sorted block are below the one of `probe`.
     fn below(block: Block<'_>, sorting: Sorting, probe: &Probe<'_>, tally: &mut Tally) -> usize {
         let mut rank = 0;
@@ -381,6 +398,7 @@ impl Sorted for Entries {
     fn after(&self, place: Ranked, _tally: &mut Tally) -> Option<Ranked> {
         let rank = place.rank + 1;
         if rank < place.sorting.len() {
+            Self::approach(place.block, rank);
             return Some(Ranked { rank, ..place });
         }
         self.first_of(place.block.above()?)
