@@ -90,6 +90,11 @@ pub trait Cursor: Send {
 
     /// Where the cursor stands.
     fn entry(&self) -> Option<Entry<'_>>;
+
+    /// The key it stands on: that of `entry`.
+    fn key(&self) -> Option<&[u8]> {
+        self.entry().map(|entry| entry.key)
+    }
 }
 
 impl<C: Cursor + ?Sized> Cursor for Box<C> {
@@ -125,5 +130,8 @@ impl<C: Cursor + ?Sized> Cursor for Box<C> {
     }
     fn entry(&self) -> Option<Entry<'_>> {
         (**self).entry()
+    }
+    fn key(&self) -> Option<&[u8]> {
+        (**self).key()
     }
 }

@@ -86,6 +86,60 @@ impl TableCursor {
         self.block.as_ref().is_some_and(BlockCursor::is_positioned)
     }
 
+    /// As `pass`; whether there is an entry then.
+    ///
+    /// # Errors
+    /// As `pass`.
+    #[inline]
+    pub fn pass_to(&mut self, key: &[u8], stamp: Stamp) -> Result<bool> {
+        // One step within the block is all, nearly always.
+        let stepped = match &mut self.block {
+            Some(block) if block.is_positioned() => {
+                let stepped = block.next();
+                if stepped.is_ok() && block.is_past(key, stamp) {
+                    return Ok(true);
+                }
+                stepped
+            }
+            _ => Ok(()),
+        };
+        self.go_on_passing(stepped, key, stamp)
+    }
+
+    /// Passes the rest, after a step that led out of the block, or to another version.
+    fn go_on_passing(
+        &mut self,
+        stepped: Result<(), Malformed>,
+        key: &[u8],
+        stamp: Stamp,
+    ) -> Result<bool> {
+        let mut passed = self.follow(stepped);
+        for _ in 1..PASSED_MAX {
+            passed?;
+            if !self.block.as_ref().is_some_and(|b| b.is_newer(key, stamp)) {
+                return Ok(self.is_positioned());
+            }
+            passed = self.next();
+        }
+        passed?;
+        if self.block.as_ref().is_some_and(|b| b.is_newer(key, stamp)) {
+            self.seek(key, stamp)?;
+        }
+        Ok(self.is_positioned())
+    }
+
+    /// After a step forward in the block: goes on where it led out of it, or failed.
+    fn follow(&mut self, stepped: Result<(), Malformed>) -> Result<()> {
+        let number = self.number;
+        match (stepped, &self.block) {
+            (Ok(()), Some(block)) if !block.is_positioned() => {
+                self.moving(|cursor| cursor.first_of(number + 1))
+            }
+            (Ok(()), _) => Ok(()),
+            (Err(malformed), _) => self.moving(|c| Err(c.table.malformed(number, malformed))),
+        }
+    }
+
     /// Runs a movement; after an error there is no position (U4).
     fn moving(&mut self, movement: impl FnOnce(&mut Self) -> Result<()>) -> Result<()> {
         let moved = movement(self);
@@ -217,15 +271,17 @@ impl Cursor for TableCursor {
     #[inline]
     fn next(&mut self) -> Result<()> {
         debug_assert!(self.is_positioned(), "U3: next without a position");
-        let number = self.number;
-        match &mut self.block {
-            Some(block) if block.is_positioned() => match block.next() {
-                Ok(()) if block.is_positioned() => Ok(()),
-                Ok(()) => self.moving(|cursor| cursor.first_of(number + 1)),
-                Err(malformed) => self.moving(|c| Err(c.table.malformed(number, malformed))),
-            },
-            _ => Ok(()),
-        }
+        let stepped = match &mut self.block {
+            Some(block) if block.is_positioned() => {
+                let stepped = block.next();
+                if stepped.is_ok() && block.is_positioned() {
+                    return Ok(());
+                }
+                stepped
+            }
+            _ => return Ok(()),
+        };
+        self.follow(stepped)
     }
 
     #[inline]
@@ -244,13 +300,7 @@ impl Cursor for TableCursor {
 
     #[inline]
     fn pass(&mut self, key: &[u8], stamp: Stamp) -> Result<()> {
-        for _ in 0..PASSED_MAX {
-            self.next()?;
-            if !self.block.as_ref().is_some_and(|b| b.is_newer(key, stamp)) {
-                return Ok(());
-            }
-        }
-        self.seek(key, stamp)
+        self.pass_to(key, stamp).map(drop)
     }
 
     #[inline]
@@ -262,6 +312,11 @@ impl Cursor for TableCursor {
     #[inline]
     fn entry(&self) -> Option<Entry<'_>> {
         self.block.as_ref()?.entry()
+    }
+
+    #[inline]
+    fn key(&self) -> Option<&[u8]> {
+        self.block.as_ref()?.key()
     }
 }
 

@@ -176,7 +176,8 @@ fn any_movement_of_a_cursor_agrees_with_an_index_into_the_vector() {
                     };
                     // Early only where the key is spelled differently (U7).
                     while cursor.entry().as_ref().is_some_and(is_passed) {
-                        cursor.pass(&from.key, down_to).unwrap();
+                        let is_there = cursor.pass_to(&from.key, down_to).unwrap();
+                        assert_eq!(is_there, cursor.entry().is_some());
                     }
                     let versions = entries[at..].iter();
                     place = Some(at + versions.take_while(|e| is_passed(&e.entry())).count());
@@ -190,6 +191,7 @@ fn any_movement_of_a_cursor_agrees_with_an_index_into_the_vector() {
             place = place.filter(|&at| at < entries.len());
             let expected = place.map(|at| entries[at].entry());
             assert_eq!(cursor.entry(), expected, "seed {seed}, step {step}");
+            assert_eq!(cursor.key(), expected.map(|entry| entry.key));
         }
     }
 }

@@ -127,6 +127,16 @@ impl BlockCursor {
         })
     }
 
+    /// The key it stands on.
+    #[must_use]
+    #[inline]
+    pub(crate) fn key(&self) -> Option<&[u8]> {
+        if self.backward {
+            return self.entry().map(|entry| entry.key);
+        }
+        self.is_positioned().then_some(&self.key[..])
+    }
+
     /// Whether the decoded interval shows that the entry before is another key's.
     #[must_use]
     #[inline]
@@ -150,6 +160,13 @@ impl BlockCursor {
             return self.entry().is_some_and(newer);
         }
         same_bytes(&self.key, key) && self.current.stamp > stamp && self.is_positioned()
+    }
+
+    /// Whether there is an entry, and not a newer one in the sense of `is_newer`.
+    #[must_use]
+    #[inline]
+    pub(crate) fn is_past(&self, key: &[u8], stamp: Stamp) -> bool {
+        self.is_positioned() && !self.is_newer(key, stamp)
     }
 
     /// The current entry as a hit, for whoever keeps the block.

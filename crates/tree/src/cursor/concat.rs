@@ -193,11 +193,11 @@ impl Cursor for ConcatCursor {
             debug_assert!(false, "U7: to pass versions needs a position");
             return Ok(());
         };
-        let passed = cursor.pass(key, stamp);
-        if passed.is_ok() && cursor.is_positioned() {
+        let passed = cursor.pass_to(key, stamp);
+        if matches!(passed, Ok(true)) {
             return Ok(());
         }
-        let passed = passed.and_then(|()| self.settle(true));
+        let passed = passed.and_then(|_| self.settle(true));
         self.unpositioned(passed)
     }
 
@@ -209,6 +209,11 @@ impl Cursor for ConcatCursor {
     #[inline]
     fn entry(&self) -> Option<Entry<'_>> {
         self.open.as_ref()?.1.entry()
+    }
+
+    #[inline]
+    fn key(&self) -> Option<&[u8]> {
+        self.open.as_ref()?.1.key()
     }
 }
 

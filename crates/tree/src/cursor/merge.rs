@@ -128,11 +128,11 @@ impl<C: Cursor> MergeCursor<C> {
     /// Notes where a source stands (M4).
     #[inline]
     fn note(&mut self, source: usize) {
-        let entry = self.sources[source].entry();
+        let key = self.sources[source].key();
         let seat = &mut self.seats[source];
-        seat.occupied = entry.is_some();
-        seat.word = match entry {
-            Some(entry) if self.order.is_bytewise() => word(entry.key),
+        seat.occupied = key.is_some();
+        seat.word = match key {
+            Some(key) if self.order.is_bytewise() => word(key),
             _ => 0,
         };
     }
@@ -243,8 +243,8 @@ impl<C: Cursor> MergeCursor<C> {
         if !(2..=RIVALS).contains(&self.sources.len()) || !self.order.is_bytewise() {
             return self.winner_after(moved);
         }
-        if let Some(entry) = self.sources[moved].entry() {
-            let word = word(entry.key);
+        if let Some(key) = self.sources[moved].key() {
+            let word = word(key);
             if word < self.rival {
                 self.seats[moved].word = word;
                 return moved;

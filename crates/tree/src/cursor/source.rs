@@ -76,6 +76,11 @@ impl Cursor for Source {
     fn entry(&self) -> Option<Entry<'_>> {
         delegate!(self, cursor => cursor.entry())
     }
+
+    #[inline]
+    fn key(&self) -> Option<&[u8]> {
+        delegate!(self, cursor => cursor.key())
+    }
 }
 
 impl std::fmt::Debug for Source {
