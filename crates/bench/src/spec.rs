@@ -2,7 +2,7 @@
 //!
 //! P1. A specification is complete: two stores given the same one do the same work, draw by draw.
 //!
-//! Threads: plain data. Tests: `catalogue`, `drive`.
+//! Threads: plain data. Tests: below; `catalogue`, `drive`.
 
 use crate::choice::Choice;
 use crate::keys::KeyShape;
@@ -196,10 +196,15 @@ impl Spec {
     /// Whether a store that `self` left can be used for `next` as it is.
     #[must_use]
     pub fn leaves_for(&self, next: &Spec) -> bool {
+        let wanted = Settings {
+            data_bytes_max: self.settings.data_bytes_max,
+            ..next.settings.clone()
+        };
         self.keys == next.keys
             && self.value_bytes == next.value_bytes
             && self.records == next.records
-            && self.settings == next.settings
+            && self.settings == wanted
+            && self.settings.data_bytes_max >= next.settings.data_bytes_max
             && self.store_for_each == next.store_for_each
             && self.seed == next.seed
     }
@@ -217,5 +222,22 @@ impl Spec {
             Body::Mix(mix) => mix,
             Body::Versions { .. } | Body::WriteOut { .. } | Body::OpenAfterKill { .. } => &[],
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::catalogue::{Changes, named};
+
+    #[test]
+    fn a_store_with_more_room_will_do_and_one_with_less_will_not() {
+        let of = |name: &str| named(name).unwrap()[0].with(&Changes::default(), 1);
+        let load = of("larger-than-memory.load");
+        let overwrite = of("larger-than-memory.overwrite");
+        assert!(load.settings.data_bytes_max > overwrite.settings.data_bytes_max);
+        assert!(load.leaves_for(&overwrite) && !overwrite.leaves_for(&load));
+        let mut other = overwrite;
+        other.settings.memory += 1;
+        assert!(!load.leaves_for(&other));
     }
 }

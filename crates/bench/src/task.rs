@@ -136,7 +136,11 @@ impl<'a> Worker<'a> {
         let Some(current) = &mut self.current else {
             return Err(Failure::system("measure", "no store is open"));
         };
-        current.spec = spec.clone();
+        let settings = current.spec.settings.clone();
+        current.spec = Spec {
+            settings,
+            ..spec.clone()
+        };
         current.bytes_put += measured.bytes_put;
         let now = self.meters.read();
         let written = crate::meters::grown(&current.opened, &now);
@@ -167,6 +171,15 @@ impl<'a> Worker<'a> {
         let dir = &self.task.dir;
         std::fs::create_dir_all(dir).map_err(|error| Failure::file("create", dir, error))?;
         let opened = self.meters.read();
+        // Room for what comes after it too (T1).
+        let mut spec = spec.clone();
+        let most = self
+            .task
+            .specs
+            .iter()
+            .map(|one| one.settings.data_bytes_max);
+        spec.settings.data_bytes_max = most.max().unwrap_or(0);
+        let spec = &spec;
         let store = match spec.store_for_each {
             false => self.peer.open(dir, &spec.settings)?,
             true => several::open(self.peer, dir, spec, self.task.threads)?,
