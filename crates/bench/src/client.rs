@@ -311,6 +311,7 @@ impl<'a> Client<'a> {
                 self.put(n)
             }
             Operation::PutIfAbsent => self.put_if_absent(),
+            Operation::Replace => self.replace(),
             Operation::Delete => self.delete(),
         }
     }
@@ -373,6 +374,30 @@ impl<'a> Client<'a> {
         Ok(())
     }
 
+    fn replace(&mut self) -> Outcome<()> {
+        let shared = self.shared;
+        let n = self.draw();
+        let version = self.next_version();
+        let out = &mut self.out;
+        let key = self.keys.key(n);
+        shared.values.fill(key, version, &mut self.value);
+        let found = shared.store.replace(key, &self.value, &mut |old| {
+            out.clear();
+            out.extend_from_slice(old);
+        })?;
+        self.done.bytes_put += (key.len() + self.value.len()) as u64;
+        if shared.sample.follows(n) {
+            self.done.notes.note(n, Some(version));
+        }
+        match found {
+            Some(found) => self.judge(n, found, shared.whole),
+            None => Err(Failure::Unfit {
+                store: shared.name.to_owned(),
+                lacks: "read-modify-write".to_owned(),
+            }),
+        }
+    }
+
     fn delete(&mut self) -> Outcome<()> {
         let n = self.draw();
         self.shared.store.delete(self.keys.key(n))?;
@@ -389,6 +414,12 @@ impl<'a> Client<'a> {
             out.clear();
             out.extend_from_slice(value);
         })?;
+        self.judge(n, found, must_be_there)
+    }
+
+    /// Judges what was said of key number `n`; its value, if it was `found`, is in `out`.
+    fn judge(&mut self, n: u64, found: bool, must_be_there: bool) -> Outcome<()> {
+        let key = self.keys.key(n);
         self.answers += 1;
         if !found {
             self.done.missed += 1;

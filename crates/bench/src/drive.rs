@@ -290,7 +290,8 @@ impl Bench<'_> {
             Operation::Update
             | Operation::UpdateInOrder { .. }
             | Operation::ReadThenWrite
-            | Operation::PutIfAbsent => !whole,
+            | Operation::PutIfAbsent
+            | Operation::Replace => !whole,
             Operation::Delete => true,
             _ => false,
         };

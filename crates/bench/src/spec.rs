@@ -44,6 +44,8 @@ pub enum Operation {
     ReadThenWrite,
     /// Put a drawn key if it is absent, as one atomic step.
     PutIfAbsent,
+    /// Put a drawn key as one atomic step that reads what it held.
+    Replace,
     /// Delete a drawn key.
     Delete,
 }
@@ -63,6 +65,7 @@ impl Operation {
             Operation::ReadInOrder { backwards: true } => "read-backwards",
             Operation::ReadThenWrite => "read-then-write",
             Operation::PutIfAbsent => "put-if-absent",
+            Operation::Replace => "replace",
             Operation::Delete => "delete",
         }
     }
@@ -88,6 +91,7 @@ impl Operation {
                 | Operation::Scan { .. }
                 | Operation::ReadInOrder { .. }
                 | Operation::ReadThenWrite
+                | Operation::Replace
         )
     }
 }

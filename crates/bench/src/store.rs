@@ -99,6 +99,20 @@ pub trait Store: Send + Sync {
     /// As `put`; `Unfit` where there is no such step.
     fn put_if_absent(&self, key: &[u8], value: &[u8]) -> Outcome<bool>;
 
+    /// Puts `value` as one atomic step that shows the old value to `see`, if there is one; says
+    /// whether there was. `None` where there is no such step. `see` may be called more than once.
+    ///
+    /// # Errors
+    /// As `put`.
+    fn replace(
+        &self,
+        _key: &[u8],
+        _value: &[u8],
+        _see: &mut dyn FnMut(&[u8]),
+    ) -> Outcome<Option<bool>> {
+        Ok(None)
+    }
+
     /// A view that stays as it is now.
     ///
     /// # Errors

@@ -10,7 +10,7 @@
 use crate::failure::Outcome;
 use crate::random::mix;
 use crate::store::Store;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// As many stripes as cores have no trouble with.
 const STRIPES: usize = 1024;
@@ -36,18 +36,41 @@ impl Stripes {
     /// # Errors
     /// Those of `store`.
     pub fn put_if_absent(&self, store: &dyn Store, key: &[u8], value: &[u8]) -> Outcome<bool> {
-        let hash = key.iter().fold(key.len() as u64, |hash, byte| {
-            hash.wrapping_mul(31).wrapping_add(u64::from(*byte))
-        });
-        let stripe = usize::try_from(mix(hash) % STRIPES as u64).unwrap_or(0);
-        let held = self.0[stripe]
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let held = self.lock(key);
         let absent = !store.get(key, &mut |_| ())?;
         if absent {
             store.put(key, value)?;
         }
         drop(held);
         Ok(absent)
+    }
+
+    /// Stores `value` under `key` and shows the old one to `see`, in two steps with the lock of
+    /// `key` held; whether there was one.
+    ///
+    /// # Errors
+    /// Those of `store`.
+    pub fn replace(
+        &self,
+        store: &dyn Store,
+        key: &[u8],
+        value: &[u8],
+        see: &mut dyn FnMut(&[u8]),
+    ) -> Outcome<bool> {
+        let held = self.lock(key);
+        let found = store.get(key, see)?;
+        store.put(key, value)?;
+        drop(held);
+        Ok(found)
+    }
+
+    fn lock(&self, key: &[u8]) -> MutexGuard<'_, ()> {
+        let hash = key.iter().fold(key.len() as u64, |hash, byte| {
+            hash.wrapping_mul(31).wrapping_add(u64::from(*byte))
+        });
+        let stripe = usize::try_from(mix(hash) % STRIPES as u64).unwrap_or(0);
+        self.0[stripe]
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -64,6 +64,15 @@ fn contract(store: &dyn Store, name: &str) {
     assert!(!store.put_if_absent(&new, b"never").unwrap(), "{name}");
     assert!(store.put_if_absent(&gone, b"back").unwrap(), "{name}");
     model.insert(gone, b"back".to_vec());
+    let mut old = Vec::new();
+    let replaced = store.replace(&new, b"newer", &mut |value| old = value.to_vec());
+    if let Some(was_there) = replaced.unwrap() {
+        assert!(was_there && old == b"again", "{name}: {old:?}");
+        let replaced = store.replace(b"key0new", b"1", &mut |_| panic!("{name}"));
+        assert_eq!(replaced.unwrap(), Some(false), "{name}");
+        model.insert(new, b"newer".to_vec());
+        model.insert(b"key0new".to_vec(), b"1".to_vec());
+    }
     for n in 0..5000 {
         assert_eq!(
             get(store, &key(n)),

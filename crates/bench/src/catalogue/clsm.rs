@@ -68,6 +68,29 @@ fn compact(operation: Operation, start: Start) -> Spec {
     spec
 }
 
+/// A part of a memtable's worth of operations on keys that are all in tables.
+fn in_tables(operation: Operation) -> Spec {
+    let mut spec = spec(&[(operation, 1.0)], Choice::Uniform);
+    spec.records = 1_000_000;
+    spec.operations = 200_000;
+    spec.settled = true;
+    spec
+}
+
+const fn rmw_in_tables(name: &'static str, about: &'static str, spec: fn() -> Spec) -> Benchmark {
+    Benchmark {
+        baselines: &["lock-striped-rmw"],
+        peers: false,
+        ..plain(
+            name,
+            RMW,
+            "ours; cLSM (EuroSys '15), 3.3, leaves tables out",
+            about,
+            spec,
+        )
+    }
+}
+
 pub(super) const ALL: &[Benchmark] = &[
     Benchmark {
         baselines: LOCKED,
@@ -171,6 +194,22 @@ pub(super) const ALL: &[Benchmark] = &[
             },
         )
     },
+    rmw_in_tables(
+        "clsm.rmw.tables.get",
+        "get keys that are all in tables",
+        || in_tables(Operation::Get),
+    ),
+    rmw_in_tables(
+        "clsm.rmw.tables.put",
+        "put keys that are all in tables",
+        || in_tables(Operation::Update),
+    ),
+    rmw_in_tables(
+        "clsm.rmw.tables",
+        "read and put keys that are all in tables, as one atomic step: hold it against the sum of \
+         both times",
+        || in_tables(Operation::Replace),
+    ),
     plain(
         "clsm.compact.load",
         COMPACT,

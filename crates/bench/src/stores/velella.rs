@@ -252,6 +252,29 @@ impl Store for Open {
         self.stripes.put_if_absent(self, key, value)
     }
 
+    fn replace(
+        &self,
+        key: &[u8],
+        value: &[u8],
+        see: &mut dyn FnMut(&[u8]),
+    ) -> Outcome<Option<bool>> {
+        if self.variant == Variant::LockStriped {
+            return self.stripes.replace(self, key, value, see).map(Some);
+        }
+        let mut found = false;
+        let replaced = self.as_writer(|| {
+            self.keyspace.rmw(key, |old| {
+                found = old.is_some();
+                if let Some(old) = old {
+                    see(old);
+                }
+                velella::Decision::Put(value.to_vec())
+            })
+        });
+        replaced.map_err(self.failed("replace"))?;
+        Ok(Some(found))
+    }
+
     fn view(&self) -> Outcome<Box<dyn View + '_>> {
         Ok(Box::new(At {
             open: self,
