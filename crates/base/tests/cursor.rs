@@ -47,8 +47,14 @@ impl Cursor for Noting {
     fn prev(&mut self) -> Result<()> {
         self.note("prev".into())
     }
+    fn pass(&mut self, key: &[u8], stamp: Stamp) -> Result<()> {
+        self.note(format!("pass {key:?} {stamp}"))
+    }
     fn is_newest(&self) -> bool {
         self.newest
+    }
+    fn key(&self) -> Option<&[u8]> {
+        Some(b"asked for alone")
     }
     fn entry(&self) -> Option<Entry<'_>> {
         (!self.refuses).then_some(Entry {
@@ -62,13 +68,14 @@ impl Cursor for Noting {
 
 type Movement = fn(&mut dyn Cursor) -> Result<()>;
 
-const MOVEMENTS: [(Movement, &str); 6] = [
+const MOVEMENTS: [(Movement, &str); 7] = [
     (|cursor| cursor.seek_first(), "first"),
     (|cursor| cursor.seek_last(), "last"),
     (|cursor| cursor.seek(b"a", Stamp(3)), "seek [97] 3"),
     (|cursor| cursor.seek_before(b"b"), "before [98]"),
     (|cursor| cursor.next(), "next"),
     (|cursor| cursor.prev(), "prev"),
+    (|cursor| cursor.pass(b"p", Stamp(6)), "pass [112] 6"),
 ];
 
 #[test]
@@ -92,6 +99,7 @@ fn a_boxed_cursor_passes_every_call_and_answer_on() {
         boxed.aim(b"c", Stamp(4));
         boxed.approach();
         assert_eq!(boxed.is_newest(), newest);
+        assert_eq!(boxed.key(), Some(&b"asked for alone"[..]));
         assert_eq!(
             boxed.entry().map(|entry| entry.value.to_vec()),
             newest.then(|| b"v".to_vec())

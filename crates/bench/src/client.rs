@@ -381,21 +381,21 @@ impl<'a> Client<'a> {
         let out = &mut self.out;
         let key = self.keys.key(n);
         shared.values.fill(key, version, &mut self.value);
-        let found = shared.store.replace(key, &self.value, &mut |old| {
+        let replaced = shared.store.replace(key, &self.value, &mut |old| {
             out.clear();
             out.extend_from_slice(old);
         })?;
+        let Some(found) = replaced else {
+            return Err(Failure::Unfit {
+                store: shared.name.to_owned(),
+                lacks: "read-modify-write".to_owned(),
+            });
+        };
         self.done.bytes_put += (key.len() + self.value.len()) as u64;
         if shared.sample.follows(n) {
             self.done.notes.note(n, Some(version));
         }
-        match found {
-            Some(found) => self.judge(n, found, shared.whole),
-            None => Err(Failure::Unfit {
-                store: shared.name.to_owned(),
-                lacks: "read-modify-write".to_owned(),
-            }),
-        }
+        self.judge(n, found, shared.whole)
     }
 
     fn delete(&mut self) -> Outcome<()> {
@@ -419,7 +419,6 @@ impl<'a> Client<'a> {
 
     /// Judges what was said of key number `n`; its value, if it was `found`, is in `out`.
     fn judge(&mut self, n: u64, found: bool, must_be_there: bool) -> Outcome<()> {
-        let key = self.keys.key(n);
         self.answers += 1;
         if !found {
             self.done.missed += 1;
@@ -431,6 +430,7 @@ impl<'a> Client<'a> {
         self.done.found += 1;
         if self.answers.is_multiple_of(CHECK_EVERY) {
             self.done.checked += 1;
+            let key = self.keys.key(n);
             if self.shared.values.check(key, &self.out).is_none() {
                 let found = format!("the value of key number {n} was never put under it");
                 return Err(self.wrong(found));

@@ -5,7 +5,7 @@
 //! JSON each. Tests do it in their own process.
 //!
 //! T1. A benchmark that needs all records gets them; what the one before left will do if it has
-//!     them and was opened with the same settings.
+//!     them and was opened with the same settings, but for more room.
 //! T2. Whatever is in the task's directory when it begins is removed, and nothing is left there.
 //!
 //! Threads: the main one, and one that tells how far it is. Tests: `tests/run.rs`.
@@ -106,9 +106,10 @@ impl<'a> Worker<'a> {
                     versions::measure(self.peer, self.task, spec, *keys, versions)?
                 }
                 Body::WriteOut { times } => {
+                    // One version of each key, in a store that nobody has used.
+                    self.close()?;
                     self.prepare(spec)?;
-                    let store = self.open_store()?;
-                    write_out::measure(store, self.peer.name(), self.task, spec, *times)?
+                    write_out::measure(self.store()?, self.peer.name(), self.task, spec, *times)?
                 }
                 Body::OpenAfterKill { seconds } => {
                     self.close()?;
@@ -120,7 +121,7 @@ impl<'a> Worker<'a> {
         self.close()
     }
 
-    fn open_store(&self) -> Outcome<&dyn Store> {
+    fn store(&self) -> Outcome<&dyn Store> {
         let current = self.current.as_ref();
         let store = current.map(|current| current.store.as_ref());
         store.ok_or_else(|| Failure::system("measure", "no store is open"))

@@ -141,8 +141,8 @@ fn a_killed_store_opens_with_everything_that_was_told() {
 #[test]
 fn the_papers_benchmarks_run_small() {
     let dir = tempfile::tempdir().unwrap();
-    let names =
-        "jf.sim,jf.dbb,jf.wa,jf.mem,jf.linkbench,clsm,s3,xyza,db_bench,hot.overwrite,sync.writes";
+    let names = "jf.sim,jf.dbb,jf.wa,jf.mem,jf.linkbench,clsm,rmw.tables,s3,s3.flush,xyza,db_bench,\
+         hot.overwrite,sync.writes";
     let arguments = [
         names,
         "--records",
@@ -162,6 +162,7 @@ fn the_papers_benchmarks_run_small() {
     assert_eq!(of("jf.sim.scan.zipf", "aoc-noreseek"), 1);
     assert_eq!(of("jf.dbb.seekrandom", "aoc"), 1);
     assert_eq!(of("clsm.rmw", "lock-striped-rmw"), 1);
+    assert_eq!(of("clsm.rmw.tables", "velella"), 1);
     let flush = results.of("s3.flush", "memtable:s3", 2).next().unwrap();
     for name in [
         "write_ns_an_entry",

@@ -1,6 +1,6 @@
 //! What every store that was built in must do, or no figure of it means anything.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use velella_bench::failure::Failure;
 use velella_bench::store::{Change, Durability, Peer, Settings, Store};
 use velella_bench::stores;
@@ -122,7 +122,7 @@ fn views(store: &dyn Store, name: &str) {
     assert_eq!(seen, before, "{name}");
 }
 
-fn each(test: impl Fn(&dyn Peer)) {
+fn each(mut test: impl FnMut(&dyn Peer)) {
     for peer in stores::built() {
         eprintln!("{}", peer.name());
         test(peer);
@@ -165,6 +165,48 @@ fn what_was_written_durably_is_there_after_opening_again() {
             store.close().unwrap();
         }
     });
+}
+
+#[test]
+fn threads_that_replace_a_value_each_see_another_one() {
+    let mut with_it = Vec::new();
+    each(|peer| {
+        let durability = peer.offers()[0];
+        let dir = tempfile::tempdir().unwrap();
+        let store = peer.open(dir.path(), &settings(durability)).unwrap();
+        store.put(b"key", &u64::MAX.to_le_bytes()).unwrap();
+        let replace = |value: u64| {
+            let mut old = Vec::new();
+            let mut see = |shown: &[u8]| old = shown.to_vec();
+            let found = store.replace(b"key", &value.to_le_bytes(), &mut see);
+            found.unwrap().map(|found| (found, old))
+        };
+        if replace(u64::MAX - 1).is_some() {
+            with_it.push(peer.name());
+            let seen: Vec<(bool, Vec<u8>)> = std::thread::scope(|scope| {
+                let threads: Vec<_> = (0..4_u64)
+                    .map(|thread| {
+                        let values = thread * 500..(thread + 1) * 500;
+                        scope.spawn(|| values.filter_map(replace).collect::<Vec<_>>())
+                    })
+                    .collect();
+                let seen = threads.into_iter().map(|thread| thread.join().unwrap());
+                seen.flatten().collect()
+            });
+            assert!(seen.iter().all(|(found, _)| *found), "{}", peer.name());
+            let others: BTreeSet<&Vec<u8>> = seen.iter().map(|(_, old)| old).collect();
+            assert_eq!(
+                others.len(),
+                2000,
+                "{}: a value was seen twice",
+                peer.name()
+            );
+        }
+        store.close().unwrap();
+    });
+    for name in ["velella", "lock-striped-rmw", "rwlock-writers"] {
+        assert!(with_it.contains(&name), "{name} has no such step");
+    }
 }
 
 #[test]
