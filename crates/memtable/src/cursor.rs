@@ -3,7 +3,8 @@
 //! Source: JellyFish (Middleware '20) 3.3: one version a key; going back, which a singly linked
 //! list cannot, by gathering a run of predecessors and handing it out from its end.
 //!
-//! X1. A `Key` held here stays valid as long as the memtable, which the cursor keeps alive.
+//! X1. A `Key` held here, and its bytes, stay valid as long as the memtable, which the cursor keeps
+//!     alive.
 //! X2. In `Visible` mode values are copied under the pin if the memtable reuses versions; in `All`
 //!     mode the memtable reuses nothing while the cursor exists.
 //! X3. `run` holds keys that precede the current one, in order and without gaps at the time of
@@ -197,7 +198,7 @@ impl<T: Keys> TableCursor<T> {
     fn forward(&mut self, key: Option<T::Key>, stamp: Stamp, mut tally: Tally) {
         self.run.clear();
         self.turn = 0;
-        self.key = None;
+        (self.key, self.here) = (None, None);
         let guard = epoch::pin();
         let mut next = key;
         let mut enter = Enter::From(stamp);
@@ -213,7 +214,7 @@ impl<T: Keys> TableCursor<T> {
 
     /// Stands on the last entry up to `key`, or nowhere.
     fn backward(&mut self, key: Option<T::Key>, mut tally: Tally) {
-        self.key = None;
+        (self.key, self.here) = (None, None);
         let guard = epoch::pin();
         let mut next = key;
         while let Some(key) = next {
@@ -319,7 +320,6 @@ impl<T: Keys> Cursor for TableCursor<T> {
     }
 
     fn entry(&self) -> Option<Entry<'_>> {
-        self.key?;
         let (key, item) = self.here.as_ref()?;
         Some(Entry {
             key: key.bytes(),

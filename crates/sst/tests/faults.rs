@@ -130,7 +130,8 @@ fn a_walk_goes_on_where_a_seek_after_the_failure_puts_it() {
     let entries = entries();
     for fill_cache in [true, false] {
         for (fault, _) in FAULTS {
-            for forward in [true, false] {
+            // Stepping forward or back, or forward from version to version as merges do.
+            for (forward, passes) in [(true, false), (false, false), (true, true)] {
                 let (faults, table) = table(0);
                 faults.inject(Rule::every(fault).of(Operation::Read).from_nth(2));
                 let mut cursor = table.cursor(fill_cache);
@@ -153,11 +154,12 @@ fn a_walk_goes_on_where_a_seek_after_the_failure_puts_it() {
                     } else if let Some(entry) = cursor.entry() {
                         let entry = Owned::of(entry);
                         if seen.last() != Some(&entry) {
-                            seen.push(entry);
+                            seen.push(entry.clone());
                         }
-                        moved = match forward {
-                            true => cursor.next(),
-                            false => cursor.prev(),
+                        moved = match (forward, passes) {
+                            (true, false) => cursor.next(),
+                            (true, true) => cursor.pass(&entry.key, Stamp(entry.stamp.0 - 1)),
+                            (false, _) => cursor.prev(),
                         };
                     } else {
                         break;

@@ -155,7 +155,7 @@ impl<'l> Node<'l> {
         prefetch(self.as_ptr());
     }
 
-    /// Asks for the node and its version.
+    /// Asks for the node and its version; a value of 100 bytes ends on the fourth line.
     #[inline]
     pub(crate) fn prefetch_all(self) {
         let start = self.as_ptr().cast::<u8>();
