@@ -1,63 +1,121 @@
-//! A compaction: merge, retain, split, one durable edit, then the version changes.
+//! A compaction: merge, retain, split; for each part a durable edit, then the version changes.
 //!
 //! Z1. Inputs are deleted only after the edit that replaces them is durable and in force.
 //! Z2. A key's versions are never split over two tables.
 //! Z3. The entries read are those the inputs were said to hold, and those written are those the
 //!     outputs say they hold: a lost or doubled entry is found here, before the inputs go.
+//! Z4. A large job hands over part by part, in the order of keys: what it has written takes the
+//!     place of the lower inputs it has passed, so that no more than a part stands on the disk
+//!     twice. The upper inputs stay to the end. Until then, and after a crash until the next job,
+//!     versions of theirs are in both levels, the same at the same stamps (`Retain`, D5): a reader
+//!     finds no other state, and what the upper ones delete stays deleted by them.
+//! Z5. External values are discarded when all parts are done: until then the upper inputs refer to
+//!     them, and what one part dropped another may keep.
 //!
-//! Threads: one per job; several jobs at once. Tests: `tests/model.rs`, `tests/crash.rs`.
+//! Threads: one per job; several jobs at once. Tests: `tests/model.rs`, `tests/crash.rs`,
+//! `tests/parts.rs`.
 
 use crate::output::Output;
 use crate::picker::Choice;
 use crate::tree::{Change, Inputs, Shared};
 use crate::version::Version;
+use std::cell::Cell;
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use velella_base::{Cursor, Entry, Error, ErrorKind, Order, Result, seeded};
+use velella_base::{Cursor, Entry, Error, ErrorKind, Order, Result, Stamp, seeded};
 use velella_mvcc::Retention;
+use velella_sst::TableMeta;
 use velella_tree::{ConcatCursor, Edit, Job, JobReport, MergeCursor, Retain, Retained, TableFile};
 
 /// Entries between two questions whether to go on.
 const ASK_EVERY: u64 = 1024;
 /// An output may overlap this many tables' worth of the level below its own.
 const GRANDPARENT_TABLES: u64 = 10;
+/// Tables' worth of lower inputs that a part replaces (Z4): fewer would end in small tables.
+const PART_TABLES: u64 = 2;
 
 /// A compaction that can run.
 pub(crate) struct Compaction {
     shared: Arc<Shared>,
-    version: Arc<Version>,
     choice: Choice,
     inputs: Inputs,
+    /// Bytes and entries of all inputs.
+    bytes: u64,
+    entries: u64,
     is_done: bool,
 }
 
+/// A part of a job (Z4).
+#[derive(Debug, Default)]
+struct Part {
+    /// Where its keys begin, if not with the first of all.
+    from: Option<Vec<u8>>,
+    /// The lower inputs that it replaces.
+    lower: Vec<Arc<TableFile>>,
+}
+
+impl Part {
+    fn files(&self) -> Vec<u64> {
+        self.lower.iter().map(|file| file.meta().file).collect()
+    }
+}
+
+/// What a part has read and written.
+struct Merged {
+    retained: Retained,
+    /// Entries that were read of its lower inputs.
+    of_lower: u64,
+}
+
+/// The external values of a job (Z5).
+#[derive(Debug, Default)]
+struct Externals {
+    inputs: BTreeSet<u64>,
+    outputs: BTreeSet<u64>,
+}
+
+impl Externals {
+    fn leave<'a>(&mut self, metas: impl Iterator<Item = &'a TableMeta>) {
+        let numbers = metas.flat_map(|meta| meta.externals.iter().copied());
+        self.inputs.extend(numbers);
+    }
+
+    fn join(&mut self, files: &[Arc<TableFile>]) {
+        let numbers = files.iter().flat_map(|file| &file.meta().externals);
+        self.outputs.extend(numbers);
+    }
+
+    /// Those nobody refers to any more.
+    fn gone(&self) -> Vec<u64> {
+        self.inputs.difference(&self.outputs).copied().collect()
+    }
+}
+
 impl Compaction {
-    /// A job whose inputs the caller has marked busy.
-    pub(crate) fn new(shared: Arc<Shared>, version: Arc<Version>, choice: Choice) -> Self {
-        let inputs = shared.inputs(&version, &choice);
+    /// A job whose inputs, tables of `version`, the caller has marked busy.
+    pub(crate) fn new(shared: Arc<Shared>, version: &Version, choice: Choice) -> Self {
+        let inputs = shared.inputs(version, &choice);
         Compaction {
             shared,
-            version,
             choice,
+            bytes: inputs.metas().map(|meta| meta.bytes).sum(),
+            entries: inputs.metas().map(TableMeta::entries).sum(),
             inputs,
             is_done: false,
         }
     }
 
-    fn bytes_in(&self) -> u64 {
-        self.inputs.metas().map(|meta| meta.bytes).sum()
-    }
-
     /// The level changes, the file stays.
     fn relocate(&self) -> Result<JobReport> {
         let moved = self.inputs.upper.clone();
-        self.commit(&moved)?;
-        self.install(moved);
+        let leaving: Vec<u64> = self.choice.files().collect();
+        self.commit(&moved, &leaving)?;
+        self.install(moved, leaving);
         Ok(JobReport::default())
     }
 
     fn merge(
-        &self,
+        &mut self,
         retention: &Retention,
         goes_on: &dyn Fn() -> Result<bool>,
     ) -> Result<JobReport> {
@@ -65,46 +123,108 @@ impl Compaction {
             file.table().check_rewritable()?;
         }
         self.shared.note_wall(retention);
-        let mut output = Output::new(&self.shared, self.choice.output.level);
-        let retained = self.write(&mut output, retention, goes_on)?;
-        let expected: u64 = self.inputs.metas().map(|meta| meta.entries()).sum();
-        if retained.entries_in != expected {
-            let found = format!("read {} entries of {expected}", retained.entries_in);
+        let mut report = JobReport {
+            bytes_read: self.bytes,
+            ..JobReport::default()
+        };
+        let mut externals = Externals::default();
+        externals.leave(self.inputs.metas());
+        // Every so many entries of the whole job, however small its parts are.
+        let passed = Cell::new(0u64);
+        let goes_on = || {
+            passed.set(passed.get() + 1);
+            Ok(!passed.get().is_multiple_of(ASK_EVERY) || goes_on()?)
+        };
+        let mut parts = self.parts().into_iter().peekable();
+        while let Some(part) = parts.next() {
+            let until = parts.peek().and_then(|next| next.from.as_deref());
+            let mut output = Output::new(&self.shared, self.choice.output.level);
+            let merged = self.write(&mut output, &part, until, retention, &goes_on)?;
+            report.entries_in += merged.retained.entries_in;
+            report.entries_out += merged.retained.entries_out;
+            self.check_read(&part, &merged, until.is_none().then_some(report.entries_in))?;
+            let finished = output.finish()?;
+            check_count(finished.files(), merged.retained.entries_out)?;
+            let mut leaving = part.files();
+            if until.is_none() {
+                leaving.extend(&self.choice.upper);
+            }
+            if let Err(error) = self.commit(finished.files(), &leaving) {
+                // Unless the manifest refused without writing, the edit may be durable, and the
+                // files are not ours to remove.
+                let refused = matches!(error.kind(), ErrorKind::NotFound | ErrorKind::ReadOnly);
+                if !refused {
+                    drop(finished.keep());
+                }
+                return Err(error);
+            }
+            let files = finished.keep();
+            report.bytes_written += files.iter().map(|file| file.meta().bytes).sum::<u64>();
+            externals.join(&files);
+            // What it replaces is freed now, not when the job ends.
+            drop(part);
+            self.install(files, leaving);
+        }
+        self.shared.env.externals.discard(&externals.gone());
+        Ok(report)
+    }
+
+    /// What is to be done, in the order of keys (Z4); takes the lower inputs.
+    fn parts(&mut self) -> Vec<Part> {
+        let each = PART_TABLES.saturating_mul(self.shared.options.table_bytes);
+        let mut parts = vec![Part::default()];
+        let mut bytes = 0;
+        for file in std::mem::take(&mut self.inputs.lower) {
+            if bytes >= each {
+                parts.push(Part {
+                    from: Some(file.meta().smallest.clone()),
+                    lower: Vec::new(),
+                });
+                bytes = 0;
+            }
+            bytes += file.meta().bytes;
+            if let Some(part) = parts.last_mut() {
+                part.lower.push(file);
+            }
+        }
+        parts
+    }
+
+    /// All entries of the part's lower inputs were read, and of the upper ones after the last part,
+    /// when `in_all` were (Z3).
+    fn check_read(&self, part: &Part, merged: &Merged, in_all: Option<u64>) -> Result<()> {
+        let entries = |files: &[Arc<TableFile>]| -> u64 {
+            files.iter().map(|file| file.meta().entries()).sum()
+        };
+        let expected = entries(&part.lower);
+        if merged.of_lower != expected {
+            let found = format!("read {} entries of {expected}", merged.of_lower);
             return Err(self.miscounted(found));
         }
-        let finished = output.finish()?;
-        check_count(finished.files(), retained.entries_out)?;
-        if let Err(error) = self.commit(finished.files()) {
-            // Unless the manifest refused without writing, the edit may be durable, and the files
-            // are not ours to remove.
-            let refused = matches!(error.kind(), ErrorKind::NotFound | ErrorKind::ReadOnly);
-            if !refused {
-                drop(finished.keep());
+        match in_all {
+            Some(read) if read != self.entries => {
+                let found = format!("read {read} entries of {}", self.entries);
+                Err(self.miscounted(found))
             }
-            return Err(error);
+            _ => Ok(()),
         }
-        let files = finished.keep();
-        let bytes_written = files.iter().map(|file| file.meta().bytes).sum();
-        self.install(files);
-        Ok(JobReport {
-            bytes_read: self.bytes_in(),
-            bytes_written,
-            entries_in: retained.entries_in,
-            entries_out: retained.entries_out,
-        })
     }
 
     fn write(
         &self,
         output: &mut Output<'_>,
+        part: &Part,
+        until: Option<&[u8]>,
         retention: &Retention,
-        goes_on: &dyn Fn() -> Result<bool>,
-    ) -> Result<Retained> {
+        goes_on: &impl Fn() -> Result<bool>,
+    ) -> Result<Merged> {
         let order = &self.shared.options.table.order;
+        // As of now: the tables that earlier parts replaced are to be freed.
+        let version = self.shared.version();
         let target = self.choice.output.level;
-        let bottom = |key: &[u8]| !self.version.lies_below(target, key);
+        let bottom = |key: &[u8]| !version.lies_below(target, key);
         let mut retain = Retain::new(retention, order.clone());
-        let mut splitter = Splitter::new(&self.shared, &self.version, target);
+        let mut splitter = Splitter::new(&self.shared, &version, target);
         let mut sink = |entry: Entry<'_>, first_of_key: bool| {
             // Z2: only in front of a key.
             if (first_of_key || seeded("an-output-is-split-within-a-key"))
@@ -114,13 +234,20 @@ impl Compaction {
             }
             output.add(entry)
         };
-        let mut run = self.run_of_inputs(order);
-        run.seek_first()?;
-        let mut count = 0u64;
+        let mut run = self.run_of_inputs(part, order);
+        match &part.from {
+            None => run.seek_first()?,
+            Some(from) => run.seek(from, Stamp::MAX)?,
+        }
+        let lower = self.inputs.sources(self.choice.level);
+        let mut of_lower = 0;
         while let Some(entry) = run.entry() {
+            if until.is_some_and(|until| order.compare(entry.key, until).is_ge()) {
+                break;
+            }
+            of_lower += u64::from(run.source() == Some(lower));
             retain.offer(entry, &bottom, &mut sink)?;
-            count += 1;
-            if count.is_multiple_of(ASK_EVERY) && !goes_on()? {
+            if !goes_on()? {
                 return Err(Error::new(
                     ErrorKind::Closed,
                     self.describe(),
@@ -129,11 +256,15 @@ impl Compaction {
             }
             run.next()?;
         }
-        Ok(retain.finish())
+        Ok(Merged {
+            retained: retain.finish(),
+            of_lower,
+        })
     }
 
-    /// The inputs as one stream, newest sources first, without filling the cache.
-    fn run_of_inputs(&self, order: &Order) -> MergeCursor<ConcatCursor> {
+    /// The inputs as one stream, newest sources first, without filling the cache; of the lower ones
+    /// those of `part`.
+    fn run_of_inputs(&self, part: &Part, order: &Order) -> MergeCursor<ConcatCursor> {
         let run =
             |files: Vec<Arc<TableFile>>| ConcatCursor::new(files.into(), order.clone(), false);
         let mut sources: Vec<ConcatCursor> = if self.choice.level == 0 {
@@ -142,18 +273,18 @@ impl Compaction {
         } else {
             vec![run(self.inputs.upper.clone())]
         };
-        if !self.inputs.lower.is_empty() {
-            sources.push(run(self.inputs.lower.clone()));
+        if !part.lower.is_empty() {
+            sources.push(run(part.lower.clone()));
         }
         MergeCursor::new(sources, order.clone())
     }
 
-    /// Makes the exchange of the inputs for `files` durable.
-    fn commit(&self, files: &[Arc<TableFile>]) -> Result<()> {
+    /// Makes the exchange of `leaving` for `files` durable.
+    fn commit(&self, files: &[Arc<TableFile>], leaving: &[u64]) -> Result<()> {
         let keyspace = self.shared.options.keyspace;
         let mut edits = vec![Edit::RemoveTables {
             keyspace,
-            files: self.choice.files().collect(),
+            files: leaving.to_vec(),
         }];
         if !files.is_empty() {
             edits.push(Edit::AddTables {
@@ -166,23 +297,12 @@ impl Compaction {
     }
 
     /// Puts the durable exchange in force.
-    fn install(&self, joining: Vec<Arc<TableFile>>) {
-        let kept: BTreeSet<u64> = joining
-            .iter()
-            .flat_map(|file| file.meta().externals.iter().copied())
-            .collect();
-        let dropped: Vec<u64> = self
-            .inputs
-            .metas()
-            .flat_map(|meta| meta.externals.iter().copied())
-            .filter(|external| !kept.contains(external))
-            .collect();
+    fn install(&self, joining: Vec<Arc<TableFile>>, leaving: Vec<u64>) {
         self.shared.install(Change {
             level: self.choice.output.level,
             joining,
-            leaving: self.choice.files().collect(),
+            leaving: leaving.into_iter().collect(),
         });
-        self.shared.env.externals.discard(&dropped);
     }
 
     fn miscounted(&self, found: String) -> Error {
@@ -210,7 +330,7 @@ impl Job for Compaction {
                 upper[0]
             );
         }
-        let mib = self.bytes_in() >> 20;
+        let mib = self.bytes >> 20;
         if *level == into {
             return format!("rewrite table {:06} of level {level} ({mib} MiB)", upper[0]);
         }

@@ -169,7 +169,7 @@ impl Tree for Lsm {
         upkeep.busy.files.extend(choice.files());
         upkeep.busy.outputs.push(choice.output.clone());
         drop(upkeep);
-        let job = Compaction::new(Arc::clone(&self.shared), version, choice);
+        let job = Compaction::new(Arc::clone(&self.shared), &version, choice);
         Some(Box::new(job))
     }
 

@@ -249,6 +249,11 @@ impl Inputs {
         self.upper.iter().chain(&self.lower)
     }
 
+    /// How many streams the upper ones are, at `level`: tables of level 0 may overlap.
+    pub(crate) fn sources(&self, level: usize) -> usize {
+        if level == 0 { self.upper.len() } else { 1 }
+    }
+
     /// What is known of them.
     pub(crate) fn metas(&self) -> impl Iterator<Item = &TableMeta> {
         self.all().map(|file| file.meta())

@@ -1,0 +1,178 @@
+//! A large job hands over part by part (Z4): what readers see meanwhile, what stands on the disk,
+//! and what is left when it ends in the middle.
+
+#![allow(clippy::unwrap_used, reason = "a test")]
+
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use velella_base::external::ExternalRef;
+use velella_base::{Error, ErrorKind, Order, Stamp, ValueKind};
+use velella_mvcc::Retention;
+use velella_tree::Wanted;
+use velella_tree::contract::{Bench, Run};
+use velella_vfs::MemFs;
+
+const KEYS: u64 = 8_000;
+
+fn at(frontier: u64) -> Retention {
+    Retention::new(Stamp(frontier), Stamp(frontier), Vec::new())
+}
+
+fn key(n: u64) -> Vec<u8> {
+    format!("{n:05}").into_bytes()
+}
+
+/// Every `step`-th key, written at stamps from `stamp` on; one in ten deleted.
+fn run(step: usize, stamp: u64) -> Run {
+    let entry = |n: u64| match n % 10 {
+        7 => (key(n), stamp + n, ValueKind::Delete, Vec::new()),
+        _ => (key(n), stamp + n, ValueKind::Put, vec![b'v'; 30]),
+    };
+    (0..KEYS).step_by(step).map(entry).collect()
+}
+
+/// All keys in many tables of level 1, a third of them written again in two tables of level 0.
+fn bench() -> Bench {
+    let vfs = Arc::new(MemFs::new());
+    let bench = Bench::create(vfs, Order::Bytewise, velella_lsm::open).unwrap();
+    for half in 0..2 {
+        let keys = (half..KEYS).step_by(2);
+        let puts = keys.map(|n| (key(n), 1 + n, ValueKind::Put, vec![b'o'; 30]));
+        bench.flush(puts.collect(), &at(0)).unwrap();
+    }
+    bench.work_all(Wanted::Gathering, &at(0)).unwrap();
+    assert!(bench.tree.levels()[1].tables > 30);
+    bench.flush(run(3, 20_000), &at(0)).unwrap();
+    bench.flush(run(6, 40_000), &at(0)).unwrap();
+    bench
+}
+
+/// What is to be read of the key of number `n`.
+fn expected(n: u64) -> (u64, ValueKind) {
+    let stamp = match (n % 6, n % 3) {
+        (0, _) => 40_000 + n,
+        (_, 0) => 20_000 + n,
+        _ => return (1 + n, ValueKind::Put),
+    };
+    let kind = if n % 10 == 7 {
+        ValueKind::Delete
+    } else {
+        ValueKind::Put
+    };
+    (stamp, kind)
+}
+
+fn check(bench: &Bench) {
+    for n in (0..KEYS).step_by(97) {
+        let found = bench.get(&key(n), u64::MAX >> 8).unwrap();
+        let found = found.map(|(stamp, kind, _)| (stamp, kind));
+        let (stamp, kind) = expected(n);
+        // A delete may have left.
+        let left = kind == ValueKind::Delete && found.is_none();
+        assert!(left || found == Some((stamp, kind)), "{n}: {found:?}");
+    }
+    let mut last = Vec::new();
+    for (key, ..) in bench.all().unwrap() {
+        assert!(last <= key);
+        last = key;
+    }
+}
+
+#[test]
+fn readers_of_a_job_see_one_state_and_little_of_it_stands_on_the_disk_twice() {
+    let bench = bench();
+    let before = bench.files().unwrap();
+    let job = bench.tree.next_job(Wanted::Gathering).unwrap();
+    let said = job.describe();
+    assert!(said.starts_with("compact 2 tables of level 0"), "{said}");
+    let (most, left) = (Cell::new(0), RefCell::new(BTreeSet::new()));
+    let look = || {
+        check(&bench);
+        let now = bench.files().unwrap();
+        most.set(most.get().max(now.len()));
+        let inputs = before.iter().filter(|file| now.contains(file)).count();
+        left.borrow_mut().insert(inputs);
+        Ok(true)
+    };
+    let report = job.run(&|| at(90_000), &look).unwrap();
+    let written = KEYS / 3 + 1 + KEYS / 6 + 1;
+    assert_eq!(report.entries_in, KEYS + written);
+    let (most, left, before) = (most.get(), left.into_inner(), before.len());
+    assert!(left.len() > 3, "{left:?}: its inputs leave at once");
+    assert!(
+        most <= before + 12,
+        "{most} tables stood beside each other, {before} before"
+    );
+    assert_eq!(bench.tree.levels()[0].tables, 0);
+    check(&bench);
+    let bench = bench.restart().unwrap();
+    bench.tree.verify(&mut |_| ()).unwrap();
+    check(&bench);
+}
+
+#[test]
+fn a_job_that_ends_between_its_parts_leaves_everything_readable_and_can_be_done_again() {
+    for asks in 1..8 {
+        let bench = bench();
+        let job = bench.tree.next_job(Wanted::Gathering).unwrap();
+        let left = Cell::new(asks);
+        let goes_on = || {
+            left.set(left.get() - 1);
+            match left.get() {
+                0 => Err(Error::new(ErrorKind::NoSpace, "flush", "disk full")),
+                _ => Ok(true),
+            }
+        };
+        let error = job.run(&|| at(90_000), &goes_on).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::NoSpace);
+        assert_eq!(bench.tree.levels()[0].tables, 2, "the upper inputs stay");
+        check(&bench);
+        let bench = bench.restart().unwrap();
+        bench.tree.verify(&mut |_| ()).unwrap();
+        check(&bench);
+        bench.work_all(Wanted::Everything, &at(90_000)).unwrap();
+        check(&bench);
+        let deleted = (0..KEYS)
+            .filter(|n| expected(*n).1 == ValueKind::Delete)
+            .count();
+        let left = usize::try_from(KEYS).unwrap() - deleted;
+        assert_eq!(bench.all().unwrap().len(), left, "one version of each key");
+    }
+}
+
+#[test]
+fn external_values_of_all_parts_stay_or_go_when_the_job_is_done() {
+    let bench = bench();
+    let store = Arc::clone(&bench.env.externals);
+    let external = |n: u64, stamp: u64| {
+        let (reference, file) = store.write(&[7; 5000], 0).unwrap();
+        file.sync_all().unwrap();
+        let payload = reference.encode().to_vec();
+        (key(n), stamp, ValueKind::External, payload)
+    };
+    // Of the upper level one at the beginning, one at the end, and one that is overwritten.
+    let older = external(1, 60_000);
+    let kept = [external(1, 61_000), external(KEYS - 1, 61_001)];
+    bench.flush(vec![older.clone()], &at(0)).unwrap();
+    bench.flush(kept.to_vec(), &at(0)).unwrap();
+    let job = bench.tree.next_job(Wanted::Gathering).unwrap();
+    let gone = ExternalRef::decode(&older.3).unwrap();
+    let look = || {
+        // Z5: a table of level 0 refers to it until the end.
+        store.verify(&gone)?;
+        Ok(true)
+    };
+    job.run(&|| at(90_000), &look).unwrap();
+    store.reap();
+    for (key, stamp, _, payload) in &kept {
+        let found = bench.get(key, 99_999).unwrap().unwrap();
+        assert_eq!((found.0, found.1), (*stamp, ValueKind::External));
+        let reference = ExternalRef::decode(payload).unwrap();
+        assert_eq!(store.read(&reference).unwrap(), [7; 5000]);
+    }
+    assert!(
+        store.verify(&gone).is_err(),
+        "and what nobody refers to is gone"
+    );
+}
