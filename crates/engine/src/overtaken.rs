@@ -7,7 +7,7 @@
 //!     above all of the table's, at or below S, that says what the key is by itself.
 //! V2. It stays so as long as there is the table. What such a reader sees of a key goes only for
 //!     something newer that it sees as well; a deletion leaves only where nothing older of its key
-//!     lies outside of the run (`Retain`, D3), so not before the table.
+//!     lies outside of the run (`Retain`, D3), or only under a copy of it, so not before the table.
 //! V3. It is looked for after a flush and after a compaction, and only in small trees.
 //!
 //! Threads: background threads. Tests: `tests/overtaken.rs`.

@@ -9,8 +9,8 @@
 //!     twice. The upper inputs stay to the end. Until then, and after a crash until the next job,
 //!     versions of theirs are in both levels, the same at the same stamps (`Retain`, D5): a reader
 //!     finds no other state, and what the upper ones delete stays deleted by them.
-//! Z5. External values are discarded when all parts are done: until then the upper inputs refer to
-//!     them, and what one part dropped another may keep.
+//! Z5. What a part drops of its lower inputs' external values is discarded with it, unless the
+//!     upper inputs refer to it: of theirs, what no part has kept is discarded with them.
 //!
 //! Threads: one per job; several jobs at once. Tests: `tests/model.rs`, `tests/crash.rs`,
 //! `tests/parts.rs`.
@@ -68,27 +68,41 @@ struct Merged {
 }
 
 /// The external values of a job (Z5).
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Externals {
-    inputs: BTreeSet<u64>,
-    outputs: BTreeSet<u64>,
+    /// Those of the upper inputs.
+    upper: BTreeSet<u64>,
+    /// Those of all outputs so far.
+    kept: BTreeSet<u64>,
 }
 
 impl Externals {
-    fn leave<'a>(&mut self, metas: impl Iterator<Item = &'a TableMeta>) {
-        let numbers = metas.flat_map(|meta| meta.externals.iter().copied());
-        self.inputs.extend(numbers);
+    fn of(upper: &[Arc<TableFile>]) -> Self {
+        Externals {
+            upper: numbers(upper).collect(),
+            kept: BTreeSet::new(),
+        }
     }
 
-    fn join(&mut self, files: &[Arc<TableFile>]) {
-        let numbers = files.iter().flat_map(|file| &file.meta().externals);
-        self.outputs.extend(numbers);
+    /// `outputs` take the place of `lower`, and of the upper inputs if it is the last part: what
+    /// nobody refers to any more.
+    fn pass(
+        &mut self,
+        lower: &[Arc<TableFile>],
+        outputs: &[Arc<TableFile>],
+        is_last: bool,
+    ) -> Vec<u64> {
+        self.kept.extend(numbers(outputs));
+        let is_gone = |number: &u64| !self.kept.contains(number);
+        let of_lower = numbers(lower).filter(|number| !self.upper.contains(number));
+        let of_upper = self.upper.iter().copied().filter(|_| is_last);
+        of_lower.chain(of_upper).filter(is_gone).collect()
     }
+}
 
-    /// Those nobody refers to any more.
-    fn gone(&self) -> Vec<u64> {
-        self.inputs.difference(&self.outputs).copied().collect()
-    }
+fn numbers(files: &[Arc<TableFile>]) -> impl Iterator<Item = u64> {
+    let each = files.iter().flat_map(|file| &file.meta().externals);
+    each.copied()
 }
 
 impl Compaction {
@@ -127,8 +141,7 @@ impl Compaction {
             bytes_read: self.bytes,
             ..JobReport::default()
         };
-        let mut externals = Externals::default();
-        externals.leave(self.inputs.metas());
+        let mut externals = Externals::of(&self.inputs.upper);
         // Every so many entries of the whole job, however small its parts are.
         let passed = Cell::new(0u64);
         let goes_on = || {
@@ -160,12 +173,12 @@ impl Compaction {
             }
             let files = finished.keep();
             report.bytes_written += files.iter().map(|file| file.meta().bytes).sum::<u64>();
-            externals.join(&files);
+            let gone = externals.pass(&part.lower, &files, until.is_none());
             // What it replaces is freed now, not when the job ends.
             drop(part);
             self.install(files, leaving);
+            self.shared.env.externals.discard(&gone);
         }
-        self.shared.env.externals.discard(&externals.gone());
         Ok(report)
     }
 

@@ -4,7 +4,8 @@
 //!     stamps where one manifest edit installed several (a recovery).
 //! V2. The tables of a deeper level ascend and are disjoint by user key: all versions of a key in
 //!     a level are in one table.
-//! V3. For one key, every version in a level is newer than every version in a deeper one.
+//! V3. For one key, every version in a level is newer than every version in a deeper one, or the
+//!     same once more: while a compaction hands over, and after it was cut off.
 //!
 //! Threads: immutable. Tests: `tests/model.rs`.
 

@@ -11,8 +11,9 @@
 //!     it is kept in this run, and every reader is past it.
 //! D4. Range deletes and merge operands are always carried; what lies under an operand is kept
 //!     down to the value it applies to.
-//! D5. The same (key, stamp) twice is the same version twice (a recovery may write one again):
-//!     one is kept.
+//! D5. The same (key, stamp) twice is the same version twice (a recovery may write one again, and a
+//!     compaction that was cut off may have; its copy of what expired meanwhile is a delete):
+//!     the first one is kept, and sources come newest first.
 //!
 //! No allocation per entry. Threads: one. Tests: `retain/tests.rs`.
 
