@@ -10,8 +10,8 @@ use velella_base::external::ExternalRef;
 use velella_base::{Error, ErrorKind, Order, Stamp, ValueKind};
 use velella_mvcc::Retention;
 use velella_sync::epoch;
-use velella_tree::Wanted;
 use velella_tree::contract::{Bench, Run};
+use velella_tree::{Edit, Wanted};
 use velella_vfs::MemFs;
 
 const KEYS: u64 = 8_000;
@@ -120,7 +120,7 @@ fn readers_of_a_job_see_one_state_and_little_of_it_stands_on_the_disk_twice() {
 fn a_job_that_ends_between_its_parts_leaves_everything_readable_and_can_be_done_again() {
     for asks in 1..8 {
         let bench = bench();
-        cut_off(&bench, asks);
+        cut_off(&bench, asks, &at(90_000));
         assert_eq!(bench.tree.levels()[0].tables, 2, "the upper inputs stay");
         check(&bench);
         let bench = bench.restart().unwrap();
@@ -151,7 +151,7 @@ fn until(bench: &Bench, still: &str, is_gone: impl Fn() -> bool) {
 }
 
 /// The job's n-th question is answered by an error.
-fn cut_off(bench: &Bench, n: u32) {
+fn cut_off(bench: &Bench, n: u32, rule: &Retention) {
     let job = bench.tree.next_job(Wanted::Gathering).unwrap();
     let left = Cell::new(n);
     let goes_on = || {
@@ -161,7 +161,7 @@ fn cut_off(bench: &Bench, n: u32) {
             _ => Ok(true),
         }
     };
-    let error = job.run(&|| at(90_000), &goes_on).unwrap_err();
+    let error = job.run(&|| rule.clone(), &goes_on).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::NoSpace);
 }
 
@@ -170,6 +170,50 @@ fn external(bench: &Bench, n: u64, stamp: u64) -> (Vec<u8>, u64, ValueKind, Vec<
     file.sync_all().unwrap();
     let payload = reference.encode().to_vec();
     (key(n), stamp, ValueKind::External, payload)
+}
+
+/// The two clocks of a job that is cut off and of the one that does it again, and what an entry
+/// that expires at 1,000 is then. Its copy in level 1 is a delete or not, by the first clock; the
+/// original above it decides, by the second.
+#[test]
+fn what_expires_while_a_job_is_cut_off_is_what_the_upper_level_says() {
+    for (first, second, expected) in [
+        (500, 2_000, ValueKind::Delete),
+        (2_000, 500, ValueKind::PutExpiring),
+    ] {
+        let bench = bench();
+        // Something older below, so that a delete stays.
+        let oldest = vec![(key(2), 1, ValueKind::Put, b"oldest".to_vec())];
+        let built = bench.build(oldest, &at(0)).unwrap();
+        let edit = Edit::AddTables {
+            keyspace: 1,
+            level: 2,
+            tables: built.tables.clone(),
+        };
+        bench.env.manifest.commit(&[edit]).unwrap();
+        drop(built);
+        let bench = bench.restart().unwrap();
+        let mut payload = 1_000u64.to_le_bytes().to_vec();
+        payload.extend_from_slice(b"new");
+        let upper = vec![
+            (key(2), 70_000, ValueKind::PutExpiring, payload),
+            (key(KEYS - 1), 70_001, ValueKind::Put, b"new".to_vec()),
+        ];
+        bench.flush(upper, &at(0)).unwrap();
+        cut_off(&bench, 5, &at(90_000).at_wall(first));
+        let found = bench.get(&key(2), 99_999).unwrap().unwrap();
+        assert_eq!((found.0, found.1), (70_000, ValueKind::PutExpiring));
+        let bench = bench.restart().unwrap();
+        let again = at(90_000).at_wall(second);
+        assert!(bench.work(Wanted::Gathering, &again).unwrap());
+        bench.tree.verify(&mut |_| ()).unwrap();
+        let found = bench.get(&key(2), 99_999).unwrap().unwrap();
+        assert_eq!((found.0, found.1), (70_000, expected));
+        let all = bench.all().unwrap();
+        let of_key = all.iter().filter(|entry| entry.0 == key(2));
+        let stamps: Vec<u64> = of_key.map(|entry| entry.1).collect();
+        assert_eq!(stamps, [70_000, 1], "once, above the oldest");
+    }
 }
 
 #[test]
@@ -185,7 +229,7 @@ fn external_values_that_a_part_dropped_are_gone_though_the_job_is_cut_off() {
     ];
     bench.flush(newer, &at(0)).unwrap();
     assert_eq!(bench.env.externals.bytes(), 5000);
-    cut_off(&bench, 5);
+    cut_off(&bench, 5, &at(90_000));
     assert_eq!(bench.tree.levels()[0].tables, 1);
     until(&bench, "bytes of it are counted", || {
         bench.env.externals.bytes() == 0
