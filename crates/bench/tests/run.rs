@@ -165,13 +165,13 @@ fn the_papers_benchmarks_run_small() {
     assert_eq!(of("clsm.rmw.tables", "velella"), 1);
     let flush = results.of("s3.flush", "memtable:s3", 2).next().unwrap();
     for name in [
+        "walk_ns_an_entry",
         "write_ns_an_entry",
         "array_write_ns_an_entry",
         "table_bytes",
     ] {
         assert!(flush.figures[name] > 0.0, "{name}");
     }
-    assert_eq!(flush.operations, 300);
     assert_eq!(of("xyza.journal.sync", "journal-write"), 1);
     assert_eq!(of("xyza.churn", "journal-write"), 1);
     assert_eq!(of("xyza.multi", "velella"), 1);
