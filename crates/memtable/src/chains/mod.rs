@@ -274,7 +274,7 @@ impl<L: Sorted> Chained<L> {
                 let pending = Pending::new(first.record(), Some(&node.fields().prune));
                 tally.versions += 1;
                 self.nodes.increment();
-                self.list.raise(node, &probe, gap, tally);
+                self.list.raise(node, &probe, gap, write.guard, tally);
                 if L::IS_INDEXED {
                     self.index.insert(hash(key), node);
                 }

@@ -66,6 +66,7 @@ pub(crate) trait Sorted: Debug + Send + Sync + Sized + 'static {
         node: Node<'l>,
         probe: &Probe<'_>,
         gap: &mut Self::Gap<'l>,
+        guard: &Guard,
         tally: &mut Tally,
     );
 

@@ -6,7 +6,7 @@
 //! ```text
 //! lines   words of the guards, eight to a cache line; above them, level by level, the first words
 //!         of eight lines each, up to a single line
-//! towers  one per guard
+//! places  one per guard: its tower and its node
 //! levels  how many levels each guard is entered at
 //! ```
 //! G1. Guards are sorted by key. A word is eight bytes of a guard's key, from behind what all
@@ -18,6 +18,7 @@
 //!
 //! Threads: any. Tests: below; `tests.rs` beside.
 
+use crate::chains::node::{Node, NodeHead};
 use crate::jellyfish::tower::{Tower, TowerHead};
 use crate::ordering::{Site, is_sound};
 use crate::probe::{Probe, prefix_word};
@@ -32,8 +33,8 @@ const SHARED_MIN: usize = 4;
 /// How many guards are asked for ahead of the one whose key is read.
 const AHEAD: usize = 16;
 
-/// What a guard takes: word, its share of the lines above, address and levels.
-pub(crate) const BYTES_PER_GUARD: usize = 8 + 2 + 8 + 1;
+/// What a guard takes: word, its share of the lines above, two addresses and levels.
+pub(crate) const BYTES_PER_GUARD: usize = 8 + 2 + 16 + 1;
 
 /// A cache line of words, the unused ones at the end the greatest there is.
 #[derive(Debug, Clone, Copy)]
@@ -51,10 +52,12 @@ impl Line {
     }
 }
 
-/// A tower, and on how many levels it may be entered.
+/// A tower, the node it stands on, and on how many levels it may be entered.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Guard<'l> {
     pub(crate) tower: Tower<'l>,
+    /// Known without a look at the tower: who wants only the node need not wait for that.
+    pub(crate) node: Node<'l>,
     pub(crate) levels: usize,
 }
 
@@ -71,6 +74,9 @@ pub(crate) struct Entrance<'l> {
     pub(crate) comparisons: u64,
 }
 
+/// A guard's tower and node.
+type Place = (*mut TowerHead, *mut NodeHead);
+
 /// A directory of guards.
 #[derive(Debug, Default)]
 pub(crate) struct Directory {
@@ -80,7 +86,7 @@ pub(crate) struct Directory {
     lines: Box<[Line]>,
     /// Where each height begins in `lines`, the single line first.
     heights: Vec<usize>,
-    towers: Box<[*mut TowerHead]>,
+    places: Box<[Place]>,
     levels: Box<[u8]>,
 }
 
@@ -113,35 +119,37 @@ impl Directory {
         Directory {
             shared: guards
                 .first()
-                .map_or(&[][..], |guard| &guard.tower.node().key()[..shared])
+                .map_or(&[][..], |guard| &guard.node.key()[..shared])
                 .into(),
             lines: lines.into(),
             heights,
-            towers: guards.iter().map(|guard| guard.tower.as_ptr()).collect(),
+            places: guards
+                .iter()
+                .map(|guard| (guard.tower.as_ptr(), guard.node.as_ptr()))
+                .collect(),
             levels: guards.iter().map(levels).collect(),
         }
     }
 
     /// The word of guard `at`, behind the first `shared` bytes of its key.
     pub(crate) fn word_of(guards: &[Guard<'_>], at: usize, shared: usize) -> u64 {
-        let tower = guards[at].tower;
         if shared == 0 {
-            return tower.prefix();
+            return guards[at].tower.prefix();
         }
         if let Some(soon) = guards.get(at + AHEAD) {
-            soon.tower.node().prefetch_start();
+            soon.node.prefetch_start();
         }
-        prefix_word(&tower.node().key()[shared..])
+        prefix_word(&guards[at].node.key()[shared..])
     }
 
     /// How many guards there are.
     pub(crate) fn len(&self) -> usize {
-        self.towers.len()
+        self.places.len()
     }
 
     /// Bytes it takes.
     pub(crate) fn bytes(&self) -> usize {
-        size_of_val(&*self.lines) + size_of_val(&*self.towers) + self.levels.len()
+        size_of_val(&*self.lines) + size_of_val(&*self.places) + self.levels.len()
     }
 
     /// Where a search for the key of `probe` begins.
@@ -170,7 +178,7 @@ impl Directory {
                 let middle = low.midpoint(high);
                 comparisons += 1;
                 // SAFETY: the caller's promise: the tower lives.
-                let key = unsafe { self.tower(middle) }.node().key();
+                let key = unsafe { self.node(middle) }.key();
                 match key.cmp(probe.key) {
                     Compared::Less => low = middle + 1,
                     Compared::Greater => high = middle,
@@ -220,13 +228,10 @@ impl Directory {
     #[inline]
     fn at<'l>(&self, at: usize, is_found: bool, comparisons: u64) -> Entrance<'l> {
         // SAFETY: the caller of `enter` vouches for the list.
-        let tower = |at: usize| unsafe { self.tower(at) };
+        let guard = |at: usize| unsafe { self.guard(at) };
         Entrance {
-            below: at.checked_sub(1).map(|at| Guard {
-                tower: tower(at),
-                levels: usize::from(self.levels[at]),
-            }),
-            above: (at < self.len()).then(|| tower(at)),
+            below: at.checked_sub(1).map(guard),
+            above: (at < self.len()).then(|| guard(at).tower),
             is_found,
             comparisons,
         }
@@ -238,22 +243,35 @@ impl Directory {
     /// Their list lives during `'l`.
     #[cfg(test)]
     pub(crate) unsafe fn guards<'l>(&self) -> Vec<Guard<'l>> {
-        let guard = |at: usize| Guard {
-            // SAFETY: the caller's promise.
-            tower: unsafe { self.tower(at) },
-            levels: usize::from(self.levels[at]),
-        };
+        // SAFETY: the caller's promise.
+        let guard = |at: usize| unsafe { self.guard(at) };
         (0..self.len()).map(guard).collect()
     }
 
-    /// The tower of a guard.
+    /// A guard.
     ///
     /// # Safety
     /// The list of the guards lives during `'l`.
     #[inline]
-    unsafe fn tower<'l>(&self, at: usize) -> Tower<'l> {
+    unsafe fn guard<'l>(&self, at: usize) -> Guard<'l> {
         // SAFETY: made from a tower, which lives as long as its list.
-        unsafe { Tower::from_raw(self.towers[at]) }.expect("made from a tower")
+        let tower = unsafe { Tower::from_raw(self.places[at].0) };
+        Guard {
+            tower: tower.expect("made from a tower"),
+            // SAFETY: the caller's promise.
+            node: unsafe { self.node(at) },
+            levels: usize::from(self.levels[at]),
+        }
+    }
+
+    /// The node of a guard.
+    ///
+    /// # Safety
+    /// As [`Directory::guard`].
+    #[inline]
+    unsafe fn node<'l>(&self, at: usize) -> Node<'l> {
+        // SAFETY: made from a node, which lives as long as its list.
+        unsafe { Node::from_raw(self.places[at].1) }.expect("made from a node")
     }
 }
 
@@ -262,8 +280,8 @@ pub(crate) fn shared(guards: &[Guard<'_>]) -> usize {
     let (Some(first), Some(last)) = (guards.first(), guards.last()) else {
         return 0;
     };
-    let first = first.tower.node().key();
-    let pairs = first.iter().zip(last.tower.node().key());
+    let first = first.node.key();
+    let pairs = first.iter().zip(last.node.key());
     let shared = pairs.take_while(|(a, b)| a == b).count();
     if shared < SHARED_MIN { 0 } else { shared }
 }

@@ -108,7 +108,11 @@ impl<'l> Draft<'l> {
             }
             None => level + 1,
         };
-        self.towers.push(Guard { tower, levels });
+        self.towers.push(Guard {
+            tower,
+            node: tower.node(),
+            levels,
+        });
         // SAFETY: reached on this level.
         let next = unsafe { tower.next(level) };
         self.stage = Stage::Walk { level, next };

@@ -190,6 +190,33 @@ impl List {
         }
     }
 
+    /// The node of the last guard that is not above the key, unless that lies behind the tail: a
+    /// legal start (S3) for who gets along without the towers.
+    #[inline]
+    pub(crate) fn guard_of(
+        &self,
+        probe: &Probe<'_>,
+        guard: &Guard,
+        tally: &mut Tally,
+    ) -> Option<Node<'_>> {
+        let directory = self.guides.current(guard)?;
+        // SAFETY: this list's tail.
+        if let Some(tail) = unsafe { self.guides.tail() } {
+            tally.comparisons += 1;
+            if tail.compare(probe) == Compared::Less {
+                return None;
+            }
+        }
+        // SAFETY: a directory of this list's guards.
+        let entrance = unsafe { directory.enter(probe) };
+        tally.probes += 1;
+        tally.comparisons += entrance.comparisons;
+        if entrance.is_found {
+            return entrance.above.map(Tower::node);
+        }
+        entrance.below.map(|below| below.node)
+    }
+
     /// Where a search begins: at the tail, at a guard close before the key, or at the head (S3).
     #[inline]
     pub(super) fn enter<'l>(

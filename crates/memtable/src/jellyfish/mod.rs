@@ -119,6 +119,7 @@ impl Sorted for List {
         node: Node<'l>,
         probe: &Probe<'_>,
         gap: &mut Self::Gap<'l>,
+        _guard: &Guard,
         tally: &mut Tally,
     ) {
         List::raise(self, node, probe, &mut gap.2, random_height(LEVELS), tally);

@@ -143,7 +143,7 @@ fn a_search_compares_at_most_twice_the_logarithm() {
 fn listed(directory: &Directory) -> Vec<(Vec<u8>, usize)> {
     // SAFETY: the callers keep the list.
     let guards = unsafe { directory.guards() };
-    let each = |guard: &Guard<'_>| (guard.tower.node().key().to_vec(), guard.levels);
+    let each = |guard: &Guard<'_>| (guard.node.key().to_vec(), guard.levels);
     guards.iter().map(each).collect()
 }
 

@@ -80,18 +80,19 @@ impl<'l> Block<'l> {
         }
     }
 
-    /// Writes a block with `nodes`, at most [`KEYS`], whose range ends at `above`.
+    /// Writes a block with `nodes`, at most [`KEYS`], and their prefix words; its range ends at
+    /// `above`.
     ///
     /// # Safety
     /// `memory` is aligned, nobody else's, large enough, and lives in `'l`.
     pub(crate) unsafe fn write(
         memory: NonNull<u8>,
-        nodes: &[Node<'l>],
+        nodes: &[(u64, Node<'l>)],
         above: Option<Node<'l>>,
     ) -> Block<'l> {
         let raw = memory.cast::<BlockHead>();
-        let word = |at: usize| nodes.get(at).map_or(0, |node| node.prefix());
-        let node = |at: usize| nodes.get(at).map_or(null_mut(), |node| node.as_ptr());
+        let word = |at: usize| nodes.get(at).map_or(0, |(word, _)| *word);
+        let node = |at: usize| nodes.get(at).map_or(null_mut(), |(_, node)| node.as_ptr());
         let head = BlockHead {
             above: above.map_or(null_mut(), Node::as_ptr),
             above_word: above.map_or(0, Node::prefix),

@@ -41,6 +41,10 @@ use velella_base::Order;
 use velella_sync::Guard;
 use velella_sync::atomic::Ordering;
 
+/// Ranges that are passed on the way from a guard's anchor, before a search through the towers is
+/// cheaper. Most often it is none: each anchor was a guard when the directory was made.
+const STEPS: usize = 4;
+
 /// The S3 memtable.
 pub(crate) type S3 = Chained<Entries>;
 
@@ -63,9 +67,6 @@ pub(crate) struct Ranked {
 
 /// Where a key belongs.
 pub(crate) struct Gap<'l> {
-    /// The anchors on both sides that the list knows of.
-    sides: (Node<'l>, Option<Node<'l>>),
-    splice: Splice<'l>,
     anchor: Node<'l>,
     block: Block<'l>,
     slot: Slot<'l>,
@@ -81,6 +82,18 @@ fn block_of(anchor: Node<'_>) -> Block<'_> {
     unsafe { Block::of(anchor) }
 }
 
+/// The block of `anchor`, which is not above the key, if the key lies in its range; else the next
+/// anchor.
+#[inline]
+fn step<'l>(anchor: Node<'l>, probe: &Probe<'_>, tally: &mut Tally) -> Result<Block<'l>, Node<'l>> {
+    let block = block_of(anchor);
+    block.prefetch();
+    match block.beyond(probe, tally) {
+        Some(next) => Err(next),
+        None => Ok(block),
+    }
+}
+
 impl Entries {
     #[inline]
     fn is_less(&self, a: (u64, Node<'_>), b: (u64, Node<'_>)) -> bool {
@@ -91,28 +104,39 @@ impl Entries {
     /// From `anchor`, which is not above the key, to the anchor and block of the key's range (E2).
     #[inline]
     fn settle<'l>(
-        &self,
         mut anchor: Node<'l>,
         probe: &Probe<'_>,
         tally: &mut Tally,
     ) -> (Node<'l>, Block<'l>) {
         loop {
-            let block = block_of(anchor);
-            block.prefetch();
-            match block.beyond(probe, tally) {
-                Some(next) => anchor = next,
-                None => return (anchor, block),
+            match step(anchor, probe, tally) {
+                Ok(block) => return (anchor, block),
+                Err(next) => anchor = next,
             }
         }
     }
 
-    /// The block in which the key is or belongs.
+    /// The anchor and block of the key's range: from a guard's anchor, if that is close, for a
+    /// tower on the way is a cache miss like an anchor, and tells less.
     #[inline]
-    fn block<'l>(&'l self, probe: &Probe<'_>, guard: &Guard, tally: &mut Tally) -> Block<'l> {
+    fn range<'l>(
+        &'l self,
+        probe: &Probe<'_>,
+        guard: &Guard,
+        tally: &mut Tally,
+    ) -> (Node<'l>, Block<'l>) {
+        if let Some(mut anchor) = self.anchors.guard_of(probe, guard, tally) {
+            for _ in 0..=STEPS {
+                match step(anchor, probe, tally) {
+                    Ok(block) => return (anchor, block),
+                    Err(next) => anchor = next,
+                }
+            }
+        }
         let anchor = match self.anchors.find(probe, guard, tally) {
             Found::Found(anchor) | Found::Between(anchor, _) => anchor,
         };
-        self.settle(anchor, probe, tally).1
+        Self::settle(anchor, probe, tally)
     }
 
     /// A rank of a block as it is now, if it has that.
@@ -190,7 +214,6 @@ impl Entries {
         });
         // Of keys that come in order, no more are expected where they have been.
         let lower = if is_last { KEYS } else { KEYS.div_ceil(2) };
-        let nodes: Vec<Node<'l>> = nodes.into_iter().map(|(_, node)| node).collect();
         let (lower, upper) = nodes.split_at(lower);
         let arena = &self.anchors.store.arena;
         // SAFETY: fresh memory of the right size, which lives as long as the list.
@@ -201,7 +224,7 @@ impl Entries {
                 gap.block.above(),
             )
         };
-        let key = upper[0].key();
+        let key = upper[0].1.key();
         // SAFETY: as above.
         let anchor = unsafe { Node::write(arena.alloc(node_bytes(key.len())), key) };
         // Relaxed: published by the CAS in `replace`.
@@ -217,6 +240,23 @@ impl Entries {
             gap.made = Some(anchor);
         }
         is_done
+    }
+
+    /// Enters the anchor that a split has made into the list of anchors.
+    #[cold]
+    fn enter<'l>(&'l self, anchor: Node<'l>, guard: &Guard, tally: &mut Tally) {
+        let probe = Probe::new(anchor.key(), &self.order);
+        let mut splice = Splice::new();
+        let found = self.anchors.find_splice(&probe, &mut splice, guard, tally);
+        let Found::Between(before, after) = found else {
+            debug_assert!(false, "E1: two anchors of one key");
+            return;
+        };
+        let linked = self.anchors.link(anchor, &probe, (before, after), tally);
+        debug_assert!(linked.is_ok(), "E1: two anchors of one key");
+        let height = random_height(LEVELS - 1) + 1;
+        self.anchors
+            .raise(anchor, &probe, &mut splice, height, tally);
     }
 }
 
@@ -264,7 +304,7 @@ impl Sorted for Entries {
 
     #[inline]
     fn find<'l>(&'l self, probe: &Probe<'_>, guard: &Guard, tally: &mut Tally) -> Option<Node<'l>> {
-        match self.block(probe, guard, tally).search(probe, tally) {
+        match self.range(probe, guard, tally).1.search(probe, tally) {
             Slot::Found(node) => Some(node),
             Slot::Empty(_) | Slot::Full => None,
         }
@@ -273,8 +313,6 @@ impl Sorted for Entries {
     fn gap<'l>(&'l self) -> Gap<'l> {
         let head = self.anchors.head();
         Gap {
-            sides: (head, None),
-            splice: Splice::new(),
             anchor: head,
             block: block_of(head),
             slot: Slot::Full,
@@ -290,15 +328,7 @@ impl Sorted for Entries {
         guard: &Guard,
         tally: &mut Tally,
     ) -> Option<Node<'l>> {
-        gap.sides = match self
-            .anchors
-            .find_splice(probe, &mut gap.splice, guard, tally)
-        {
-            // The key of an anchor is in its range, so this search ends with its node.
-            Found::Found(anchor) => (anchor, anchor.next()),
-            Found::Between(before, after) => (before, after),
-        };
-        (gap.anchor, gap.block) = self.settle(gap.sides.0, probe, tally);
+        (gap.anchor, gap.block) = self.range(probe, guard, tally);
         gap.slot = gap.block.search(probe, tally);
         match gap.slot {
             Slot::Found(node) => Some(node),
@@ -324,29 +354,23 @@ impl Sorted for Entries {
                 return Ok(());
             }
             tally.cas_failures += 1;
-            (gap.anchor, gap.block) = self.settle(gap.anchor, probe, tally);
+            (gap.anchor, gap.block) = Self::settle(gap.anchor, probe, tally);
             // Equality is tested anew after every lost race.
             gap.slot = gap.block.search(probe, tally);
         }
     }
 
-    /// Enters the anchor that a split has made into the list of anchors.
     fn raise<'l>(
         &'l self,
         _node: Node<'l>,
         _probe: &Probe<'_>,
         gap: &mut Gap<'l>,
+        guard: &Guard,
         tally: &mut Tally,
     ) {
-        let Some(anchor) = gap.made else {
-            return;
-        };
-        let probe = Probe::new(anchor.key(), &self.order);
-        let linked = self.anchors.link(anchor, &probe, gap.sides, tally);
-        debug_assert!(linked.is_ok(), "E1: two anchors of one key");
-        let height = random_height(LEVELS - 1) + 1;
-        self.anchors
-            .raise(anchor, &probe, &mut gap.splice, height, tally);
+        if let Some(anchor) = gap.made {
+            self.enter(anchor, guard, tally);
+        }
     }
 
     #[inline]
@@ -374,7 +398,7 @@ impl Sorted for Entries {
     }
 
     fn ceiling(&self, probe: &Probe<'_>, guard: &Guard, tally: &mut Tally) -> Option<Ranked> {
-        let block = self.block(probe, guard, tally);
+        let block = self.range(probe, guard, tally).1;
         let at = self.ranked(block, |sorting| {
             Some(Self::below(block, sorting, probe, tally))
         });
