@@ -13,6 +13,7 @@
 //!
 //! Threads: any. The lock is taken once per chunk. Tests: below.
 
+use crate::hardware::prefetch;
 use crate::memory::{BLOCK_ALIGN, Block};
 use crate::spare::{CHUNK_MAX, Supply};
 use std::cell::Cell;
@@ -116,6 +117,24 @@ impl Arena {
             if let Some(start) = self.refill(current, chunk, size) {
                 return start;
             }
+        }
+    }
+
+    /// Asks for the memory that this thread is handed out next.
+    #[inline]
+    pub(crate) fn prefetch(&self) {
+        // Acquire, partner: the Release in `refill`; the chunk's head is initialised.
+        let chunk = self.current[stripe()].load(Ordering::Acquire);
+        // SAFETY: null, or published by `refill` after its head was written; freed on drop only.
+        let Some(head) = (unsafe { chunk.as_ref() }) else {
+            return;
+        };
+        // Relaxed: a hint.
+        let next = chunk
+            .cast::<u8>()
+            .wrapping_add(head.used.load(Ordering::Relaxed));
+        for line in 0..4 {
+            prefetch(next.wrapping_add(64 * line));
         }
     }
 

@@ -169,7 +169,7 @@ pub trait Memtable: Send + Sync + Debug {
         guard: &'g Guard,
     ) -> Install<'g>;
 
-    /// Asks for the memory that a search for `key` reads first, so that it arrives while the caller
+    /// Asks for the memory that a write of `key` uses first, so that it arrives while the caller
     /// does something else. A hint: nothing is counted, and nothing depends on it.
     fn prefetch(&self, _key: &[u8], _guard: &Guard) {}
 

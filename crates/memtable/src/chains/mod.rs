@@ -360,6 +360,7 @@ impl<L: Sorted> Memtable for Chained<L> {
         if L::IS_INDEXED {
             self.index.prefetch(hash(key));
         }
+        self.list.store().arena.prefetch();
         self.list.prefetch(&self.probe(key), guard);
     }
 
