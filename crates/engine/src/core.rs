@@ -367,9 +367,15 @@ impl Engine {
             .is_some_and(|living| Arc::ptr_eq(living, core))
     }
 
-    /// Options for a new memtable of `core`.
-    pub(crate) fn memtable_options(&self, core: &Core) -> velella_memtable::MemtableOptions {
-        self.made_of().memtable(&core.effective(), &core.order)
+    /// Options for a new memtable of `core`, for as many keys as the current one has.
+    pub(crate) fn memtable_options(
+        &self,
+        core: &Core,
+        guard: &velella_sync::Guard,
+    ) -> velella_memtable::MemtableOptions {
+        let keys = core.view.load(guard).cur.table.nodes();
+        self.made_of()
+            .memtable(&core.effective(), &core.order, keys)
     }
 
     /// What memtables of all keyspaces share.

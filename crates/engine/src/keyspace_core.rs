@@ -61,8 +61,13 @@ impl MadeOf {
         }
     }
 
-    /// How a memtable of this order is made.
-    pub(crate) fn memtable(&self, effective: &Effective, order: &Order) -> MemtableOptions {
+    /// How a memtable of this order is made, for about so many keys.
+    pub(crate) fn memtable(
+        &self,
+        effective: &Effective,
+        order: &Order,
+        keys: usize,
+    ) -> MemtableOptions {
         MemtableOptions {
             kind: effective.memtable,
             order: order.clone(),
@@ -70,6 +75,7 @@ impl MadeOf {
             counters: Arc::clone(&self.counters),
             spare: Arc::clone(&self.spare),
             guard_bytes: velella_memtable::GUARD_BYTES,
+            keys,
         }
     }
 }
@@ -90,7 +96,9 @@ impl Core {
         let effective = Effective::of(options, &state.settings, &record.name)?;
         let tree_options = effective.tree_options(options, record.id, order.clone());
         let tree = velella_lsm::open(env.clone(), tree_options, state)?;
-        let cur = Mem::new(velella_memtable::new(&shared.memtable(&effective, &order)));
+        let cur = Mem::new(velella_memtable::new(
+            &shared.memtable(&effective, &order, 0),
+        ));
         Ok(Arc::new(Core {
             id: record.id,
             name: record.name.clone(),
@@ -126,7 +134,7 @@ impl Core {
         Arc::ptr_eq(&self.slots, slots)
     }
 
-    /// Asks for what a write of `key` looks at first, while its record is written.
+    /// Asks for what a write of `key` looks at first, while the caller does something else.
     #[inline]
     pub(crate) fn prefetch(&self, key: &[u8]) {
         let guard = epoch::pin();

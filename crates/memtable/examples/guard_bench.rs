@@ -37,6 +37,7 @@ impl Subject {
             slots: Arc::new(Slots::new(1)),
             counters: Arc::clone(&counters),
             guard_bytes,
+            keys: 0,
             spare: Arc::default(),
         });
         Subject {

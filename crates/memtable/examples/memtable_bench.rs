@@ -58,6 +58,7 @@ impl Bench {
             slots: Arc::clone(&slots),
             counters: Arc::clone(&counters),
             guard_bytes: GUARD_BYTES,
+            keys: 0,
             spare: Arc::default(),
         });
         Bench {

@@ -113,6 +113,9 @@ pub struct MemtableOptions {
     /// Bytes that a guard directory may take; 0: there is none. Kinds and orders that have none
     /// take nothing.
     pub guard_bytes: usize,
+    /// Keys to expect, as far as one knows: as many as the memtable before had. More may come, and
+    /// fewer; what it costs to expect too many is up to 30 bytes for each.
+    pub keys: usize,
 }
 
 impl MemtableOptions {
@@ -134,11 +137,14 @@ pub fn new(options: &MemtableOptions) -> Arc<dyn Memtable> {
     let order = options.order.clone();
     let slots = Arc::clone(&options.slots);
     let supply = &options.supply();
+    let (guard_bytes, keys) = (options.guard_bytes, options.keys);
     match options.kind {
         MemtableKind::Jellyfish => {
-            Arc::new(Jellyfish::new(order, slots, supply, options.guard_bytes))
+            Arc::new(Jellyfish::new(order, slots, supply, guard_bytes).expecting(keys, supply))
         }
-        MemtableKind::S3 => Arc::new(S3::new(order, slots, supply, options.guard_bytes)),
+        MemtableKind::S3 => {
+            Arc::new(S3::new(order, slots, supply, guard_bytes).expecting(keys, supply))
+        }
         MemtableKind::AppendOnly => {
             Arc::new(AppendOnly::new(order, slots, supply, Some(RESEEK_AFTER)))
         }

@@ -26,6 +26,7 @@ fn overwrites_of(kind: MemtableKind) {
         slots: Arc::new(Slots::new(1)),
         counters: Arc::clone(&counters),
         guard_bytes: GUARD_BYTES,
+        keys: 0,
         spare: Arc::default(),
     });
     let clock = Clock::new(Stamp::ZERO, Stamp::MAX);

@@ -29,6 +29,7 @@ fn empty(kind: MemtableKind) -> Arc<dyn Memtable> {
         slots: Arc::new(Slots::new(1)),
         counters: Arc::new(Counters::default()),
         guard_bytes: GUARD_BYTES,
+        keys: 0,
         spare: Arc::default(),
     })
 }

@@ -30,6 +30,7 @@ fn filled(
         slots: Arc::new(Slots::new(1)),
         counters: Arc::new(Counters::default()),
         guard_bytes: GUARD_BYTES,
+        keys: 0,
         spare: Arc::clone(spare),
     });
     let clock = Clock::new(Stamp::ZERO, Stamp::MAX);

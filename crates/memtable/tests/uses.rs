@@ -35,6 +35,7 @@ fn options(kind: MemtableKind, order: &Order, guard_bytes: usize) -> MemtableOpt
         slots: Arc::new(Slots::new(3)),
         counters: Arc::default(),
         guard_bytes,
+        keys: 0,
         spare: Arc::default(),
     }
 }

@@ -108,6 +108,7 @@ impl Peer for Bare {
                 Make::Guards(bytes) => bytes,
                 _ => velella_memtable::GUARD_BYTES,
             },
+            keys: 0,
             spare: Arc::default(),
         };
         let table = match self.make {

@@ -12,6 +12,20 @@ use velella_sync::epoch;
 static ALLOCATOR: Counting = Counting;
 
 #[test]
+fn the_next_memtable_expects_as_many_keys_as_the_last_one_has() {
+    let (db, engine) = fresh();
+    let core = engine.cores().remove(0);
+    let expected = || engine.memtable_options(&core, &epoch::pin()).keys;
+    assert_eq!(expected(), 0);
+    for n in 0..300 {
+        db.put((n % 100).to_string(), "v").unwrap();
+    }
+    assert_eq!(expected(), 100, "keys, not versions");
+    db.flush().unwrap();
+    assert_eq!(expected(), 0);
+}
+
+#[test]
 fn between_the_first_view_of_a_switch_and_its_last_nothing_is_allocated() {
     let (db, engine) = fresh();
     for name in ["a", "b", "c"] {

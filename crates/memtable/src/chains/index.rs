@@ -6,7 +6,8 @@
 //! knows bytewise equal keys only, so it is not used under another order.
 //!
 //! ```text
-//! table k   2^(13 + k) slots in buckets of one cache line; a slot is 0 or hash 16 | address 48
+//! table k   first * 2^k slots in buckets of one cache line; a slot is 0 or hash 16 | address 48
+//! first     2^13, or as many as the keys expected need: then there is one table to look into
 //! ```
 //! I1. A node is entered after it was linked and before its first version can be stamped. So who
 //!     has seen a stamp drawn finds every node of a version at or below it (the visibility lemma
@@ -42,6 +43,8 @@ const FIRST: usize = match (cfg!(loom), cfg!(shuttle)) {
     _ => 1 << 13,
 };
 const TABLES: usize = if cfg!(loom) { 1 } else { 20 };
+/// Most slots of the first table, whatever is expected.
+const SLOTS_MAX: usize = FIRST << 13;
 /// One insertion in so many is counted.
 const SAMPLE: usize = 64;
 
@@ -81,6 +84,8 @@ pub(crate) struct KeyIndex {
     tables: [AtomicPtr<Slot>; TABLES],
     /// Sampled insertions per table.
     sampled: [AtomicUsize; TABLES],
+    /// Slots of the first table: a power of two.
+    first: usize,
     /// The table that insertions start at.
     filling: AtomicUsize,
     is_complete: AtomicBool,
@@ -90,13 +95,16 @@ pub(crate) struct KeyIndex {
     supply: Supply,
 }
 
-fn slots_of(table: usize) -> usize {
-    FIRST << table
+/// Slots of the first table of an index for so many keys, and an eighth more: it is left when it is
+/// three fifths full.
+fn first_slots(keys: usize) -> usize {
+    let slots = keys.saturating_add(keys / 8).saturating_mul(5) / 3;
+    slots.clamp(FIRST, SLOTS_MAX).next_power_of_two()
 }
 
-/// Bytes of a table: one bucket more than its slots take, to begin at a cache line.
-fn bytes_of(table: usize) -> usize {
-    (slots_of(table) + BUCKET) * size_of::<Slot>()
+/// Bytes of a table of so many slots: one bucket more than they take, to begin at a cache line.
+fn bytes_of(slots: usize) -> usize {
+    (slots + BUCKET) * size_of::<Slot>()
 }
 
 /// The first slot of a table: at a cache line. A model's slots are larger, and lie as they lie.
@@ -112,9 +120,9 @@ fn first_slot(start: *mut Slot) -> *mut Slot {
 ///
 /// # Safety
 /// The table's memory is the caller's alone, and large enough.
-unsafe fn fill(start: *mut Slot, table: usize) {
+unsafe fn fill(start: *mut Slot, slots: usize) {
     if cfg!(any(loom, shuttle)) {
-        for slot in 0..slots_of(table) {
+        for slot in 0..slots {
             // SAFETY: the caller's promise.
             unsafe { start.wrapping_add(slot).write(Slot::new(null_mut())) };
         }
@@ -122,9 +130,11 @@ unsafe fn fill(start: *mut Slot, table: usize) {
 }
 
 impl KeyIndex {
-    /// An empty index; without `is_used` it stays so, and answers nothing.
-    pub(crate) fn new(is_used: bool, supply: &Supply) -> Self {
+    /// An empty index, for about so many keys; without `is_used` it stays so, and answers nothing.
+    /// It takes no memory before the first key.
+    pub(crate) fn new(is_used: bool, keys: usize, supply: &Supply) -> Self {
         KeyIndex {
+            first: first_slots(keys),
             tables: std::array::from_fn(|_| AtomicPtr::new(null_mut())),
             sampled: std::array::from_fn(|_| AtomicUsize::new(0)),
             filling: AtomicUsize::new(0),
@@ -149,6 +159,11 @@ impl KeyIndex {
     }
 
     #[inline]
+    fn slots_of(&self, table: usize) -> usize {
+        self.first << table
+    }
+
+    #[inline]
     fn table(&self, table: usize) -> Option<&[Slot]> {
         // Acquire, partner: the Release in `grow`.
         let start = self.tables.get(table)?.load(Ordering::Acquire);
@@ -158,17 +173,17 @@ impl KeyIndex {
         let start = first_slot(start);
         // SAFETY: `grow` allocated so many slots from the first cache line on, all null, and they
         // are freed with the index only.
-        Some(unsafe { std::slice::from_raw_parts(start, slots_of(table)) })
+        Some(unsafe { std::slice::from_raw_parts(start, self.slots_of(table)) })
     }
 
     /// The first slot of the key's bucket.
     #[inline]
-    fn home(hash: u64, table: usize) -> usize {
+    fn home(hash: u64, slots: &[Slot]) -> usize {
         #[expect(
             clippy::cast_possible_truncation,
             reason = "masked by the table's size"
         )]
-        let slot = hash as usize & (slots_of(table) - 1);
+        let slot = hash as usize & (slots.len() - 1);
         slot & !(BUCKET - 1)
     }
 
@@ -177,7 +192,7 @@ impl KeyIndex {
     pub(crate) fn prefetch(&self, hash: u64) -> usize {
         let mut count = 0;
         while let Some(table) = self.table(count) {
-            prefetch(&raw const table[Self::home(hash, count)]);
+            prefetch(&raw const table[Self::home(hash, table)]);
             count += 1;
         }
         count
@@ -189,7 +204,7 @@ impl KeyIndex {
         let count = self.prefetch(hash);
         for table in (0..count).rev() {
             let slots = self.table(table)?;
-            let found = search(slots, Self::home(hash, table), tag(hash), &is_wanted);
+            let found = search(slots, Self::home(hash, slots), tag(hash), &is_wanted);
             if found.is_some() {
                 return found;
             }
@@ -207,7 +222,7 @@ impl KeyIndex {
                 break;
             };
             let entry = address.map_addr(|address| address | tag(hash));
-            if enter(slots, Self::home(hash, table), entry) {
+            if enter(slots, Self::home(hash, slots), entry) {
                 self.count(hash, table);
                 return;
             }
@@ -224,7 +239,7 @@ impl KeyIndex {
         }
         // Relaxed: statistics.
         let sampled = self.sampled[table].fetch_add(1, Ordering::Relaxed) + 1;
-        if sampled * SAMPLE * 5 >= slots_of(table) * 3 {
+        if sampled * SAMPLE * 5 >= self.slots_of(table) * 3 {
             // Relaxed: a hint.
             self.filling.fetch_max(table + 1, Ordering::Relaxed);
         }
@@ -243,14 +258,15 @@ impl KeyIndex {
         if let Some(before) = table.checked_sub(1) {
             // Relaxed: statistics.
             let sampled = self.sampled[before].load(Ordering::Relaxed);
-            if sampled * SAMPLE * 4 < slots_of(before) {
+            if sampled * SAMPLE * 4 < self.slots_of(before) {
                 return false;
             }
         }
-        let block = self.supply.spare.take_zeroed(bytes_of(table));
+        let slots = self.slots_of(table);
+        let block = self.supply.spare.take_zeroed(bytes_of(slots));
         let start = block.start().as_ptr().cast();
         // SAFETY: the block was made for this table, and nobody else knows it.
-        unsafe { fill(start, table) };
+        unsafe { fill(start, slots) };
         // Relaxed: see `bytes`.
         self.bytes.fetch_add(block.size(), Ordering::Relaxed);
         blocks.push(block);

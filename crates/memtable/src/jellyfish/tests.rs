@@ -5,7 +5,7 @@ use super::Jellyfish;
 use super::directory::{BYTES_PER_GUARD, Directory, Guard};
 use super::list::List;
 use super::tower::LEVELS;
-use crate::chains::index::KeyIndex;
+use crate::chains::index::{KeyIndex, hash};
 use crate::chains::node::Node;
 use crate::contract::World;
 use crate::contract::world::{NEWEST, rest_back};
@@ -251,7 +251,7 @@ fn a_directory_finds_the_guards_on_both_sides() {
 #[test]
 fn colliding_hashes_leave_the_index_incomplete_and_correct() {
     let list = List::new(GUARD_BYTES, &Supply::default());
-    let index = KeyIndex::new(true, &Supply::default());
+    let index = KeyIndex::new(true, 0, &Supply::default());
     // More than a bucket and its neighbours take: the first table is far too empty to grow.
     let keys: Vec<[u8; 2]> = (0..100u16).map(u16::to_be_bytes).collect();
     for key in &keys {
@@ -264,6 +264,35 @@ fn colliding_hashes_leave_the_index_incomplete_and_correct() {
     let found = |key: &[u8]| index.find(7, |node| node.key() == key).is_some();
     assert!(found(&keys[0]), "what was entered stays");
     assert!(!found(&keys[99]), "this one is the list's to find");
+}
+
+#[test]
+fn an_index_for_expected_keys_has_one_table_and_grows_beyond_them() {
+    let list = List::new(GUARD_BYTES, &Supply::default());
+    let expected = 20_000u32;
+    let index = KeyIndex::new(true, expected as usize, &Supply::default());
+    let unaware = KeyIndex::new(true, 0, &Supply::default());
+    assert_eq!(index.bytes(), 0, "an idle memtable takes nothing");
+    let key = |n: u32| n.to_be_bytes();
+    let insert = |n: u32| {
+        let (block, _) = list.store.allocate(&key(n), 0);
+        // SAFETY: fresh memory of the right size, which lives as long as the list.
+        let node = unsafe { Node::write(block, &key(n)) };
+        index.insert(hash(&key(n)), node);
+        unaware.insert(hash(&key(n)), node);
+    };
+    (0..expected).for_each(insert);
+    assert_eq!(index.prefetch(0), 1, "tables");
+    assert!(unaware.prefetch(0) > 1, "tables");
+    (expected..4 * expected).for_each(insert);
+    assert!(index.prefetch(0) > 1 && index.is_complete());
+    for n in 0..4 * expected {
+        assert!(
+            index
+                .find(hash(&key(n)), |node| node.key() == key(n))
+                .is_some()
+        );
+    }
 }
 
 #[test]

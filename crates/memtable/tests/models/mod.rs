@@ -43,6 +43,7 @@ impl Scene {
                 slots,
                 counters: Arc::default(),
                 guard_bytes: 64,
+                keys: 0,
                 spare: Arc::default(),
             })
         };
