@@ -24,7 +24,9 @@ impl<L: Sorted> Keys for Chained<L> {
     }
 
     fn ceiling(&self, key: &[u8], tally: &mut Tally) -> Option<Self::Key> {
-        if let Some(place) = self.indexed(key, tally).and_then(L::place) {
+        if L::IS_PLACED
+            && let Some(place) = self.indexed(key, tally).and_then(L::place)
+        {
             return Some(place);
         }
         self.list.ceiling(&self.probe(key), &epoch::pin(), tally)

@@ -26,6 +26,8 @@ pub(crate) trait Sorted: Debug + Send + Sync + Sized + 'static {
 
     /// Whether a hash index beside it finds single keys.
     const IS_INDEXED: bool;
+    /// Whether `place` tells the places of nodes.
+    const IS_PLACED: bool;
 
     /// No nodes yet; `guard_bytes` for a guard directory, if the order allows for one.
     fn new(order: &Order, guard_bytes: usize, supply: &Supply) -> Self;
@@ -72,7 +74,7 @@ pub(crate) trait Sorted: Debug + Send + Sync + Sized + 'static {
 
     /// The node at a place.
     fn node(place: Self::Place) -> Node<'static>;
-    /// The place of a node that was found otherwise, if that is easily told.
+    /// The place of a node that was found otherwise, if that is easily told (`IS_PLACED`).
     fn place(node: Node<'_>) -> Option<Self::Place>;
     /// The first place.
     fn first(&self) -> Option<Self::Place>;

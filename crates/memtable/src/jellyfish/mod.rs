@@ -43,6 +43,7 @@ impl Sorted for List {
     type Gap<'l> = (Node<'l>, Option<Node<'l>>, Splice<'l>);
 
     const IS_INDEXED: bool = true;
+    const IS_PLACED: bool = true;
 
     fn new(_order: &Order, guard_bytes: usize, supply: &Supply) -> Self {
         List::new(guard_bytes, supply)

@@ -248,13 +248,15 @@ impl<'l> Block<'l> {
         sorting
     }
 
-    /// The node at a rank of a sorting.
+    /// The node at a rank of a sorting, and its prefix word.
     #[inline]
-    pub(crate) fn ranked(self, sorting: Sorting, rank: usize) -> Option<Node<'l>> {
+    pub(crate) fn ranked(self, sorting: Sorting, rank: usize) -> Option<(u64, Node<'l>)> {
         if rank >= sorting.len() {
             return None;
         }
-        self.node((sorting.slots >> (4 * rank)) as usize & 0xf)
+        let slot = (sorting.slots >> (4 * rank)) as usize & 0xf;
+        let node = self.node(slot)?;
+        Some((self.word(slot, node), node))
     }
 }
 
