@@ -114,7 +114,8 @@ pub struct MemtableOptions {
     /// take nothing.
     pub guard_bytes: usize,
     /// Keys to expect, as far as one knows: as many as the memtable before had. More may come, and
-    /// fewer; what it costs to expect too many is up to 30 bytes for each.
+    /// fewer: a memtable that gets more than some five thousand takes up to 30 bytes for each that
+    /// was expected.
     pub keys: usize,
 }
 
@@ -140,11 +141,9 @@ pub fn new(options: &MemtableOptions) -> Arc<dyn Memtable> {
     let (guard_bytes, keys) = (options.guard_bytes, options.keys);
     match options.kind {
         MemtableKind::Jellyfish => {
-            Arc::new(Jellyfish::new(order, slots, supply, guard_bytes).expecting(keys, supply))
+            Arc::new(Jellyfish::new(order, slots, supply, guard_bytes).expecting(keys))
         }
-        MemtableKind::S3 => {
-            Arc::new(S3::new(order, slots, supply, guard_bytes).expecting(keys, supply))
-        }
+        MemtableKind::S3 => Arc::new(S3::new(order, slots, supply, guard_bytes).expecting(keys)),
         MemtableKind::AppendOnly => {
             Arc::new(AppendOnly::new(order, slots, supply, Some(RESEEK_AFTER)))
         }

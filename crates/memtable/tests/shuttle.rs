@@ -175,7 +175,7 @@ fn splits_of_entries() {
         holds(name, SMALL, model, &KINDS);
     }
     let s3 = MemtableKind::S3;
-    for site in [Site::Split, Site::Beyond] {
+    for site in [Site::Split, Site::Beyond, Site::Guard] {
         fails_in(
             s3,
             "guarded s3",

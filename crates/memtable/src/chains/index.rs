@@ -6,8 +6,9 @@
 //! knows bytewise equal keys only, so it is not used under another order.
 //!
 //! ```text
-//! table k   first * 2^k slots in buckets of one cache line; a slot is 0 or hash 16 | address 48
-//! first     2^13, or as many as the keys expected need: then there is one table to look into
+//! table 0   2^13 slots, in buckets of one cache line; a slot is 0 or hash 16 | address 48
+//! table 1   2^14 slots, or as many as the keys expected need: then there are two to look into
+//! table k   twice as many as table k - 1
 //! ```
 //! I1. A node is entered after it was linked and before its first version can be stamped. So who
 //!     has seen a stamp drawn finds every node of a version at or below it (the visibility lemma
@@ -36,15 +37,15 @@ type Slot = AtomicPtr<NodeHead>;
 const BUCKET: usize = 8;
 /// Buckets tried for one key.
 const REACH: usize = 4;
-/// Slots of the first table; each next one has twice as many.
+/// Slots of the first table: what a memtable takes that gets a few keys only, whatever is expected.
 const FIRST: usize = match (cfg!(loom), cfg!(shuttle)) {
     (true, _) => 1 << 3,
     (_, true) => 1 << 6,
     _ => 1 << 13,
 };
 const TABLES: usize = if cfg!(loom) { 1 } else { 20 };
-/// Most slots of the first table, whatever is expected.
-const SLOTS_MAX: usize = FIRST << 13;
+/// Most slots of the second table, whatever is expected: 64 Mi, 512 MiB.
+const SECOND_MAX: usize = FIRST << 13;
 /// One insertion in so many is counted.
 const SAMPLE: usize = 64;
 
@@ -84,8 +85,8 @@ pub(crate) struct KeyIndex {
     tables: [AtomicPtr<Slot>; TABLES],
     /// Sampled insertions per table.
     sampled: [AtomicUsize; TABLES],
-    /// Slots of the first table: a power of two.
-    first: usize,
+    /// Slots of the second table: a power of two.
+    second: usize,
     /// The table that insertions start at.
     filling: AtomicUsize,
     is_complete: AtomicBool,
@@ -95,11 +96,11 @@ pub(crate) struct KeyIndex {
     supply: Supply,
 }
 
-/// Slots of the first table of an index for so many keys, and an eighth more: it is left when it is
-/// three fifths full.
-fn first_slots(keys: usize) -> usize {
+/// Slots of the second table of an index for so many keys, and an eighth more: a table is left when
+/// it is three fifths full.
+fn second_slots(keys: usize) -> usize {
     let slots = keys.saturating_add(keys / 8).saturating_mul(5) / 3;
-    slots.clamp(FIRST, SLOTS_MAX).next_power_of_two()
+    slots.clamp(2 * FIRST, SECOND_MAX).next_power_of_two()
 }
 
 /// Bytes of a table of so many slots: one bucket more than they take, to begin at a cache line.
@@ -130,11 +131,11 @@ unsafe fn fill(start: *mut Slot, slots: usize) {
 }
 
 impl KeyIndex {
-    /// An empty index, for about so many keys; without `is_used` it stays so, and answers nothing.
-    /// It takes no memory before the first key.
-    pub(crate) fn new(is_used: bool, keys: usize, supply: &Supply) -> Self {
+    /// An empty index; without `is_used` it is never complete. It takes no memory before the first
+    /// key.
+    pub(crate) fn new(is_used: bool, supply: &Supply) -> Self {
         KeyIndex {
-            first: first_slots(keys),
+            second: second_slots(0),
             tables: std::array::from_fn(|_| AtomicPtr::new(null_mut())),
             sampled: std::array::from_fn(|_| AtomicUsize::new(0)),
             filling: AtomicUsize::new(0),
@@ -143,6 +144,12 @@ impl KeyIndex {
             bytes: AtomicUsize::new(0),
             supply: supply.clone(),
         }
+    }
+
+    /// Makes the index, which is still empty, one for about so many keys.
+    pub(crate) fn expect(&mut self, keys: usize) {
+        debug_assert_eq!(self.bytes(), 0, "the second table is not made yet");
+        self.second = second_slots(keys);
     }
 
     /// Bytes taken from the system.
@@ -160,7 +167,10 @@ impl KeyIndex {
 
     #[inline]
     fn slots_of(&self, table: usize) -> usize {
-        self.first << table
+        match table {
+            0 => FIRST,
+            _ => self.second << (table - 1),
+        }
     }
 
     #[inline]

@@ -69,7 +69,7 @@ impl<L: Sorted> Chained<L> {
         let guard_bytes = if order.is_bytewise() { guard_bytes } else { 0 };
         Chained {
             list: L::new(&order, guard_bytes, supply),
-            index: KeyIndex::new(L::IS_INDEXED && order.is_bytewise(), 0, supply),
+            index: KeyIndex::new(L::IS_INDEXED && order.is_bytewise(), supply),
             order,
             slots,
             counters: Arc::clone(&supply.counters),
@@ -79,9 +79,8 @@ impl<L: Sorted> Chained<L> {
     }
 
     /// The same, which is still empty, with an index made for about so many keys.
-    pub(crate) fn expecting(mut self, keys: usize, supply: &Supply) -> Self {
-        debug_assert!(self.is_empty(), "the index has no keys yet");
-        self.index = KeyIndex::new(L::IS_INDEXED && self.order.is_bytewise(), keys, supply);
+    pub(crate) fn expecting(mut self, keys: usize) -> Self {
+        self.index.expect(keys);
         self
     }
 

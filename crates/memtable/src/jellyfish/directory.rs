@@ -1,4 +1,4 @@
-//! The guard directory: from a key to a tower close before it, in a few cache lines.
+//! The guard directory: from a key to a tower close before it, and its node, in a few cache lines.
 //!
 //! Source: S3 (VLDB '19) 3 and 4.3, whose top layer is FAST over the keys of guards. Here a guard
 //! is an ordinary tower of the list, so none is made for the purpose, and none is in the way.
@@ -14,7 +14,7 @@
 //! G2. A guard's tower is linked on all of the levels it is entered at. (Whoever built the
 //!     directory came by on the highest of them; links are made bottom-up and never undone.)
 //! G3. A directory never changes, and lives until no pinned thread can be looking at it; the
-//!     towers live as long as the list.
+//!     towers and nodes live as long as the list.
 //!
 //! Threads: any. Tests: below; `tests.rs` beside.
 
@@ -67,7 +67,7 @@ pub(crate) struct Entrance<'l> {
     /// The last guard below the key, if one is.
     pub(crate) below: Option<Guard<'l>>,
     /// The first that is not.
-    pub(crate) above: Option<Tower<'l>>,
+    pub(crate) above: Option<Guard<'l>>,
     /// Whether that one has the key itself.
     pub(crate) is_found: bool,
     /// Lines and keys looked at.
@@ -88,6 +88,8 @@ pub(crate) struct Directory {
     heights: Vec<usize>,
     places: Box<[Place]>,
     levels: Box<[u8]>,
+    /// Whether each tower was a guard when the directory was made.
+    pub(crate) is_whole: bool,
 }
 
 // SAFETY: the towers are shared by all threads anyway; the rest is plain data.
@@ -98,7 +100,12 @@ unsafe impl Sync for Directory {}
 impl Directory {
     /// A directory of `guards`, which are sorted by key, bytewise, with their words: of what
     /// follows the first `shared` bytes.
-    pub(crate) fn new(guards: &[Guard<'_>], mut words: Vec<u64>, shared: usize) -> Directory {
+    pub(crate) fn new(
+        guards: &[Guard<'_>],
+        mut words: Vec<u64>,
+        shared: usize,
+        is_whole: bool,
+    ) -> Directory {
         let mut lines = Vec::new();
         let mut heights = Vec::new();
         while !words.is_empty() {
@@ -128,6 +135,7 @@ impl Directory {
                 .map(|guard| (guard.tower.as_ptr(), guard.node.as_ptr()))
                 .collect(),
             levels: guards.iter().map(levels).collect(),
+            is_whole,
         }
     }
 
@@ -177,7 +185,7 @@ impl Directory {
             while low < high && !is_found {
                 let middle = low.midpoint(high);
                 comparisons += 1;
-                // SAFETY: the caller's promise: the tower lives.
+                // SAFETY: the caller's promise: the node lives.
                 let key = unsafe { self.node(middle) }.key();
                 match key.cmp(probe.key) {
                     Compared::Less => low = middle + 1,
@@ -231,7 +239,7 @@ impl Directory {
         let guard = |at: usize| unsafe { self.guard(at) };
         Entrance {
             below: at.checked_sub(1).map(guard),
-            above: (at < self.len()).then(|| guard(at).tower),
+            above: (at < self.len()).then(|| guard(at)),
             is_found,
             comparisons,
         }
@@ -254,7 +262,7 @@ impl Directory {
     /// The list of the guards lives during `'l`.
     #[inline]
     unsafe fn guard<'l>(&self, at: usize) -> Guard<'l> {
-        // SAFETY: made from a tower, which lives as long as its list.
+        // SAFETY: made from a tower, which lives as long as its list: the caller's promise.
         let tower = unsafe { Tower::from_raw(self.places[at].0) };
         Guard {
             tower: tower.expect("made from a tower"),
@@ -270,7 +278,7 @@ impl Directory {
     /// As [`Directory::guard`].
     #[inline]
     unsafe fn node<'l>(&self, at: usize) -> Node<'l> {
-        // SAFETY: made from a node, which lives as long as its list.
+        // SAFETY: made from a node, which lives as long as its list: the caller's promise.
         unsafe { Node::from_raw(self.places[at].1) }.expect("made from a node")
     }
 }

@@ -56,6 +56,8 @@ pub(crate) struct Draft<'l> {
     /// Those of this level; in the end, the guards.
     towers: Vec<Guard<'l>>,
     words: Vec<u64>,
+    /// Each tower becomes a guard.
+    is_whole: bool,
 }
 
 impl<'l> Draft<'l> {
@@ -75,6 +77,7 @@ impl<'l> Draft<'l> {
             met: 0,
             towers: Vec::new(),
             words: Vec::new(),
+            is_whole: false,
         }
     }
 
@@ -92,7 +95,8 @@ impl<'l> Draft<'l> {
                 }
                 Stage::Words { shared } => {
                     let words = std::mem::take(&mut self.words);
-                    return Some(Directory::new(&self.towers, words, shared));
+                    let is_whole = self.is_whole;
+                    return Some(Directory::new(&self.towers, words, shared, is_whole));
                 }
             }
         }
@@ -136,6 +140,7 @@ impl<'l> Draft<'l> {
     fn choose(&mut self) {
         self.higher = Vec::new();
         let each = self.towers.len().div_ceil(self.most).max(1);
+        self.is_whole = self.lowest == 0 && each == 1;
         if each > 1 {
             let highest = |few: &[Guard<'l>]| few.iter().max_by_key(|guard| guard.levels).copied();
             self.towers = self.towers.chunks(each).filter_map(highest).collect();

@@ -186,12 +186,12 @@ impl List {
             below.tower.prefetch();
         }
         if let Some(above) = entrance.above {
-            above.prefetch();
+            above.tower.prefetch();
         }
     }
 
-    /// The node of the last guard that is not above the key, unless that lies behind the tail: a
-    /// legal start (S3) for who gets along without the towers.
+    /// The node of the last guard that is not above the key, for who goes on from node to node: if
+    /// each tower was a guard when the directory was made, and the key is not behind the last.
     #[inline]
     pub(crate) fn guard_of(
         &self,
@@ -200,21 +200,25 @@ impl List {
         tally: &mut Tally,
     ) -> Option<Node<'_>> {
         let directory = self.guides.current(guard)?;
-        // SAFETY: this list's tail.
-        if let Some(tail) = unsafe { self.guides.tail() } {
-            tally.comparisons += 1;
-            if tail.compare(probe) == Compared::Less {
-                return None;
-            }
+        if !directory.is_whole {
+            return None;
         }
         // SAFETY: a directory of this list's guards.
         let entrance = unsafe { directory.enter(probe) };
         tally.probes += 1;
         tally.comparisons += entrance.comparisons;
+        let above = entrance.above?;
         if entrance.is_found {
-            return entrance.above.map(Tower::node);
+            return Some(above.node);
         }
         entrance.below.map(|below| below.node)
+    }
+
+    /// Notes that the guard that [`List::guard_of`] gave was too far from the key.
+    #[cold]
+    pub(crate) fn note_far(&self, tally: &mut Tally) {
+        self.guides.note_fallback();
+        tally.fallbacks += 1;
     }
 
     /// Where a search begins: at the tail, at a guard close before the key, or at the head (S3).
@@ -248,7 +252,7 @@ impl List {
         let entrance = unsafe { directory.enter(probe) };
         tally.probes += 1;
         tally.comparisons += entrance.comparisons;
-        start.above = entrance.above;
+        start.above = entrance.above.map(|above| above.tower);
         start.is_found = entrance.is_found;
         if let Some(below) = entrance.below {
             start.begin_at(below.tower, below.levels, GUARD_STEPS * (below.levels + 1));

@@ -248,13 +248,16 @@ impl<'l> Block<'l> {
         sorting
     }
 
-    /// The node at a rank of a sorting, and its prefix word.
+    /// The node at a rank of a sorting.
     #[inline]
-    pub(crate) fn ranked(self, sorting: Sorting, rank: usize) -> Option<(u64, Node<'l>)> {
-        if rank >= sorting.len() {
-            return None;
-        }
-        let slot = (sorting.slots >> (4 * rank)) as usize & 0xf;
+    pub(crate) fn ranked(self, sorting: Sorting, rank: usize) -> Option<Node<'l>> {
+        self.node(sorting.slot(rank)?)
+    }
+
+    /// The same, and its prefix word.
+    #[inline]
+    pub(crate) fn ranked_word(self, sorting: Sorting, rank: usize) -> Option<(u64, Node<'l>)> {
+        let slot = sorting.slot(rank)?;
         let node = self.node(slot)?;
         Some((self.word(slot, node), node))
     }
@@ -269,6 +272,12 @@ pub(crate) struct Sorting {
 }
 
 impl Sorting {
+    /// The slot at a rank.
+    #[inline]
+    fn slot(self, rank: usize) -> Option<usize> {
+        (rank < self.len()).then(|| (self.slots >> (4 * rank)) as usize & 0xf)
+    }
+
     /// How many there are.
     #[inline]
     pub(crate) fn len(self) -> usize {

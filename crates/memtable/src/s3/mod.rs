@@ -15,7 +15,9 @@
 //!
 //! E1. The keys at or above an anchor's, and below that of the next, are in its block; all in the
 //!     anchor's current one, those linked so far in a block that was current when it was read.
-//! E2. A key that is not below a block's end is looked for from the anchor there on.
+//! E2. A key that is not below a block's end is looked for from the anchor there on. So a search
+//!     may begin at any anchor that is not above the key: most do at the guard's before it, without
+//!     a look at the towers (decision 0009 has what that spares).
 //! E3. Blocks are never reused, so that cursors may stand on them; neither are versions' records,
 //!     which hold the head of a key's versions, moved: blocks point to them.
 //!
@@ -41,9 +43,10 @@ use velella_base::Order;
 use velella_sync::Guard;
 use velella_sync::atomic::Ordering;
 
-/// Ranges that are passed on the way from a guard's anchor, before a search through the towers is
-/// cheaper. Most often it is none: each anchor was a guard when the directory was made.
-const STEPS: usize = 4;
+/// Ranges that are passed on the way from a guard's anchor before a search through the towers is
+/// cheaper. Most often it is none or one: each anchor was a guard when the directory was made, and
+/// there are at most twice as many by now.
+const STEPS: usize = if cfg!(any(loom, shuttle)) { 0 } else { 4 };
 
 /// The S3 memtable.
 pub(crate) type S3 = Chained<Entries>;
@@ -82,16 +85,24 @@ fn block_of(anchor: Node<'_>) -> Block<'_> {
     unsafe { Block::of(anchor) }
 }
 
-/// The block of `anchor`, which is not above the key, if the key lies in its range; else the next
-/// anchor.
+/// From `anchor`, which is not above the key, to the anchor and block of the key's range (E2), if
+/// at most so many ranges lie between.
 #[inline]
-fn step<'l>(anchor: Node<'l>, probe: &Probe<'_>, tally: &mut Tally) -> Result<Block<'l>, Node<'l>> {
-    let block = block_of(anchor);
-    block.prefetch();
-    match block.beyond(probe, tally) {
-        Some(next) => Err(next),
-        None => Ok(block),
+fn walk<'l>(
+    mut anchor: Node<'l>,
+    steps: usize,
+    probe: &Probe<'_>,
+    tally: &mut Tally,
+) -> Option<(Node<'l>, Block<'l>)> {
+    for _ in 0..=steps {
+        let block = block_of(anchor);
+        block.prefetch();
+        match block.beyond(probe, tally) {
+            Some(next) => anchor = next,
+            None => return Some((anchor, block)),
+        }
     }
+    None
 }
 
 impl Entries {
@@ -101,19 +112,10 @@ impl Entries {
         compare(&self.order, self.is_bytewise, (a.0, b.0), keys) == Compared::Less
     }
 
-    /// From `anchor`, which is not above the key, to the anchor and block of the key's range (E2).
+    /// From `anchor`, which is not above the key, to the anchor and block of the key's range.
     #[inline]
-    fn settle<'l>(
-        mut anchor: Node<'l>,
-        probe: &Probe<'_>,
-        tally: &mut Tally,
-    ) -> (Node<'l>, Block<'l>) {
-        loop {
-            match step(anchor, probe, tally) {
-                Ok(block) => return (anchor, block),
-                Err(next) => anchor = next,
-            }
-        }
+    fn settle<'l>(anchor: Node<'l>, probe: &Probe<'_>, tally: &mut Tally) -> (Node<'l>, Block<'l>) {
+        walk(anchor, usize::MAX - 1, probe, tally).expect("a last range has no end")
     }
 
     /// The anchor and block of the key's range: from a guard's anchor, if that is close, for a
@@ -125,13 +127,11 @@ impl Entries {
         guard: &Guard,
         tally: &mut Tally,
     ) -> (Node<'l>, Block<'l>) {
-        if let Some(mut anchor) = self.anchors.guard_of(probe, guard, tally) {
-            for _ in 0..=STEPS {
-                match step(anchor, probe, tally) {
-                    Ok(block) => return (anchor, block),
-                    Err(next) => anchor = next,
-                }
+        if let Some(anchor) = self.anchors.guard_of(probe, guard, tally) {
+            if let Some(range) = walk(anchor, STEPS, probe, tally) {
+                return range;
             }
+            self.anchors.note_far(tally);
         }
         let anchor = match self.anchors.find(probe, guard, tally) {
             Found::Found(anchor) | Found::Between(anchor, _) => anchor,
@@ -192,7 +192,7 @@ impl Entries {
     /// How many keys of a sorted block are below the one of `probe`.
     fn below(block: Block<'_>, sorting: Sorting, probe: &Probe<'_>, tally: &mut Tally) -> usize {
         let mut rank = 0;
-        while let Some((word, node)) = block.ranked(sorting, rank)
+        while let Some((word, node)) = block.ranked_word(sorting, rank)
             && probe.compare(word, || node.key()) == Compared::Less
         {
             tally.comparisons += 1;
@@ -381,7 +381,6 @@ impl Sorted for Entries {
             .block
             .ranked(place.sorting, place.rank)
             .expect("a place is one of the block's ranks")
-            .1
     }
 
     fn place(_node: Node<'_>) -> Option<Ranked> {
@@ -404,9 +403,10 @@ impl Sorted for Entries {
         let block = self.range(probe, guard, tally).1;
         let at = self.ranked(block, |sorting| {
             let rank = Self::below(block, sorting, probe, tally);
-            // A walk begins here most times.
-            for rank in rank..sorting.len() {
-                if let Some((_, node)) = block.ranked(sorting, rank) {
+            // A walk begins here most times. With these, and words compared instead of keys, a
+            // seek and ten steps in a full memtable took 4.2 us instead of 5.5.
+            for soon in rank..sorting.len() {
+                if let Some(node) = block.ranked(sorting, soon) {
                     node.prefetch_all();
                 }
             }

@@ -42,7 +42,9 @@ fn check_ranges(table: &S3, order: &Order) -> Vec<usize> {
         anchor = block.above();
     }
     assert!(sizes.iter().skip(1).all(|size| *size > 0), "an empty range");
-    table.list.anchors.check_levels(order);
+    let levels = table.list.anchors.check_levels(order);
+    assert_eq!(levels[0], sizes.len() - 1, "an anchor was not entered");
+    assert_eq!(levels[1], levels[0], "each has a tower");
     sizes
 }
 

@@ -42,7 +42,7 @@ impl Scene {
                 order,
                 slots,
                 counters: Arc::default(),
-                guard_bytes: 64,
+                guard_bytes: 96,
                 keys: 0,
                 spare: Arc::default(),
             })
