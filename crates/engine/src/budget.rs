@@ -7,8 +7,8 @@
 //!                  eighth: two memtables may wait for their flush, where the write
 //!                  buffer is no more than a sixth of the memory, and are freed in a row
 //! journal          mapped segments: a sixteenth, at most 64 MiB
-//! working memory   an eighth, at most 16 MiB: what flushes, compactions and reads hold for a
-//!                  while, and what an allocator keeps for them
+//! working memory   an eighth, at most 16 MiB a background thread: what flushes, compactions and
+//!                  reads hold for a while, and what an allocator keeps for them
 //! block cache      the rest, less what filters and indexes take
 //! ```
 //! B1. The parts never add up to more than the budget.
@@ -57,7 +57,7 @@ pub(crate) fn spare_bytes(options: &Options) -> u64 {
 
 /// Bytes for buffers of flushes, compactions and reads.
 fn working_bytes(options: &Options) -> u64 {
-    (options.memory / 8).min(16 << 20)
+    (options.memory / 8).min((options.background_threads as u64) << 24)
 }
 
 /// Bytes of decoded blocks kept.

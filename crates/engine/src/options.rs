@@ -66,7 +66,8 @@ pub struct Options {
     pub write_buffer: u64,
     /// Durability of writes that do not say. Default `Buffered`.
     pub durability: Durability,
-    /// Background threads for flushes and compactions. Default: half the cores, at least 1.
+    /// Background threads for flushes and compactions. Default: one a core, at most 4: with fewer,
+    /// cores idle while writers wait for compactions.
     pub background_threads: usize,
     /// Compression of tables. Default LZ4: it costs less than it saves. Levels 0 and 1 get LZ4
     /// where this says Zstd, since they are soon rewritten.
@@ -91,7 +92,7 @@ impl Default for Options {
             memory: 1 << 30,
             write_buffer: 64 << 20,
             durability: Durability::default(),
-            background_threads: (cores() / 2).clamp(1, 4),
+            background_threads: cores().clamp(1, 4),
             compression: Compression::Lz4,
             block_bytes: 4 << 10,
             bloom_bits: 10,

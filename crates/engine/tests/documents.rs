@@ -23,10 +23,7 @@ fn the_page_of_options_has_every_knob_with_its_default() {
         ("memory", bytes(memory)),
         ("write_buffer", bytes(write_buffer)),
         ("durability", format!("`{durability:?}`")),
-        (
-            "background_threads",
-            "half the cores, from 1 to 4".to_owned(),
-        ),
+        ("background_threads", "one a core, from 1 to 4".to_owned()),
         ("compression", format!("`{compression:?}`")),
         ("block_bytes", bytes(block_bytes as u64)),
         ("bloom_bits", bloom_bits.to_string()),
