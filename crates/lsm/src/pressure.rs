@@ -10,8 +10,8 @@ use velella_tree::{Level, Pressure, TreeOptions};
 
 /// Each level is this many times larger than the one above.
 pub(crate) const FANOUT: u64 = 10;
-/// Level 0 goes down once it holds this share of level 1: half.
-const LEVEL0_SHARE: u64 = 2;
+/// Level 0 goes down once it holds this share of level 1: three quarters.
+const LEVEL0_SHARE: (u64, u64) = (3, 4);
 /// Debt in sizes of level 1 at which braking starts, and at which writers wait.
 const DEBT_SLOW: u64 = 16;
 const DEBT_STOP: u64 = 64;
@@ -26,12 +26,13 @@ pub(crate) fn target(level: usize, options: &TreeOptions) -> u64 {
 
 /// Whether so many tables of level 0, of so many bytes, should go down, with `below` in level 1.
 ///
-/// Each time, level 1 is rewritten. So from `level0_start` tables on they wait until they are half
+/// Each time, level 1 is rewritten. So from `level0_start` tables on they wait until they are most
 /// of that, or `level0_latest`: small write buffers would rewrite much for little. Whoever reads
 /// meanwhile has them gathered (`gather.rs` of the engine).
 pub(crate) fn is_level0_due(tables: usize, bytes: u64, below: u64, options: &TreeOptions) -> bool {
-    tables >= options.level0_start.max(1)
-        && (tables >= options.level0_latest || bytes.saturating_mul(LEVEL0_SHARE) >= below)
+    let (share, of) = LEVEL0_SHARE;
+    let is_most = || bytes.saturating_mul(of) >= below.saturating_mul(share);
+    tables >= options.level0_start.max(1) && (tables >= options.level0_latest || is_most())
 }
 
 /// The pressure of a tree whose levels have these sizes.
@@ -142,13 +143,13 @@ mod tests {
         let options = options();
         let due = |tables, bytes, below| is_level0_due(tables, bytes, below, &options);
         let (start, latest) = (options.level0_start, options.level0_latest);
-        assert!(due(start, 50, 100) && due(start, 1, 0));
-        assert!(!due(start - 1, 50, 100));
-        assert!(!due(start, 49, 100) && !due(latest - 1, 49, 100));
+        assert!(due(start, 75, 100) && due(start, 1, 0));
+        assert!(!due(start - 1, 75, 100));
+        assert!(!due(start, 74, 100) && !due(latest - 1, 74, 100));
         assert!(due(latest, 1, 100));
         // What is not due is no debt either.
         let debt = |bytes| of(&[level(start, bytes), level(4, 100)], &options).debt_bytes;
-        assert_eq!((debt(49), debt(50)), (0, 150));
+        assert_eq!((debt(74), debt(75)), (0, 175));
     }
 
     #[test]

@@ -78,9 +78,12 @@ fn small_tables_of_level_0_wait_until_there_are_many() {
         pick(&shape(&levels), &Busy::default(), &options(), 0).map(|choice| choice.upper.len())
     };
     assert_eq!((upper(4), upper(15), upper(16)), (None, None, Some(16)));
-    let levels = [small(4), vec![table(1, 1, 9, 2 * 4 * 9)]];
-    let choice = pick(&shape(&levels), &Busy::default(), &options(), 0);
-    assert_eq!(choice.unwrap().upper.len(), 4, "half as much as level 1");
+    let beside = |below: u64| {
+        let levels = [small(4), vec![table(1, 1, 9, below)]];
+        pick(&shape(&levels), &Busy::default(), &options(), 0).map(|choice| choice.upper.len())
+    };
+    assert_eq!(beside(4 * 9 * 4 / 3), Some(4), "three quarters of level 1");
+    assert_eq!(beside(4 * 9 * 4 / 3 + 1), None);
 }
 
 #[test]
@@ -102,12 +105,14 @@ fn tables_of_level_0_that_meet_little_do_not_wait_for_the_others() {
     let mut larger = small.to_vec();
     larger[1] = table(13, 7, 8, 9);
     assert_eq!(pick(&[larger.clone(), lower.clone()]), None);
-    larger[0].bytes = 200;
+    larger[0].bytes = 299;
+    assert_eq!(pick(&[larger.clone(), lower.clone()]), None);
+    larger[0].bytes = 300;
     let choice = pick(&[larger.clone(), lower.clone()]).unwrap();
     assert_eq!(
         (choice.upper, choice.lower),
         (vec![14], vec![2]),
-        "half of what it meets"
+        "three quarters of what it meets"
     );
     larger.pop();
     assert_eq!(pick(&[larger, lower]), None, "three may wait");
@@ -181,7 +186,7 @@ fn while_level_0_waits_for_level_1_nothing_else_takes_level_1() {
             table(3, 1, 99, 600),
             table(4, 1, 99, 600),
         ],
-        vec![table(10, 1, 9, 2000), table(11, 20, 30, 2000)],
+        vec![table(10, 1, 9, 1600), table(11, 20, 30, 1600)],
         Vec::new(),
     ];
     let running = Busy {
@@ -317,7 +322,7 @@ fn the_level_that_is_most_over_its_target_goes_first() {
 fn what_is_busy_counts_neither_as_due_nor_as_free() {
     let levels = [
         (1..8)
-            .map(|file| table(file, 1, 9, 100))
+            .map(|file| table(file, 1, 9, 150))
             .collect::<Vec<_>>(),
         vec![table(10, 1, 9, 600), table(11, 20, 30, 600)],
         Vec::new(),
