@@ -138,6 +138,29 @@ fn key(pattern: u64, number: u64) -> Vec<u8> {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "ten thousand keys")]
+fn what_is_expected_takes_memory_once_many_keys_come_and_only_in_kinds_with_an_index() {
+    const EXPECTED: usize = 1 << 20;
+    for kind in MemtableKind::ALL {
+        let bytes = |keys: usize, expected: usize| {
+            let options = MemtableOptions {
+                keys: expected,
+                ..options(kind, &Order::Bytewise, GUARD_BYTES)
+            };
+            let world = World::of(&options, new);
+            for number in 0..keys as u64 {
+                world.put(&key(0, number), b"");
+            }
+            world.table.bytes()
+        };
+        assert_eq!(bytes(100, EXPECTED), bytes(100, 0), "{kind:?}");
+        let more = bytes(10_000, EXPECTED) - bytes(10_000, 0);
+        let is_indexed = kind != MemtableKind::AppendOnly;
+        assert_eq!(more > 8 * EXPECTED, is_indexed, "{kind:?}: {more}");
+    }
+}
+
+#[test]
 fn every_kind_with_every_setting_holds_what_an_ordered_map_holds() {
     let keys = if cfg!(miri) { 40 } else { 1_500 };
     let reversed = Order::custom("reversed", |a, b| b.cmp(a));
