@@ -165,6 +165,24 @@ impl<'l> Node<'l> {
         prefetch(start.wrapping_add(192));
     }
 
+    /// Asks for the newest version, unless that lies behind the node, where the first one does. The
+    /// node itself should have arrived.
+    #[inline]
+    pub(crate) fn prefetch_newest(self) {
+        if cfg!(any(loom, shuttle)) {
+            return;
+        }
+        // Relaxed: a hint.
+        let newest = self.fields().head.load(Ordering::Relaxed).cast::<u8>();
+        let first = self.as_ptr().cast::<u8>();
+        let first = first.wrapping_add(node_bytes(self.fields().key_len as usize));
+        if newest != first {
+            prefetch(newest);
+            prefetch(newest.wrapping_add(64));
+            prefetch(newest.wrapping_add(128));
+        }
+    }
+
     /// The next node of the bottom level.
     #[inline]
     pub(crate) fn next(self) -> Option<Node<'l>> {

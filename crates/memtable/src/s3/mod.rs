@@ -161,7 +161,9 @@ impl Entries {
         })
     }
 
-    /// The first key from the range of `anchor` on, which is not empty unless all is.
+    /// The first key from the range of `anchor` on, which is not empty unless all is. Asks for all
+    /// newest versions at once: after updates they lie anywhere (with that, a seek and ten steps
+    /// after Zipf updates took 3.3 us instead of 4.0).
     #[inline]
     fn first_of(&self, anchor: Node<'_>) -> Option<Ranked> {
         let block = block_of(anchor);
@@ -169,13 +171,20 @@ impl Entries {
         for (_, node) in block.nodes() {
             node.prefetch_all();
         }
+        for (_, node) in block.nodes() {
+            node.prefetch_newest();
+        }
         self.ranked(block, |_| Some(0))
     }
 
     /// A walk is at `rank` of `block`: asks for what it will need in the next one, each step for
     /// what the step before has brought. With all of a node asked for, 150 ns a pair became 92.
     #[inline]
-    fn approach(block: Block<'_>, rank: usize) {
+    fn approach(block: Block<'_>, sorting: Sorting, rank: usize) {
+        // A seek has asked for the nodes only.
+        if let Some(soon) = block.ranked(sorting, rank + 1) {
+            soon.prefetch_newest();
+        }
         let Some(anchor) = block.above() else { return };
         match rank {
             1 => anchor.prefetch_start(),
@@ -432,7 +441,7 @@ impl Sorted for Entries {
     fn after(&self, place: Ranked, _tally: &mut Tally) -> Option<Ranked> {
         let rank = place.rank + 1;
         if rank < place.sorting.len() {
-            Self::approach(place.block, rank);
+            Self::approach(place.block, place.sorting, rank);
             return Some(Ranked { rank, ..place });
         }
         self.first_of(place.block.above()?)
