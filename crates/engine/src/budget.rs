@@ -86,6 +86,22 @@ mod tests {
     use super::*;
 
     #[test]
+    fn each_background_thread_has_its_buffers_within_an_eighth() {
+        let working = |memory, background_threads| {
+            working_bytes(&Options {
+                memory,
+                background_threads,
+                ..Options::default()
+            })
+        };
+        assert_eq!(
+            (working(1 << 30, 1), working(1 << 30, 2)),
+            (16 << 20, 32 << 20)
+        );
+        assert_eq!(working(64 << 20, 4), 8 << 20);
+    }
+
+    #[test]
     fn the_parts_fit_the_budget() {
         for shift in 24..36 {
             let options = Options {
