@@ -1,7 +1,7 @@
 //! The contract, run on this kind; and what only this kind has: ranges, splits.
 
 use super::block::KEYS;
-use super::{S3, block_of};
+use super::{S3, STEPS, block_of};
 use crate::contract::World;
 use crate::contract::world::{NEWEST, rest, rest_back};
 use crate::counters::Counters;
@@ -91,6 +91,29 @@ fn s3_empty_area_insert() {
     }
     let sizes = check_ranges(&table, &Order::Bytewise);
     assert_eq!(sizes.iter().sum::<usize>(), 3 * KEYS + 5);
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "thousands of keys")]
+fn a_walk_that_ends_too_early_finds_the_key_and_is_counted() {
+    let counters = Arc::default();
+    let table = s3(&Order::Bytewise, Arc::new(Slots::new(1)), &counters);
+    let world = World::new(&|_, _| Arc::clone(&table) as _, &Order::Bytewise);
+    for number in 0..4000u64 {
+        let scattered = number.wrapping_mul(0x9e37_79b9_7f4a_7c15) & !0xffff;
+        world.put(0, &scattered.to_be_bytes(), b"");
+    }
+    let before = counters.directory_fallbacks.sum();
+    // Ranges in the middle that no guard leads to, more than a walk passes.
+    let keys = (1..=(2 + STEPS as u64) * KEYS as u64).map(|number| (1 << 63) + number);
+    for key in keys.clone() {
+        world.put(0, &key.to_be_bytes(), b"new");
+    }
+    assert!(counters.directory_fallbacks.sum() > before);
+    for key in keys {
+        assert!(world.value(&key.to_be_bytes(), NEWEST).is_some());
+    }
+    check_ranges(&table, &Order::Bytewise);
 }
 
 #[test]
