@@ -77,6 +77,7 @@ pub(crate) struct Engine {
     halted: AtomicBool,
     cause: Mutex<Option<Error>>,
     pub(crate) pace: crate::pace::Pace,
+    pub(crate) crew: crate::crew::Crew,
     /// Shared by background compactions, held whole by a full one and by closing.
     pub(crate) compacting: RwLock<()>,
     /// Held until the database is closed; released last.
@@ -212,6 +213,7 @@ impl Engine {
             halted: AtomicBool::new(false),
             cause: Mutex::new(None),
             pace: crate::pace::Pace::default(),
+            crew: crate::crew::Crew::new(crate::options::processors()),
             compacting: RwLock::new(()),
             lock: Mutex::new(Some(parts.lock)),
         })

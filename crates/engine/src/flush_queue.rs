@@ -37,6 +37,11 @@ impl FlushQueue {
         self.groups.lock().is_empty()
     }
 
+    /// How many groups wait, with the one that is being flushed.
+    pub(crate) fn len(&self) -> usize {
+        self.groups.lock().len()
+    }
+
     /// Whether a group waits and nobody is flushing.
     pub(crate) fn is_due(&self) -> bool {
         !self.is_empty() && !self.turn.is_locked()

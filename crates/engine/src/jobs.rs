@@ -4,7 +4,8 @@
 //! J2. Threads hold the engine; `stop` ends and joins them, so the engine outlives them all.
 //! J3. They run at the user's priority: writers wait for flushes, so a flush that has to wait for
 //!     a busy machine would stop them (seen: 23 s beside a test run, at nice 19).
-//! J4. An opening that cannot start one of them ends the others, and with them goes the lock.
+//! J4. Not all of them work at once unless writers lag (`crew.rs`).
+//! J5. An opening that cannot start one of them ends the others, and with them goes the lock.
 //!
 //! Threads: `velella-work-n` (options.background_threads of them), `velella-sync`,
 //! `velella-segment`.
@@ -31,7 +32,7 @@ pub(crate) struct Workers {
 }
 
 impl Workers {
-    /// Starts them: all, or none and an error (J4).
+    /// Starts them: all, or none and an error (J5).
     pub(crate) fn start(engine: &Arc<Engine>) -> Result<Workers> {
         let mut workers = Workers::default();
         let started = workers.start_all(engine);
@@ -131,7 +132,10 @@ impl Engine {
     /// like comes last.
     fn work_loop(&self) -> Result<()> {
         while !self.is_over() {
-            let worked = self.flush_if_free()? || self.compact_once()? || self.gather_once()?;
+            let hand = self.crew.join(|| self.is_lagging());
+            let worked = hand.is_some()
+                && (self.flush_if_free()? || self.compact_once()? || self.gather_once()?);
+            drop(hand);
             self.judge_pace();
             // Also while there is always something to do.
             self.bound_journal()?;
@@ -141,9 +145,14 @@ impl Engine {
             }
             self.reclaim();
             self.work
-                .wait_until(Some(TICK), || self.is_over() || self.flushes.is_due());
+                .wait_until(Some(TICK), || self.is_over() || self.is_flush_due());
         }
         Ok(())
+    }
+
+    /// Whether there is a flush that one more thread may run. Asked under the parker's lock.
+    fn is_flush_due(&self) -> bool {
+        self.flushes.is_due() && self.crew.has_room(|| self.are_flushes_lagging())
     }
 
     /// Runs a round every second while something is not durable yet.

@@ -39,6 +39,7 @@ mod keyspace_core;
 mod value;
 mod entry;
 mod pace;
+mod crew;
 mod flush_queue;
 mod core;
 mod measure;

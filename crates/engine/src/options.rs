@@ -67,7 +67,8 @@ pub struct Options {
     /// Durability of writes that do not say. Default `Buffered`.
     pub durability: Durability,
     /// Background threads for flushes and compactions. Default: one a core, at most 4: with fewer,
-    /// cores idle while writers wait for compactions.
+    /// cores idle while writers wait for compactions. Half as many as there are cores work at once,
+    /// at least one; the others join when writers would have to wait.
     pub background_threads: usize,
     /// Compression of tables. Default LZ4: it costs less than it saves. Levels 0 and 1 get LZ4
     /// where this says Zstd, since they are soon rewritten.
@@ -92,7 +93,7 @@ impl Default for Options {
             memory: 1 << 30,
             write_buffer: 64 << 20,
             durability: Durability::default(),
-            background_threads: cores().clamp(1, 4),
+            background_threads: processors().clamp(1, 4),
             compression: Compression::Lz4,
             block_bytes: 4 << 10,
             bloom_bits: 10,
@@ -105,9 +106,9 @@ impl Default for Options {
 }
 
 /// The processors this process may use. Asked once: it costs the reading of several files.
-fn cores() -> usize {
-    static CORES: OnceLock<usize> = OnceLock::new();
-    *CORES.get_or_init(|| std::thread::available_parallelism().map_or(2, usize::from))
+pub(crate) fn processors() -> usize {
+    static PROCESSORS: OnceLock<usize> = OnceLock::new();
+    *PROCESSORS.get_or_init(|| std::thread::available_parallelism().map_or(2, usize::from))
 }
 
 /// Least write buffer in use; see [`Options::write_buffer`].

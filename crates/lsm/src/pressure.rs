@@ -15,6 +15,9 @@ const LEVEL0_SHARE: (u64, u64) = (3, 4);
 /// Debt in sizes of level 1 at which braking starts, and at which writers wait.
 const DEBT_SLOW: u64 = 16;
 const DEBT_STOP: u64 = 64;
+/// Pressure is high from this part of the tables on at which braking starts, or this debt.
+const LEVEL0_HIGH: usize = 3;
+const DEBT_HIGH: u64 = 2;
 
 /// Bytes that `level` (1 or deeper) should hold at most.
 pub(crate) fn target(level: usize, options: &TreeOptions) -> u64 {
@@ -52,6 +55,8 @@ pub(crate) fn of(levels: &[Level], options: &TreeOptions) -> Pressure {
     Pressure {
         level0_tables: level0.tables,
         debt_bytes,
+        is_high: level0.tables >= options.level0_slow / LEVEL0_HIGH
+            || debt_bytes >= options.level_bytes.saturating_mul(DEBT_HIGH),
         brake: by_tables.max(by_debt),
     }
 }
@@ -136,6 +141,20 @@ mod tests {
         assert!(steps.windows(2).all(|pair| pair[0] < pair[1]), "{steps:?}");
         assert_eq!(brake(options.level0_stop), 1.0);
         assert_eq!(brake(options.level0_stop + 9), 1.0);
+    }
+
+    #[test]
+    fn pressure_is_high_long_before_the_brake() {
+        let options = options();
+        let l1 = options.level_bytes;
+        let high = |levels: &[Level]| {
+            let pressure = of(levels, &options);
+            assert_eq!(pressure.brake, 0.0);
+            pressure.is_high
+        };
+        assert!(!high(&[level(7, 1)]) && high(&[level(8, 1)]));
+        let debt = |surplus| [level(0, 0), level(4, l1 + surplus), level(1, 0)];
+        assert!(!high(&debt(2 * l1 - 1)) && high(&debt(2 * l1)));
     }
 
     #[test]

@@ -1,9 +1,10 @@
 //! Background threads beside each other, and when one of them cannot be started.
 
 use crate::fixture::{fresh, tiny, until};
-use crate::jobs::REFUSE;
+use crate::jobs::{REFUSE, TICK};
 use std::sync::Arc;
 use velella_base::ErrorKind;
+use velella_sync::thread;
 use velella_testkit::Watchdog;
 use velella_vfs::{MemFs, Vfs};
 
@@ -27,6 +28,28 @@ fn a_worker_compacts_while_a_flush_is_under_way() {
     engine.work.wake_all();
     until(|| engine.counters.compactions.sum() > 0);
     drop(turn);
+    until(|| engine.flushes.is_empty());
+}
+
+#[test]
+fn a_second_hand_joins_once_flushes_pile_up() {
+    let _watchdog = Watchdog::new("a_second_hand_joins", 60);
+    let (db, engine) = fresh();
+    // As if other threads were at work, as many as may be whatever the writers do.
+    let mut hands = Vec::new();
+    while let Some(hand) = engine.crew.join(|| false) {
+        hands.push(hand);
+    }
+    let switch = |key: &str| {
+        db.put(key, "v").unwrap();
+        engine.switch(&engine.cores());
+    };
+    switch("first");
+    thread::sleep(3 * TICK);
+    assert_eq!(engine.flushes.len(), 1, "the worker leaves it to the others");
+    switch("second");
+    until(|| engine.flushes.len() == 1);
+    drop(hands);
     until(|| engine.flushes.is_empty());
 }
 
