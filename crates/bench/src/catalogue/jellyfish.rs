@@ -31,7 +31,7 @@ const PAPER_ZIPF: Choice = Choice::ZipfUnbounded(1.2);
 const SCAN10: Operation = Operation::Scan { from: 10, to: 10 };
 /// More than any of these writes: nothing is flushed, as with the paper's 10 GB.
 const MEMTABLE_BYTES: u64 = 4 << 30;
-/// Velella's memtables may take an eighth of the memory.
+/// Velella's memtables may take three sixteenths of the memory.
 const MEMORY_BYTES: u64 = 8 * MEMTABLE_BYTES;
 
 /// A memtable alone, a million operations.
@@ -80,6 +80,15 @@ fn dbb_spec(operation: Operation, start: Start, value_bytes: u64) -> Spec {
     spec.value_bytes = value_bytes;
     spec.settings.write_buffer = MEMTABLE_BYTES;
     spec.settings.memory = MEMORY_BYTES;
+    spec
+}
+
+/// Reads of keys of which some have very many versions.
+fn dbb_zipf_spec(operation: Operation) -> Spec {
+    let mut spec = dbb_spec(operation, Start::Empty, 100);
+    spec.keys = KeyShape::Decimal;
+    spec.choice = PAPER_ZIPF;
+    spec.before = vec![(Operation::Update, 1.0)];
     spec
 }
 
@@ -198,6 +207,16 @@ pub(super) const ALL: &[Benchmark] = &[
         "jf.dbb.seekrandom",
         "seek a random key, and ten next",
         || dbb_spec(SCAN10, Start::AsIs, 100),
+    ),
+    dbb(
+        "jf.dbb.zipf.readrandom",
+        "gets, numpy's Zipf 1.2, after a million puts of the same",
+        || dbb_zipf_spec(Operation::Get),
+    ),
+    dbb(
+        "jf.dbb.zipf.seekrandom",
+        "seek and ten next, numpy's Zipf 1.2, after a million puts of the same",
+        || dbb_zipf_spec(SCAN10),
     ),
     dbb_1k(
         "jf.dbb.1k.fillrandom",
