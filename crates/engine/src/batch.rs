@@ -28,6 +28,9 @@ use velella_memtable::{BatchCell, Install, Owner, Pending};
 use velella_sync::PoolGuard;
 use velella_sync::epoch::{self, Guard};
 
+/// How many keys of a batch ahead memory is asked for.
+const AHEAD: usize = 4;
+
 /// One operation of a batch, as the user gave it.
 #[derive(Debug, Clone)]
 pub(crate) struct Operation {
@@ -187,7 +190,10 @@ impl Engine {
         let cell = BatchCell::new(pair.index());
         let mut pendings = Vec::with_capacity(plan.changes.len());
         let mut views: Vec<(&Arc<Core>, &View)> = Vec::new();
-        for (core, change) in &plan.changes {
+        for (at, (core, change)) in plan.changes.iter().enumerate() {
+            if let Some((core, soon)) = plan.changes.get(at + AHEAD) {
+                core.view.load(guard).cur.table.prefetch(soon.key, guard);
+            }
             if views.last().is_none_or(|(last, _)| last.id != core.id) {
                 views.push((core, core.view.load(guard)));
             }
