@@ -6,9 +6,10 @@
 //!     gathering becomes tables whose stamps lie above those of the gathering before.
 //! R3. A record is skipped where its keyspace was dropped, or its stamp is in tables already.
 //! R4. A gathering is sorted and written in ranges of keys, by several threads: its tables
-//!     share no key, so their order among themselves means nothing.
+//!     share no key, so their order among themselves means nothing. One gathering is written while
+//!     the next is read.
 //!
-//! Tests: `tests/crash.rs`, `cl14_double_crash`.
+//! Tests: `tests/crash.rs`, `tests/sharing.rs`, `cl14_double_crash`.
 
 mod piece;
 
@@ -28,6 +29,8 @@ use velella_tree::{Built, Edit};
 
 /// Most tables a gathering becomes: they stand in level 0, which has to stay small.
 const PARTS_MAX: usize = 4;
+/// Most bytes of a gathering: the more there are, the sooner the first is written beside the next.
+const GATHERED_MAX: u64 = 64 << 20;
 
 /// What recovery wrote, not yet named by the manifest.
 #[derive(Default)]
@@ -57,26 +60,84 @@ pub(crate) struct Known<'a> {
     pub(crate) lease: Stamp,
 }
 
-/// Reads the journal to its end and writes what counts to tables.
+/// Reads the journal to its end and writes what counts to tables: of one gathering while the next
+/// is read.
 pub(crate) fn replay(
     journal: &mut Recovery,
     cores: &[Arc<Core>],
     known: &Known<'_>,
     memory: u64,
 ) -> Result<Recovered> {
-    let mut pieces: BTreeMap<KeyspaceId, Piece> = cores
-        .iter()
-        .map(|core| (core.id, Piece::new(Arc::clone(core))))
-        .collect();
-    let mut recovered = Recovered::default();
-    let mut gathered = 0;
-    while let Some(record) = journal.next_record()? {
-        agreement::check_lease(record.stamp, known.lease)?;
+    let mut gatherer = Gatherer {
+        journal,
+        known,
+        pieces: cores
+            .iter()
+            .map(|core| (core.id, Piece::new(Arc::clone(core))))
+            .collect(),
+        // Two at a time.
+        share: (memory / 2).min(GATHERED_MAX),
+        is_over: false,
+        recovered: Recovered::default(),
+    };
+    let built = helpers::in_turn(|| gatherer.next(), build)?;
+    let mut recovered = gatherer.recovered;
+    for gathering in built {
+        for (core, built) in gathering? {
+            recovered.edits.extend(built.edits(core.id));
+            recovered.built.push((core, built));
+        }
+    }
+    Ok(recovered)
+}
+
+/// What was gathered of each keyspace, in parts.
+type Gathered = Vec<(Arc<Core>, Vec<Run>)>;
+
+/// Reads the journal.
+struct Gatherer<'a> {
+    journal: &'a mut Recovery,
+    known: &'a Known<'a>,
+    pieces: BTreeMap<KeyspaceId, Piece>,
+    /// Bytes of one gathering.
+    share: u64,
+    is_over: bool,
+    recovered: Recovered,
+}
+
+impl Gatherer<'_> {
+    /// The next gathering.
+    fn next(&mut self) -> Result<Option<Gathered>> {
+        let mut gathered = 0;
+        while !self.is_over && gathered <= self.share {
+            match self.take_record()? {
+                Some(bytes) => gathered += bytes,
+                None => self.is_over = true,
+            }
+        }
+        // While more is read, a thread has that to do.
+        let others = helpers::count() - usize::from(!self.is_over);
+        let parts = others.clamp(1, PARTS_MAX);
+        let filled = self.pieces.values_mut().filter(|piece| !piece.is_empty());
+        let taken: Gathered = filled
+            .map(|piece| (Arc::clone(&piece.core), piece.take(parts)))
+            .collect();
+        Ok((!taken.is_empty()).then_some(taken))
+    }
+
+    /// Takes the next record, if there is one; returns the bytes it takes.
+    fn take_record(&mut self) -> Result<Option<u64>> {
+        let Some(record) = self.journal.next_record()? else {
+            return Ok(None);
+        };
+        agreement::check_lease(record.stamp, self.known.lease)?;
+        let mut bytes = 0;
+        let recovered = &mut self.recovered;
         recovered.last = recovered.last.max(record.stamp);
         for operation in batch::decode(record.payload) {
             let operation = operation?;
-            let Some(piece) = pieces.get_mut(&operation.keyspace) else {
-                if known.dropped.contains(&operation.keyspace) {
+            let Some(piece) = self.pieces.get_mut(&operation.keyspace) else {
+                if self.known.dropped.contains(&operation.keyspace) {
                     continue;
                 }
                 return Err(unknown_keyspace(operation.keyspace, record.stamp));
@@ -85,30 +146,24 @@ pub(crate) fn replay(
                 continue;
             }
             if operation.kind == ValueKind::External {
-                recovered
-                    .externals
-                    .extend(ExternalRef::decode(operation.value).map(|e| e.file));
+                let external = ExternalRef::decode(operation.value);
+                recovered.externals.extend(external.map(|e| e.file));
             }
-            gathered += piece.add(record.stamp, &operation);
+            bytes += piece.add(record.stamp, &operation);
         }
-        if gathered > memory {
-            build_all(&mut pieces, &mut recovered)?;
-            gathered = 0;
-        }
+        Ok(Some(bytes))
     }
-    build_all(&mut pieces, &mut recovered)?;
-    Ok(recovered)
 }
 
-fn build_all(pieces: &mut BTreeMap<KeyspaceId, Piece>, into: &mut Recovered) -> Result<()> {
-    for piece in pieces.values_mut().filter(|piece| !piece.is_empty()) {
-        let core = Arc::clone(&piece.core);
-        for built in build_parts(&core, piece.take(helpers::count().min(PARTS_MAX)))? {
-            into.edits.extend(built.edits(core.id));
-            into.built.push((Arc::clone(&core), built));
+/// Sorts and writes a gathering.
+fn build(gathered: Gathered) -> Result<Vec<(Arc<Core>, Built)>> {
+    let mut all = Vec::new();
+    for (core, parts) in gathered {
+        for built in build_parts(&core, parts)? {
+            all.push((Arc::clone(&core), built));
         }
     }
-    Ok(())
+    Ok(all)
 }
 
 /// Sorts and writes the parts beside each other.

@@ -1,7 +1,8 @@
 //! What threads share: durable writes a lane, recovery's gathering a few tables.
 //!
 //! Claims: decision 0014, 4 (durable writes take the first free lane); `recovery.rs` (a gathering
-//! becomes at most four tables, however many processors there are).
+//! becomes at most four tables, however many processors there are; one gathering is written while
+//! the next is read).
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests")]
 
@@ -92,5 +93,37 @@ fn what_recovery_gathers_becomes_at_most_four_tables_on_any_machine() {
         let all = levels.iter().map(|level| level.entries).sum::<u64>();
         assert_eq!(levels[0].tables, expected, "{processors}: {tables:?}");
         assert_eq!(all, 170_000, "{processors}: {tables:?}");
+    }
+}
+
+#[test]
+fn gatherings_written_beside_each_other_lose_nothing() {
+    const KEYS: u32 = 10_000;
+    let memory = MemFs::new();
+    let small = || roomy().memory(64 << 20).write_buffer(12 << 20);
+    let db = on(&memory, small());
+    for turn in [1u8, 2] {
+        for key in 0..KEYS {
+            db.put(key.to_be_bytes(), [turn; 1_000]).unwrap();
+        }
+    }
+    let killed = memory.crash(1, CrashMode::KeepAll);
+    let flushed = db.stats().keyspaces[0]
+        .levels
+        .iter()
+        .map(|level| level.tables)
+        .sum::<u64>();
+    drop(db);
+    for processors in [1, 2, 3] {
+        helpers::pretend(Some(processors));
+        let db = on(&killed.image(1, CrashMode::KeepAll), small());
+        helpers::pretend(None);
+        let tables = db.stats().keyspaces[0].levels[0].tables;
+        assert!(tables > flushed + 1, "{tables} tables are one gathering");
+        for key in 0..KEYS {
+            let value = db.get(key.to_be_bytes()).unwrap().unwrap();
+            assert_eq!(value.to_vec(), [2; 1_000], "{processors}: {key}");
+        }
+        assert_eq!(db.iter().unwrap().count(), KEYS as usize);
     }
 }

@@ -31,9 +31,24 @@ pub(super) struct Piece {
     pub(super) core: Arc<Core>,
     entries: Vec<Gathered>,
     bytes: Vec<u8>,
-    /// By the hash of a key, the number of its last entry, if no other key came by since. Grows
-    /// with the entries, from nothing.
-    last: Vec<usize>,
+    /// By the hash of a key, its last entry, if no other key came by since. Grows with the entries,
+    /// from nothing.
+    last: Vec<Last>,
+}
+
+/// The last entry of some key.
+#[derive(Debug, Clone, Copy)]
+struct Last {
+    /// More of the key's hash: most other keys show by it, without a look at the entry.
+    tag: u32,
+    number: u32,
+}
+
+impl Last {
+    const NONE: Last = Last {
+        tag: 0,
+        number: u32::MAX,
+    };
 }
 
 /// An entry whose key and value lie in the piece's bytes.
@@ -67,11 +82,12 @@ impl Piece {
     /// Adds an operation, which is newer than all before it; returns the bytes it takes.
     pub(super) fn add(&mut self, stamp: Stamp, operation: &batch::Operation<'_>) -> u64 {
         self.remember_more();
-        let place = self.place_of(operation.key);
-        if self.replace(self.last[place], stamp, operation) {
+        let (place, tag) = self.place_of(operation.key);
+        let last = self.last[place];
+        if last.tag == tag && self.replace(last.number, stamp, operation) {
             return 0;
         }
-        self.last[place] = self.entries.len();
+        self.remember(self.entries.len(), place, tag);
         let start = self.bytes.len();
         self.bytes.extend_from_slice(operation.key);
         self.bytes.extend_from_slice(operation.value);
@@ -89,12 +105,22 @@ impl Piece {
         (self.bytes.len() - start + size_of::<Gathered>()) as u64
     }
 
-    /// Where the last entry of a key is remembered.
-    fn place_of(&self, key: &[u8]) -> usize {
+    /// Where the last entry of a key is remembered, and the key's tag.
+    fn place_of(&self, key: &[u8]) -> (usize, u32) {
         let tail = key.last_chunk().map_or(0, |tail| u64::from_le_bytes(*tail));
         let mixed = (word(key) ^ tail.rotate_left(32)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         // The upper bits are the mixed ones; there are places for 2^10 or more.
-        usize::try_from(mixed >> 32).expect("32 bits") & (self.last.len() - 1)
+        let place = usize::try_from(mixed >> 32).expect("32 bits") & (self.last.len() - 1);
+        let tag = u32::try_from(mixed & u64::from(u32::MAX)).expect("32 bits");
+        (place, tag)
+    }
+
+    /// Remembers an entry, unless there are more than can be told apart.
+    fn remember(&mut self, number: usize, place: usize, tag: u32) {
+        self.last[place] = match u32::try_from(number) {
+            Ok(number) => Last { tag, number },
+            Err(_) => Last::NONE,
+        };
     }
 
     /// Makes more places once there are as many entries.
@@ -104,17 +130,17 @@ impl Piece {
             return;
         }
         let more = (2 * places).clamp(*REMEMBERED.start(), *REMEMBERED.end());
-        self.last = vec![usize::MAX; more];
+        self.last = vec![Last::NONE; more];
         for number in 0..self.entries.len() {
-            let place = self.place_of(key(&self.bytes, &self.entries[number]));
-            self.last[place] = number;
+            let (place, tag) = self.place_of(key(&self.bytes, &self.entries[number]));
+            self.remember(number, place, tag);
         }
     }
 
     /// Puts the operation into the place of entry `last`, if it hides that one and is no longer
     /// (P2).
-    fn replace(&mut self, last: usize, stamp: Stamp, operation: &batch::Operation<'_>) -> bool {
-        let Some(entry) = self.entries.get_mut(last) else {
+    fn replace(&mut self, last: u32, stamp: Stamp, operation: &batch::Operation<'_>) -> bool {
+        let Some(entry) = self.entries.get_mut(last as usize) else {
             return false;
         };
         let (key, value) = (operation.key.len(), operation.value.len());
