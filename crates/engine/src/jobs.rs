@@ -2,10 +2,8 @@
 //!
 //! J1. A thread's failure halts the database with its cause; threads never die silently.
 //! J2. Threads hold the engine; `stop` ends and joins them, so the engine outlives them all.
-//! J3. Flushes and compactions stand back a little behind threads of the user's priority: sharing a
-//!     processor with a writer they have a quarter of it. Not more than that: writers wait for
-//!     flushes, so one that has to wait for a busy machine would stop them (seen: 23 s beside a
-//!     test run, at nice 19). The others, who work little and in time, do not stand back.
+//! J3. They run at the user's priority: writers wait for flushes, so a flush that has to wait for
+//!     a busy machine would stop them (seen: 23 s beside a test run, at nice 19).
 //! J4. Not all of them work at once unless writers lag (`crew.rs`).
 //! J5. An opening that cannot start one of them ends the others, and with them goes the lock.
 //!
@@ -24,8 +22,6 @@ use velella_sync::thread::{self, JoinHandle};
 const SYNC_EVERY: Duration = Duration::from_secs(1);
 /// An idle journal notes after this time that its last round completed.
 const NOTE_DONE_AFTER: Duration = Duration::from_millis(100);
-/// By how much flushes and compactions stand back behind readers and writers (J3).
-const NICENESS: u8 = 5;
 /// How often background threads look around unasked.
 const TICK: Duration = Duration::from_millis(100);
 
@@ -135,7 +131,6 @@ impl Engine {
     /// Flushes first, then compacts: memory is scarcer than read amplification. What seeks would
     /// like comes last.
     fn work_loop(&self) -> Result<()> {
-        thread::stand_back(NICENESS);
         while !self.is_over() {
             let hand = self.crew.join(|| self.is_lagging());
             let worked = hand.is_some()

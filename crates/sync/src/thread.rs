@@ -76,18 +76,6 @@ pub fn spawn_scoped<'scope, T: Send + 'static>(
     Ok(scope.spawn(body))
 }
 
-/// Puts the calling thread behind the others of its process, by so many levels of niceness: of a
-/// processor that it shares with one of them it has a quarter, at five. Where threads have no
-/// niceness of their own (elsewhere than on Linux) nothing happens.
-pub fn stand_back(levels: u8) {
-    #[cfg(all(target_os = "linux", not(any(loom, shuttle))))]
-    {
-        // Refused to nobody: only going forward needs a privilege.
-        let _ = rustix::process::nice(i32::from(levels));
-    }
-    let _ = levels;
-}
-
 /// Gives the rest of this thread's time slice away.
 pub fn yield_now() {
     #[cfg(not(any(loom, shuttle)))]

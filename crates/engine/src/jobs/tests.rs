@@ -1,7 +1,7 @@
 //! Background threads beside each other, and when one of them cannot be started.
 
 use crate::fixture::{fresh, tiny, until};
-use crate::jobs::{NICENESS, REFUSE, TICK};
+use crate::jobs::{REFUSE, TICK};
 use std::sync::Arc;
 use velella_base::ErrorKind;
 use velella_sync::thread;
@@ -46,39 +46,11 @@ fn a_second_hand_joins_once_flushes_pile_up() {
     };
     switch("first");
     thread::sleep(3 * TICK);
-    assert_eq!(
-        engine.flushes.len(),
-        1,
-        "the worker leaves it to the others"
-    );
+    assert_eq!(engine.flushes.len(), 1, "the worker leaves it to the others");
     switch("second");
     until(|| engine.flushes.len() == 1);
     drop(hands);
     until(|| engine.flushes.is_empty());
-}
-
-#[cfg(target_os = "linux")]
-#[test]
-fn workers_stand_back_behind_everybody_else() {
-    let _watchdog = Watchdog::new("workers_stand_back", 60);
-    let (_db, _engine) = fresh();
-    let read = |path: &std::path::Path| {
-        let stat = std::fs::read_to_string(path.join("stat")).ok()?;
-        // `1 (name) S ...`: the niceness is the seventeenth field behind the name.
-        let (name, fields) = stat.rsplit_once(") ")?;
-        let niceness: i32 = fields.split(' ').nth(16)?.parse().ok()?;
-        Some((name.contains("(velella-work-"), niceness))
-    };
-    let (_, own) = read("/proc/thread-self".as_ref()).unwrap();
-    let back = (own + i32::from(NICENESS)).min(19);
-    // Those of other tests may just begin.
-    until(|| {
-        let tasks = std::fs::read_dir("/proc/self/task").unwrap();
-        let all: Vec<_> = tasks.filter_map(|task| read(&task.ok()?.path())).collect();
-        let (workers, others): (Vec<_>, Vec<_>) = all.iter().partition(|(works, _)| *works);
-        assert!(others.iter().all(|(_, niceness)| *niceness == own));
-        !workers.is_empty() && workers.iter().all(|(_, niceness)| *niceness == back)
-    });
 }
 
 #[test]
