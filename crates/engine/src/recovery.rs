@@ -3,11 +3,12 @@
 //! R1. What is taken goes to tables directly, in one durable edit together with the new
 //!     incarnation; only then does anybody see it. A crash anywhere before repeats it all.
 //! R2. Records come by ascending stamp and are gathered within a share of the memory; each
-//!     gathering becomes tables whose stamps lie above those of the gathering before.
+//!     gathering becomes tables whose stamps lie above those of the gathering before. There are two
+//!     at a time, since one is written while the next is read. The first is small, so that writing
+//!     begins early; each is twice as large as the one before, so that there are few.
 //! R3. A record is skipped where its keyspace was dropped, or its stamp is in tables already.
 //! R4. A gathering is sorted and written in ranges of keys, by several threads: its tables
-//!     share no key, so their order among themselves means nothing. One gathering is written while
-//!     the next is read.
+//!     share no key, so their order among themselves means nothing.
 //!
 //! Tests: `tests/crash.rs`, `tests/sharing.rs`, `cl14_double_crash`.
 
@@ -23,14 +24,16 @@ use velella_base::external::ExternalRef;
 use velella_base::{Error, ErrorKind, KeyspaceId, Result, Stamp, ValueKind};
 use velella_journal::{Recovery, batch};
 use velella_mvcc::Retention;
-use velella_sync::helpers;
+use velella_sync::helpers::{self, Made};
 use velella_sync::lock::Mutex;
 use velella_tree::{Built, Edit};
 
-/// Most tables a gathering becomes: they stand in level 0, which has to stay small.
+/// Most tables the last gathering becomes, and each before it, which is written while one thread
+/// reads: they stand in level 0, which has to stay small.
 const PARTS_MAX: usize = 4;
-/// Most bytes of a gathering: the more there are, the sooner the first is written beside the next.
-const GATHERED_MAX: u64 = 64 << 20;
+const PARTS_BETWEEN: usize = 2;
+/// Bytes of the first gathering.
+const FIRST_BYTES: u64 = 64 << 20;
 
 /// What recovery wrote, not yet named by the manifest.
 #[derive(Default)]
@@ -60,8 +63,7 @@ pub(crate) struct Known<'a> {
     pub(crate) lease: Stamp,
 }
 
-/// Reads the journal to its end and writes what counts to tables: of one gathering while the next
-/// is read.
+/// Reads the journal to its end and writes what counts to tables, within `memory` (R2).
 pub(crate) fn replay(
     journal: &mut Recovery,
     cores: &[Arc<Core>],
@@ -75,54 +77,57 @@ pub(crate) fn replay(
             .iter()
             .map(|core| (core.id, Piece::new(Arc::clone(core))))
             .collect(),
-        // Two at a time.
-        share: (memory / 2).min(GATHERED_MAX),
-        is_over: false,
+        share: (memory / 2).min(FIRST_BYTES),
+        share_max: memory / 2,
         recovered: Recovered::default(),
     };
     let built = helpers::in_turn(|| gatherer.next(), build)?;
     let mut recovered = gatherer.recovered;
-    for gathering in built {
-        for (core, built) in gathering? {
-            recovered.edits.extend(built.edits(core.id));
-            recovered.built.push((core, built));
-        }
+    for (core, built) in built.into_iter().flatten() {
+        recovered.edits.extend(built.edits(core.id));
+        recovered.built.push((core, built));
     }
     Ok(recovered)
 }
 
 /// What was gathered of each keyspace, in parts.
-type Gathered = Vec<(Arc<Core>, Vec<Run>)>;
+type Gathering = Vec<(Arc<Core>, Vec<Run>)>;
 
 /// Reads the journal.
 struct Gatherer<'a> {
     journal: &'a mut Recovery,
     known: &'a Known<'a>,
     pieces: BTreeMap<KeyspaceId, Piece>,
-    /// Bytes of one gathering.
+    /// Bytes of the next gathering, and of any.
     share: u64,
-    is_over: bool,
+    share_max: u64,
     recovered: Recovered,
 }
 
 impl Gatherer<'_> {
     /// The next gathering.
-    fn next(&mut self) -> Result<Option<Gathered>> {
-        let mut gathered = 0;
-        while !self.is_over && gathered <= self.share {
+    fn next(&mut self) -> Result<Made<Gathering>> {
+        let (mut gathered, mut is_last) = (0, false);
+        while !is_last && gathered <= self.share {
             match self.take_record()? {
                 Some(bytes) => gathered += bytes,
-                None => self.is_over = true,
+                None => is_last = true,
             }
         }
-        // While more is read, a thread has that to do.
-        let others = helpers::count() - usize::from(!self.is_over);
-        let parts = others.clamp(1, PARTS_MAX);
+        self.share = (2 * self.share).min(self.share_max);
+        // While there is more to read, a thread does that.
+        let parts = match is_last {
+            true => helpers::count().min(PARTS_MAX),
+            false => (helpers::count() - 1).clamp(1, PARTS_BETWEEN),
+        };
         let filled = self.pieces.values_mut().filter(|piece| !piece.is_empty());
-        let taken: Gathered = filled
+        let gathering: Gathering = filled
             .map(|piece| (Arc::clone(&piece.core), piece.take(parts)))
             .collect();
-        Ok((!taken.is_empty()).then_some(taken))
+        Ok(match is_last {
+            true => Made::Last(Some(gathering)),
+            false => Made::More(gathering),
+        })
     }
 
     /// Takes the next record, if there is one; returns the bytes it takes.
@@ -156,9 +161,9 @@ impl Gatherer<'_> {
 }
 
 /// Sorts and writes a gathering.
-fn build(gathered: Gathered) -> Result<Vec<(Arc<Core>, Built)>> {
+fn build(gathering: Gathering) -> Result<Vec<(Arc<Core>, Built)>> {
     let mut all = Vec::new();
-    for (core, parts) in gathered {
+    for (core, parts) in gathering {
         for built in build_parts(&core, parts)? {
             all.push((Arc::clone(&core), built));
         }

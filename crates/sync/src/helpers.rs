@@ -1,8 +1,10 @@
-//! Helpers: threads that do parts of one piece of work beside the thread that waits for it.
+//! Helpers: threads that do parts of one piece of work beside the thread that wants it done.
 //!
 //! B1. The results are those of doing one part after the other, in that order, whatever threads
 //!     there are.
 //! B2. A simulated or unaided thread, and a model's, does all parts itself, in their order.
+//! B3. Of things made one after the other there are at most two at a time: one that is made, and
+//!     one that is worked on.
 //!
 //! Threads: any. Tests: below.
 
@@ -76,29 +78,49 @@ pub fn each<T: Send + 'static>(
         .collect()
 }
 
+/// What there is to work on.
+#[derive(Debug)]
+pub enum Made<A> {
+    /// One thing of several.
+    More(A),
+    /// The last one, or nothing more.
+    Last(Option<A>),
+}
+
 /// What `work` says of each of the things that `make` makes, in their order: a helper works on one
-/// while this thread makes the next, so there are two at a time.
+/// while this thread makes the next (B3), and this thread on the last.
 ///
 /// # Errors
-/// The first of `make`, after which nothing more is made.
+/// The first, after which nothing more is made.
 ///
 /// # Panics
 /// If `make` or `work` does.
-pub fn in_turn<A: Send, B: Send + 'static, E>(
-    mut make: impl FnMut() -> Result<Option<A>, E>,
-    work: impl Fn(A) -> B + Sync,
+pub fn in_turn<A: Send, B: Send + 'static, E: Send + 'static>(
+    mut make: impl FnMut() -> Result<Made<A>, E>,
+    work: impl Fn(A) -> Result<B, E> + Sync,
 ) -> Result<Vec<B>, E> {
     let mut done = Vec::new();
-    if count() <= 1 {
-        while let Some(made) = make()? {
-            done.push(work(made));
-        }
-        return Ok(done);
-    }
+    let may_help = count() > 1;
     thread::scope(|scope| {
-        let mut helper: Option<ScopedJoinHandle<'_, Option<B>>> = None;
-        while let Some(made) = make()? {
-            done.extend(helper.take().and_then(joined));
+        let mut helper: Option<ScopedJoinHandle<'_, Option<Result<B, E>>>> = None;
+        loop {
+            let made = make()?;
+            if let Some(worked) = helper.take().and_then(joined) {
+                done.push(worked?);
+            }
+            let made = match made {
+                Made::More(made) if may_help => made,
+                Made::More(made) => {
+                    done.push(work(made)?);
+                    continue;
+                }
+                Made::Last(last) => {
+                    if let Some(last) = last {
+                        done.push(work(last)?);
+                    }
+                    return Ok(done);
+                }
+            };
             // Where no helper can be started, this thread finds it still there.
             let place = Arc::new(Mutex::new(Some(made)));
             let (taken, work) = (Arc::clone(&place), &work);
@@ -108,11 +130,13 @@ pub fn in_turn<A: Send, B: Send + 'static, E>(
             };
             match thread::spawn_scoped(scope, "velella-helper", work_on) {
                 Ok(started) => helper = Some(started),
-                Err(_) => done.extend(place.lock().take().map(work)),
+                Err(_) => {
+                    if let Some(made) = place.lock().take() {
+                        done.push(work(made)?);
+                    }
+                }
             }
         }
-        done.extend(helper.and_then(joined));
-        Ok(done)
     })
 }
 
@@ -127,6 +151,8 @@ fn joined<T>(thread: ScopedJoinHandle<'_, T>) -> T {
 mod tests {
     use super::*;
     use crate::simulation::Unaided;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::time::{Duration, Instant};
 
     #[test]
     fn every_part_is_done_once_and_answers_stay_in_order() {
@@ -151,43 +177,99 @@ mod tests {
         assert_eq!(*order.lock(), (0..7).collect::<Vec<_>>());
     }
 
+    // Relaxed, in all of these: counts that guard nothing.
+
+    /// Things from 0 on, of which `last` is the last.
+    fn things(last: usize) -> impl FnMut() -> Result<Made<usize>, &'static str> {
+        let mut next = 0..=last;
+        move || match next.next() {
+            Some(thing) if thing < last => Ok(Made::More(thing)),
+            thing => Ok(Made::Last(thing)),
+        }
+    }
+
     #[test]
-    fn things_are_worked_on_in_turn_while_the_next_is_made() {
+    fn a_helper_works_on_each_thing_but_the_last_while_the_next_is_made() {
+        const LAST: usize = 5;
         pretend(Some(2));
         let own = std::thread::current().id();
-        for things in 0..6 {
-            let mut next = 0..things;
-            let made = || Ok::<_, ()>(next.next());
-            let worked = in_turn(made, |thing| (thing, std::thread::current().id()));
-            let (answers, threads): (Vec<_>, Vec<_>) = worked.unwrap().into_iter().unzip();
-            assert_eq!(answers, (0..things).collect::<Vec<_>>());
-            assert!(threads.iter().all(|thread| *thread != own));
-        }
-        // Three at a time would be one too many: the third is begun once the first is done.
-        let (made, done) = (Cell::new(0), Mutex::new(0));
-        let make = || {
-            assert!(made.get() < *done.lock() + 3);
-            made.set(made.get() + 1);
-            Ok::<_, ()>((made.get() < 9).then_some(()))
+        let begun = AtomicUsize::new(0);
+        let mut make = things(LAST);
+        let counted = || {
+            begun.fetch_add(1, Ordering::Relaxed);
+            make()
         };
-        in_turn(make, |()| *done.lock() += 1).unwrap();
-        assert_eq!(*done.lock(), 8);
+        let deadline = Instant::now() + Duration::from_secs(30);
+        let work = |thing| {
+            let is_own = std::thread::current().id() == own;
+            // Its successor is being made; the one after that is not before this is done.
+            while thing < LAST && begun.load(Ordering::Relaxed) < thing + 2 {
+                assert!(
+                    Instant::now() < deadline,
+                    "thing {thing} waits for the next"
+                );
+                std::thread::yield_now();
+            }
+            assert!(begun.load(Ordering::Relaxed) <= thing + 2);
+            Ok((thing, is_own))
+        };
+        let worked = in_turn(counted, work).unwrap();
+        let expected: Vec<_> = (0..=LAST).map(|thing| (thing, thing == LAST)).collect();
+        assert_eq!(worked, expected);
         pretend(None);
     }
 
     #[test]
-    fn an_error_in_making_ends_it_and_an_unaided_thread_works_by_itself() {
+    fn the_first_error_ends_it_whoever_meets_it() {
+        for processors in [1, 2] {
+            pretend(Some(processors));
+            let mut make = things(9);
+            let made = AtomicUsize::new(0);
+            let counted = || {
+                made.fetch_add(1, Ordering::Relaxed);
+                make()
+            };
+            let work = |thing| if thing == 1 { Err("work") } else { Ok(thing) };
+            assert_eq!(in_turn(counted, work).unwrap_err(), "work");
+            // The one that was made meanwhile is the last.
+            assert_eq!(made.into_inner(), 1 + processors);
+            let mut left = 0..3;
+            let make = || left.next().map(Made::More).ok_or("make");
+            let worked = AtomicUsize::new(0);
+            let work = |_| {
+                worked.fetch_add(1, Ordering::Relaxed);
+                Ok(())
+            };
+            assert_eq!(in_turn(make, work).unwrap_err(), "make");
+            assert_eq!(worked.into_inner(), 3);
+        }
+        pretend(None);
+    }
+
+    #[test]
+    fn an_unaided_thread_works_on_all_by_itself() {
         let _unaided = Unaided::begin();
         let own = std::thread::current().id();
-        let mut next = 0..3;
-        let make = || next.next().map(Some).ok_or("over");
-        let worked = Mutex::new(0);
-        let work = |_| {
+        let work = |thing| {
             assert_eq!(std::thread::current().id(), own);
-            *worked.lock() += 1;
+            Ok(thing)
         };
-        assert_eq!(in_turn(make, work).unwrap_err(), "over");
-        assert_eq!(*worked.lock(), 3);
+        assert_eq!(in_turn(things(3), work), Ok(vec![0, 1, 2, 3]));
+        assert_eq!(
+            in_turn(|| Ok::<_, ()>(Made::Last(None)), |()| Ok(())),
+            Ok(vec![])
+        );
+    }
+
+    #[test]
+    #[should_panic(expected = "thing 2")]
+    fn a_panic_of_a_helper_reaches_who_makes() {
+        pretend(Some(2));
+        let work = |thing| {
+            assert!(thing != 2, "thing 2");
+            Ok(())
+        };
+        let _ = in_turn(things(5), work);
     }
 
     #[test]

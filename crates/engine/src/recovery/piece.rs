@@ -49,6 +49,11 @@ impl Last {
         tag: 0,
         number: u32::MAX,
     };
+
+    fn new(tag: u32, number: usize) -> Last {
+        let number = u32::try_from(number).expect("a gathering has fewer entries");
+        Last { tag, number }
+    }
 }
 
 /// An entry whose key and value lie in the piece's bytes.
@@ -87,7 +92,7 @@ impl Piece {
         if last.tag == tag && self.replace(last.number, stamp, operation) {
             return 0;
         }
-        self.remember(self.entries.len(), place, tag);
+        self.last[place] = Last::new(tag, self.entries.len());
         let start = self.bytes.len();
         self.bytes.extend_from_slice(operation.key);
         self.bytes.extend_from_slice(operation.value);
@@ -109,18 +114,9 @@ impl Piece {
     fn place_of(&self, key: &[u8]) -> (usize, u32) {
         let tail = key.last_chunk().map_or(0, |tail| u64::from_le_bytes(*tail));
         let mixed = (word(key) ^ tail.rotate_left(32)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        // The upper bits are the mixed ones; there are places for 2^10 or more.
-        let place = usize::try_from(mixed >> 32).expect("32 bits") & (self.last.len() - 1);
-        let tag = u32::try_from(mixed & u64::from(u32::MAX)).expect("32 bits");
-        (place, tag)
-    }
-
-    /// Remembers an entry, unless there are more than can be told apart.
-    fn remember(&mut self, number: usize, place: usize, tag: u32) {
-        self.last[place] = match u32::try_from(number) {
-            Ok(number) => Last { tag, number },
-            Err(_) => Last::NONE,
-        };
+        // The upper bits are the mixed ones; some of them are the place.
+        let tag = u32::try_from(mixed >> 32).expect("32 bits");
+        (tag as usize & (self.last.len() - 1), tag)
     }
 
     /// Makes more places once there are as many entries.
@@ -133,7 +129,7 @@ impl Piece {
         self.last = vec![Last::NONE; more];
         for number in 0..self.entries.len() {
             let (place, tag) = self.place_of(key(&self.bytes, &self.entries[number]));
-            self.remember(number, place, tag);
+            self.last[place] = Last::new(tag, number);
         }
     }
 
