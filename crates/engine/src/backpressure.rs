@@ -156,7 +156,7 @@ impl Engine {
         self.stalls.note(Cause::Compaction, started.elapsed());
     }
 
-    /// Whether work has piled up a good part of the way to where writers are slowed or stopped.
+    /// Whether writers wait, or work has piled up towards where they are slowed or stopped.
     pub(crate) fn is_lagging(&self) -> bool {
         self.are_flushes_lagging() || self.cores().iter().any(|core| core.tree.pressure().is_high)
     }
@@ -164,7 +164,7 @@ impl Engine {
     /// The same of flushes alone, without a lock but the queue's.
     pub(crate) fn are_flushes_lagging(&self) -> bool {
         let high = budget::memtable_bytes(&self.options) / 4 * 3;
-        self.flushes.len() > 1 || self.memtable_bytes.now() > high
+        self.relief.is_awaited() || self.flushes.len() > 1 || self.memtable_bytes.now() > high
     }
 
     /// Judges the brake anew from the pressure of all trees.

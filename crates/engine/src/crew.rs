@@ -1,13 +1,13 @@
 //! How many background threads work at once: some whenever there is work, the others only while
 //! writers lag behind it.
 //!
-//! W1. The first hands, half as many as there are processors and at least one, take up whatever is
-//!     due. A further one would have to have a writer's processor, and the two would take turns of
-//!     milliseconds: at 70 % of what they can do, one put in a thousand then waits 60 ms (decision
-//!     0015).
-//! W2. The further ones join once work has piled up a good part of the way to where writers are
-//!     slowed or stopped: waiting costs them more than sharing.
-//! W3. Only when a piece of work begins: a hand that is at it finishes it.
+//! W1. At most half as many as there are processors, at least one, take up whatever is due. One
+//!     more would, where writers are busy, take the processor of one: the two take turns of
+//!     milliseconds, and at 70 % of what the writers can do, one put in a thousand then waits 60 ms
+//!     (decision 0015).
+//! W2. More begin once writers wait, or work has piled up towards where they are slowed or stopped:
+//!     waiting costs them more than sharing.
+//! W3. Who is at a piece of work finishes it.
 //!
 //! Threads: the workers. Tests: below; `a_second_hand_joins_once_flushes_pile_up`.
 
@@ -19,6 +19,8 @@ pub(crate) struct Crew {
     busy: AtomicUsize,
     /// How many may be whatever the writers do (W1).
     first: usize,
+    #[cfg(test)]
+    refused: AtomicUsize,
 }
 
 /// One that is at work, until it is dropped.
@@ -31,6 +33,8 @@ impl Crew {
         Crew {
             busy: AtomicUsize::new(0),
             first: (processors / 2).max(1),
+            #[cfg(test)]
+            refused: AtomicUsize::new(0),
         }
     }
 
@@ -42,11 +46,22 @@ impl Crew {
 
     /// Sets to work, if one more may be.
     pub(crate) fn join(&self, is_lagging: impl FnOnce() -> bool) -> Option<Hand<'_>> {
-        // Relaxed: as in `has_room`. Counted before it is looked at, so that of two that come at
-        // once both may be refused, never both let in: they come again.
-        let before = self.busy.fetch_add(1, Ordering::Relaxed);
-        let hand = Hand(self);
-        (before < self.first || is_lagging()).then_some(hand)
+        if !self.has_room(is_lagging) {
+            #[cfg(test)]
+            self.refused.fetch_add(1, Ordering::Relaxed);
+            return None;
+        }
+        // Relaxed: as in `has_room`.
+        self.busy.fetch_add(1, Ordering::Relaxed);
+        Some(Hand(self))
+    }
+
+    /// How many are at work, and how many were refused so far.
+    #[cfg(test)]
+    pub(crate) fn counts(&self) -> (usize, usize) {
+        // Relaxed: counts of a test.
+        let refused = self.refused.load(Ordering::Relaxed);
+        (self.busy.load(Ordering::Relaxed), refused)
     }
 }
 

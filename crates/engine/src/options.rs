@@ -67,8 +67,8 @@ pub struct Options {
     /// Durability of writes that do not say. Default `Buffered`.
     pub durability: Durability,
     /// Background threads for flushes and compactions. Default: one a core, at most 4: with fewer,
-    /// cores idle while writers wait for compactions. Half as many as there are cores work at once,
-    /// at least one; the others join when writers would have to wait.
+    /// cores idle while writers wait for compactions. At most half as many as there are cores, at
+    /// least one, work at once until writers lag.
     pub background_threads: usize,
     /// Compression of tables. Default LZ4: it costs less than it saves. Levels 0 and 1 get LZ4
     /// where this says Zstd, since they are soon rewritten.

@@ -55,6 +55,13 @@ impl Parker {
         met
     }
 
+    /// Whether somebody waits, as far as one can tell without a lock: a hint.
+    #[must_use]
+    pub fn is_awaited(&self) -> bool {
+        // Relaxed: a hint.
+        self.waiters.load(Ordering::Relaxed) != 0
+    }
+
     /// Wakes whoever waits; call it after making their condition true.
     #[inline]
     pub fn wake_all(&self) {

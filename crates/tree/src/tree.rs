@@ -207,7 +207,7 @@ pub struct Pressure {
     pub level0_tables: usize,
     /// Bytes that must be rewritten until every level is within its target.
     pub debt_bytes: u64,
-    /// Whether it is a good part of the way to where the brake sets in.
+    /// Whether much is due now, long before the brake sets in.
     pub is_high: bool,
     /// 0: none; 1: writers must wait; between: slow them in proportion.
     pub brake: f64,

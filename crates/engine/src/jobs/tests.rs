@@ -1,10 +1,10 @@
 //! Background threads beside each other, and when one of them cannot be started.
 
 use crate::fixture::{fresh, tiny, until};
-use crate::jobs::{REFUSE, TICK};
+use crate::jobs::REFUSE;
+use crate::options::processors;
 use std::sync::Arc;
 use velella_base::ErrorKind;
-use velella_sync::thread;
 use velella_testkit::Watchdog;
 use velella_vfs::{MemFs, Vfs};
 
@@ -36,17 +36,23 @@ fn a_second_hand_joins_once_flushes_pile_up() {
     let _watchdog = Watchdog::new("a_second_hand_joins", 60);
     let (db, engine) = fresh();
     // As if other threads were at work, as many as may be whatever the writers do.
-    let mut hands = Vec::new();
-    while let Some(hand) = engine.crew.join(|| false) {
-        hands.push(hand);
-    }
+    let busy = || engine.crew.counts().0;
+    let hands: Vec<_> = (0..processors())
+        .map(|_| engine.crew.join(|| true).unwrap())
+        .collect();
+    until(|| busy() == hands.len());
     let switch = |key: &str| {
         db.put(key, "v").unwrap();
         engine.switch(&engine.cores());
     };
+    let refused = engine.crew.counts().1;
     switch("first");
-    thread::sleep(3 * TICK);
-    assert_eq!(engine.flushes.len(), 1, "the worker leaves it to the others");
+    until(|| engine.crew.counts().1 > refused + 1);
+    assert_eq!(
+        engine.flushes.len(),
+        1,
+        "the worker leaves it to the others"
+    );
     switch("second");
     until(|| engine.flushes.len() == 1);
     drop(hands);
