@@ -28,7 +28,7 @@ use velella_memtable::{BatchCell, Install, Owner, Pending};
 use velella_sync::PoolGuard;
 use velella_sync::epoch::{self, Guard};
 
-/// How many keys of a batch ahead memory is asked for.
+/// How many keys of a batch ahead memory is asked for (decision 0013).
 const AHEAD: usize = 4;
 
 /// One operation of a batch, as the user gave it.
@@ -191,8 +191,8 @@ impl Engine {
         let mut pendings = Vec::with_capacity(plan.changes.len());
         let mut views: Vec<(&Arc<Core>, &View)> = Vec::new();
         for (at, (core, change)) in plan.changes.iter().enumerate() {
-            if let Some((core, soon)) = plan.changes.get(at + AHEAD) {
-                core.view.load(guard).cur.table.prefetch(soon.key, guard);
+            if let Some((its, soon)) = plan.changes.get(at + AHEAD) {
+                its.view.load(guard).cur.table.prefetch(soon.key, guard);
             }
             if views.last().is_none_or(|(last, _)| last.id != core.id) {
                 views.push((core, core.view.load(guard)));
