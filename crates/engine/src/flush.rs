@@ -175,6 +175,10 @@ impl Engine {
         if stats.unflushed_bytes < self.journal_bound() / 4 * 3 {
             return Ok(());
         }
+        // What another thread has switched for it may still wait for its flush.
+        if !self.flushes.is_empty() {
+            return Ok(());
+        }
         self.release_journal()?;
         let Some(oldest) = journal.stats().oldest_pinned else {
             return Ok(());

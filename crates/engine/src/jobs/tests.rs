@@ -1,6 +1,6 @@
 //! Background threads beside each other, and when one of them cannot be started.
 
-use crate::fixture::{fresh, tiny, until};
+use crate::fixture::{fresh, open, tiny, until};
 use crate::jobs::REFUSE;
 use crate::options::processors;
 use std::sync::Arc;
@@ -56,6 +56,24 @@ fn a_second_hand_joins_once_flushes_pile_up() {
     switch("second");
     until(|| engine.flushes.len() == 1);
     drop(hands);
+    until(|| engine.flushes.is_empty());
+}
+
+#[test]
+fn a_journal_that_is_too_long_is_flushed_for_once() {
+    let _watchdog = Watchdog::new("a_journal_that_is_too_long", 60);
+    let builder = tiny().write_buffer(3 << 20);
+    let (db, engine) = open(Arc::new(MemFs::new()), builder);
+    let paused = engine.flushes.pause();
+    while engine.flushes.is_empty() {
+        db.put("again and again", [7; 1_000]).unwrap();
+        engine.bound_journal().unwrap();
+    }
+    // Its end is as far away as before, until that flush is done.
+    db.put("again and again", "later").unwrap();
+    engine.bound_journal().unwrap();
+    assert_eq!(engine.flushes.len(), 1);
+    drop(paused);
     until(|| engine.flushes.is_empty());
 }
 
