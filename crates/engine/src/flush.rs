@@ -175,10 +175,6 @@ impl Engine {
         if stats.unflushed_bytes < self.journal_bound() / 4 * 3 {
             return Ok(());
         }
-        // What another thread has switched for it may still wait for its flush.
-        if !self.flushes.is_empty() {
-            return Ok(());
-        }
         self.release_journal()?;
         let Some(oldest) = journal.stats().oldest_pinned else {
             return Ok(());
@@ -187,6 +183,8 @@ impl Engine {
             .cores()
             .into_iter()
             .filter(|core| core.flushed_below() <= oldest)
+            // What was switched before, perhaps for this, still waits for its flush.
+            .filter(|core| core.view.load(&epoch::pin()).immutables() == 0)
             .collect();
         self.switch(&pinning);
         Ok(())

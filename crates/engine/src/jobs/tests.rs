@@ -78,6 +78,26 @@ fn a_journal_that_is_too_long_is_flushed_for_once() {
 }
 
 #[test]
+fn a_flush_that_waits_keeps_no_other_keyspace_from_giving_up_the_journal() {
+    let _watchdog = Watchdog::new("a_flush_that_waits", 60);
+    let builder = tiny().write_buffer(3 << 20);
+    let (db, engine) = open(Arc::new(MemFs::new()), builder);
+    let quiet = db.create_keyspace("quiet", Default::default()).unwrap();
+    quiet.put("once", "v").unwrap();
+    let _paused = engine.flushes.pause();
+    db.put("again and again", "v").unwrap();
+    engine.switch(&[Arc::clone(&db.core)]);
+    let is_switched = || {
+        let guard = velella_sync::epoch::pin();
+        quiet.core.view.load(&guard).immutables() == 1
+    };
+    while !is_switched() {
+        db.put("again and again", [7; 1_000]).unwrap();
+        engine.bound_journal().unwrap();
+    }
+}
+
+#[test]
 fn an_opening_that_cannot_start_a_thread_leaves_no_thread_and_no_lock() {
     let fs = Arc::new(MemFs::new());
     for nth in 1..=4 {
