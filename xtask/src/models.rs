@@ -6,7 +6,8 @@
 //!
 //! Z1. A binary that fails fails the run, whatever it has printed.
 //! Z2. With `--minutes` the schedules drawn at random are continued, from new seeds, until the time
-//!     is over; what loom explores ends by itself.
+//!     is over; what loom explores ends by itself. [`beyond`] goes further with one tool: from the
+//!     seeds it is told, or with one preemption more than the bound of a model.
 //!
 //! Tests: below.
 
@@ -57,37 +58,64 @@ pub(crate) fn run(root: &Path, arguments: &[String]) -> Result<(), String> {
         .map_err(|error| format!("cannot read {}: {error}", root.display()))?;
     let mut done = Run::default();
     for tool in TOOLS {
-        done.explore(root, tool, &packages(&workspace, tool), None);
+        done.explore(root, tool, &packages(&workspace, tool), &[]);
     }
-    let explorations = done.rows.iter().filter(|row| is_random(row)).count() as u64;
     let limit = Duration::from_secs(minutes.unwrap_or(0) * 60);
     if let Some(left) = limit.checked_sub(start.elapsed())
-        && explorations > 0
         && done.failures.is_empty()
     {
-        // Tests of a binary run beside each other, one per processor.
-        let processors = std::thread::available_parallelism().map_or(1, usize::from) as u64;
-        let each = (left.as_secs() * processors / explorations).max(1);
-        done.explore(
-            root,
-            "shuttle",
-            &packages(&workspace, "shuttle"),
-            Some(each),
-        );
+        let each = share(left, &done.rows, "shuttle");
+        done.explore(root, "shuttle", &packages(&workspace, "shuttle"), &[each]);
     }
     println!("\n{}", table(&done.rows));
-    if done.failures.is_empty() {
-        return Ok(());
-    }
-    let names: Vec<&str> = done
-        .failures
-        .iter()
-        .map(|(name, _)| name.as_str())
-        .collect();
-    for (name, output) in &done.failures {
-        eprintln!("\n--- {name}\n{output}");
-    }
-    Err(format!("models failed in {}", names.join(", ")))
+    done.verdict()
+}
+
+/// What a long exploration came to.
+#[derive(Debug, Default)]
+pub(crate) struct Sum {
+    /// Executions of the model that was explored longest, which used the most seeds.
+    pub(crate) longest: u64,
+    /// Executions of all.
+    pub(crate) executions: u64,
+}
+
+/// Goes beyond what every commit explores with `tool` for about so long: `shuttle` draws the
+/// schedules of the seeds from `seed` on, `loom` allows each model one preemption more.
+///
+/// # Errors
+/// A model did not end as it must; what was explored until then is told, too.
+pub(crate) fn beyond(
+    root: &Path,
+    tool: &str,
+    minutes: u64,
+    seed: u64,
+) -> Result<(Sum, Result<(), String>), String> {
+    let workspace = Workspace::load(root)
+        .map_err(|error| format!("cannot read {}: {error}", root.display()))?;
+    let packages = packages(&workspace, tool);
+    // One batch of each, or the whole of it: builds them, and tells how many share the time.
+    let mut first = Run::default();
+    first.explore(root, tool, &packages, &[("VELELLA_SEED", seed.to_string())]);
+    first.verdict()?;
+    let more = [
+        share(Duration::from_secs(minutes * 60), &first.rows, tool),
+        ("VELELLA_MODEL_SEED", seed.to_string()),
+        ("VELELLA_MODEL_DEEPER", "1".to_owned()),
+    ];
+    let mut done = Run::default();
+    done.explore(root, tool, &packages, &more);
+    println!("\n{}", table(&done.rows));
+    Ok((done.sum(), done.verdict()))
+}
+
+/// What each exploration of `rows` with `tool` may take if all are to end within `time`.
+fn share(time: Duration, rows: &[Row], tool: &str) -> (&'static str, String) {
+    let explorations = rows.iter().filter(|row| row.goes_on(tool)).count() as u64;
+    // Tests of a binary run beside each other, one per processor.
+    let processors = std::thread::available_parallelism().map_or(1, usize::from) as u64;
+    let each = time.as_secs() * processors / explorations.max(1);
+    ("VELELLA_MODEL_SECONDS", each.max(1).to_string())
 }
 
 fn minutes(arguments: &[String]) -> Result<Option<u64>, String> {
@@ -114,14 +142,22 @@ fn packages(workspace: &Workspace, tool: &str) -> Vec<String> {
     crates.map(|found| found.manifest.package.clone()).collect()
 }
 
-/// Whether a row tells of schedules that could go on.
-fn is_random(row: &Row) -> bool {
-    row.how.starts_with("shuttle") && row.verdict.starts_with("holds")
+impl Row {
+    /// Whether it tells of an exploration with `tool` that could go on: controls end.
+    fn goes_on(&self, tool: &str) -> bool {
+        self.how.starts_with(tool) && self.verdict.starts_with("holds")
+    }
 }
 
 impl Run {
-    /// Explores the models of `packages` with `tool`, each for `seconds` if that is given.
-    fn explore(&mut self, root: &Path, tool: &str, packages: &[String], seconds: Option<u64>) {
+    /// Explores the models of `packages` with `tool`, in an environment with `more`.
+    fn explore(
+        &mut self,
+        root: &Path,
+        tool: &str,
+        packages: &[String],
+        more: &[(&'static str, String)],
+    ) {
         for package in packages {
             println!("{package}: {tool}");
             let mut command = Command::new(cargo());
@@ -130,10 +166,8 @@ impl Run {
                 .args(["test", "--release", "--quiet", "--package", package])
                 .args(["--test", tool, "--", "--show-output"])
                 .env("RUSTFLAGS", format!("--cfg {tool}"))
-                .env("CARGO_TARGET_DIR", root.join("target").join(tool));
-            if let Some(seconds) = seconds {
-                command.env("VELELLA_MODEL_SECONDS", seconds.to_string());
-            }
+                .env("CARGO_TARGET_DIR", root.join("target").join(tool))
+                .envs(more.iter().map(|(name, value)| (name, value)));
             let name = format!("{package} ({tool})");
             match command.output() {
                 Ok(output) => {
@@ -153,6 +187,32 @@ impl Run {
                     .push((name, format!("cannot run cargo: {error}"))),
             }
         }
+    }
+
+    fn sum(&self) -> Sum {
+        let held = self
+            .rows
+            .iter()
+            .filter(|row| row.verdict.starts_with("holds"));
+        held.fold(Sum::default(), |sum, row| {
+            let executions: u64 = row.executions.parse().unwrap_or(0);
+            Sum {
+                longest: sum.longest.max(executions),
+                executions: sum.executions + executions,
+            }
+        })
+    }
+
+    /// Z1, with all that a failed binary printed on standard error.
+    fn verdict(&self) -> Result<(), String> {
+        if self.failures.is_empty() {
+            return Ok(());
+        }
+        for (name, output) in &self.failures {
+            eprintln!("\n--- {name}\n{output}");
+        }
+        let names: Vec<&str> = self.failures.iter().map(|(name, _)| &**name).collect();
+        Err(format!("models failed in {}", names.join(", ")))
     }
 }
 
@@ -232,9 +292,35 @@ mod tests {
         assert_eq!(rows.len(), 2);
         assert_eq!(rows[0].how, "loom, 3 preemptions");
         assert_eq!(rows[1].verdict, "control fails, as it must");
-        assert!(!is_random(&rows[0]) && !is_random(&rows[1]));
+        assert!(rows[0].goes_on("loom") && !rows[0].goes_on("shuttle"));
+        assert!(!rows[1].goes_on("shuttle"), "a control");
         let text = table(&rows);
         assert!(text.ends_with("2 explorations, 46 executions"), "{text}");
+    }
+
+    #[test]
+    fn time_is_shared_by_and_executions_are_those_of_what_can_go_on() {
+        let row = |executions: &str, verdict: &str| Row {
+            model: "a/b".to_owned(),
+            how: "shuttle, random".to_owned(),
+            executions: executions.to_owned(),
+            seconds: "1".to_owned(),
+            verdict: verdict.to_owned(),
+        };
+        let held = [row("1000", "holds"), row("501", "holds")];
+        let control = row("90000", "control fails, as it must");
+        let run = Run {
+            rows: [&held[..], &[control]].concat(),
+            failures: Vec::new(),
+        };
+        let sum = run.sum();
+        assert_eq!((sum.longest, sum.executions), (1000, 1501));
+        let seconds = |rows: &[Row]| -> u64 {
+            let (_, value) = share(Duration::from_secs(600), rows, "shuttle");
+            value.parse().unwrap()
+        };
+        assert_eq!(seconds(&run.rows) * 2, seconds(&held[..1]));
+        assert!(seconds(&[]) > 0);
     }
 
     #[test]

@@ -2,8 +2,7 @@
 //!
 //! K1. No seed twice: without `--seed` it begins behind every seed of the ledger; with one it
 //!     refuses those that the ledger has, but for `--again`, which repeats them and writes no
-//!     line. An attack leaves its line however it ended. Models draw seeds by the clock, and print
-//!     the one to repeat; their line is the table that `cargo xtask models` prints.
+//!     line. An attack leaves its line however it ended.
 //! K2. The first line printed is the seed and the command that repeats the run.
 //! K3. At most an hour at a time; what is built before does not count. `fuzz:all` goes through
 //!     the targets in turn, each for that time and with a seed of its own.
@@ -11,6 +10,7 @@
 //! Tests: below, and beside each module.
 
 mod ledger;
+mod explore;
 mod fuzz;
 
 use crate::models;
@@ -41,7 +41,8 @@ const ATTACKS: &[(&str, &str)] = &[
     ("histories", ""),
     ("same-answers", ""),
     ("fuzz", "every target in turns, on stable, without a sanitizer"),
-    ("models", "random schedules of the models: cargo xtask models --minutes; no line"),
+    ("shuttle", "random schedules of the models: cargo xtask models"),
+    ("loom", "the models with one preemption more than in every commit; draws nothing"),
     ("fuzz:TARGET", "libFuzzer with AddressSanitizer on a target of fuzz/ (nightly)"),
     ("fuzz:all", "the same on each target in turn, so long on each"),
 ];
@@ -61,9 +62,6 @@ struct Asked {
 /// A word that means nothing, seeds used before, or an attack that broke a promise.
 pub(crate) fn run(root: &Path, arguments: &[String]) -> Result<(), String> {
     let asked = parse(arguments)?;
-    if asked.what == "models" {
-        return models(&asked);
-    }
     let used = used(&read(&root.join(LEDGER))?)?;
     let seed = match asked.seed {
         None => fresh(&used),
@@ -74,6 +72,9 @@ pub(crate) fn run(root: &Path, arguments: &[String]) -> Result<(), String> {
     println!("seed {seed}: cargo xtask soak {what} --minutes {minutes} --seed {seed} --again");
     if let Some(target) = what.strip_prefix("fuzz:") {
         return fuzz::run(root, target, &asked, seed);
+    }
+    if let Some(tool) = explore::Tool::named(what) {
+        return explore::run(root, tool, &asked, seed);
     }
     let limit = Duration::from_secs(minutes * 60) + GRACE;
     match supervise(&mut attack(root, &asked, seed)?, limit)? {
@@ -86,7 +87,9 @@ pub(crate) fn run(root: &Path, arguments: &[String]) -> Result<(), String> {
                 what,
                 minutes: *minutes,
                 seed,
-                runs: 0,
+                runs: 1,
+                unit: "executions",
+                checked: 0,
                 seconds: limit.as_secs(),
                 lost: &end,
             };
@@ -143,16 +146,6 @@ fn is_attack(what: &str) -> bool {
         || what
             .strip_prefix("fuzz:")
             .is_some_and(|rest| !rest.is_empty())
-}
-
-/// Random schedules, of seeds by the clock.
-fn models(asked: &Asked) -> Result<(), String> {
-    if asked.seed.is_some() {
-        return Err("models draw seeds by the clock; VELELLA_SEED repeats one".to_owned());
-    }
-    let program = std::env::current_exe().map_err(|error| error.to_string())?;
-    let mut command = Command::new(program);
-    succeed(command.args(["models", "--minutes", &asked.minutes.to_string()]))
 }
 
 /// The command of an attack that runs by itself and writes the ledger by itself.

@@ -9,7 +9,8 @@
 //! D3. Under shuttle each batch of schedules has a seed, printed when it fails; `VELELLA_SEED`
 //!     repeats that batch alone. `VELELLA_SCALE` multiplies the number of batches.
 //!     `VELELLA_MODEL_SECONDS` ends an exploration when its time is over, and under shuttle
-//!     continues it until then.
+//!     continues it until then, from the seed `VELELLA_MODEL_SEED` on or from one by the clock.
+//!     `VELELLA_MODEL_DEEPER` adds to loom's bounds. Controls are explored as ever.
 
 use std::time::{Duration, Instant};
 

@@ -73,7 +73,9 @@ pub(super) fn run(root: &Path, target: &str, asked: &Asked, seed: u64) -> Result
             what: &format!("fuzz:{name}"),
             minutes: asked.minutes,
             seed: seed + place,
-            runs: told.executions,
+            runs: 1,
+            unit: "executions",
+            checked: told.executions,
             seconds,
             lost: &lost,
         };

@@ -55,7 +55,11 @@ pub(super) struct Line<'a> {
     pub(super) what: &'a str,
     pub(super) minutes: u64,
     pub(super) seed: u64,
+    /// Seeds used up, from `seed` on.
     pub(super) runs: u64,
+    /// What is counted, and how many of it.
+    pub(super) unit: &'a str,
+    pub(super) checked: u64,
     pub(super) seconds: u64,
     /// `0`, or what went wrong.
     pub(super) lost: &'a str,
@@ -70,12 +74,14 @@ impl Line<'_> {
             minutes,
             seed,
             runs,
+            unit,
+            checked,
             seconds,
             lost,
         } = self;
         let verdict = if *lost == "0" { "held" } else { "FAILED" };
         format!(
-            "{date}\t{commit}\t{goal}\t{what}\t{seed}\t1\texecutions\t{runs}\t{lost}\t\
+            "{date}\t{commit}\t{goal}\t{what}\t{seed}\t{runs}\t{unit}\t{checked}\t{lost}\t\
              {verdict}\t{seconds}\t\
              cargo xtask soak {what} --minutes {minutes} --seed {seed} --again\n"
         )
@@ -153,13 +159,15 @@ mod tests {
                 what: "fuzz:block",
                 minutes: 2,
                 seed: 12_000_000,
-                runs: 77,
+                runs: 3,
+                unit: "executions",
+                checked: 77,
                 seconds: 120,
                 lost,
             };
             let text = line.text("d", "c");
             assert!(text.contains(verdict) && text.contains("\t77\t"), "{text}");
-            assert_eq!(used(&format!("header\n{text}")), Ok(vec![(12_000_000, 1)]));
+            assert_eq!(used(&format!("header\n{text}")), Ok(vec![(12_000_000, 3)]));
         }
         assert!(
             used("header\nd\tc\tG1\tkill\tx\ty\tz\n").is_err(),

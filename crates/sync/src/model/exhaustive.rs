@@ -4,9 +4,10 @@
 //! then changes a word hides another thread's earlier load: place each role in the main thread, in
 //! a spawned one, and all in spawned ones, and keep a control that fails.
 
-use super::{Explored, budget, explored, report};
+use super::{Explored, budget, explored, number, report};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 /// `model` holds in every execution with at most `bound` preemptions.
 ///
@@ -21,7 +22,9 @@ pub fn holds(name: &str, bound: usize, model: impl Fn() + Send + Sync + 'static)
 /// # Panics
 /// If one of them does not hold, or there is none.
 pub fn holds_all(name: &str, bound: usize, models: Vec<Placement>) {
-    report(name, &how(bound), true, &explore_all(bound, models));
+    let bound = bound + number("VELELLA_MODEL_DEEPER").unwrap_or(0) as usize;
+    let each = budget().map(|all| all / models.len().max(1) as u32);
+    report(name, &how(bound), true, &explore_all(bound, each, models));
 }
 
 /// A model with its roles placed on threads in some way.
@@ -32,19 +35,19 @@ pub type Placement = Box<dyn Fn() + Send + Sync>;
 /// # Panics
 /// If none does, or there is none.
 pub fn fails(name: &str, bound: usize, models: Vec<Placement>) {
-    report(name, &how(bound), false, &explore_all(bound, models));
+    report(name, &how(bound), false, &explore_all(bound, None, models));
 }
 
-/// Explores one after the other, up to the first that fails.
-fn explore_all(bound: usize, models: Vec<Placement>) -> Explored {
+/// Explores one after the other, each within `budget`, up to the first that fails.
+fn explore_all(bound: usize, budget: Option<Duration>, models: Vec<Placement>) -> Explored {
     let mut models = models.into_iter();
     let first = models.next().expect("there is a placement");
-    let mut all = explore(bound, first);
+    let mut all = explore(bound, budget, first);
     for model in models {
         if all.failure.is_some() {
             break;
         }
-        let next = explore(bound, model);
+        let next = explore(bound, budget, model);
         all.executions += next.executions;
         all.time += next.time;
         all.is_cut |= next.is_cut;
@@ -57,8 +60,11 @@ fn how(bound: usize) -> String {
     format!("loom, {bound} preemptions")
 }
 
-fn explore(bound: usize, model: impl Fn() + Send + Sync + 'static) -> Explored {
-    let budget = budget();
+fn explore(
+    bound: usize,
+    budget: Option<Duration>,
+    model: impl Fn() + Send + Sync + 'static,
+) -> Explored {
     let count = Arc::new(AtomicU64::new(0));
     let mut explored = explored(|| {
         let mut builder = loom::model::Builder::new();

@@ -65,7 +65,7 @@ fn explore(
     };
     let base = number("VELELLA_SEED").unwrap_or_else(|| match budget {
         // What the fixed number of schedules covers has been covered.
-        Some(_) => new_seed(),
+        Some(_) => number("VELELLA_MODEL_SEED").unwrap_or_else(new_seed),
         None => 1,
     });
     let mut result = explored(|| {

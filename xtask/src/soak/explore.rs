@@ -1,0 +1,86 @@
+//! The models for long: schedules that no commit drew, or one preemption more.
+//!
+//! X1. Its line is written also if a model failed, and says which.
+//!
+//! Tests: below, and in `crate::models`, which explores.
+
+use super::Asked;
+use super::ledger::Line;
+use crate::models;
+use std::path::Path;
+use std::time::Instant;
+
+/// A way to explore, and what its line of the ledger says of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Tool {
+    name: &'static str,
+    goal: &'static str,
+    unit: &'static str,
+    /// Executions that share a seed, if it draws at all, as `velella_sync::model` has it.
+    of_a_seed: Option<u64>,
+}
+
+const TOOLS: [Tool; 2] = [
+    Tool {
+        name: "loom",
+        goal: "G5",
+        unit: "executions",
+        of_a_seed: None,
+    },
+    Tool {
+        name: "shuttle",
+        goal: "G5b",
+        unit: "schedules",
+        of_a_seed: Some(500),
+    },
+];
+
+impl Tool {
+    pub(super) fn named(what: &str) -> Option<Tool> {
+        TOOLS.into_iter().find(|tool| tool.name == what)
+    }
+}
+
+/// Explores as long as was `asked`.
+///
+/// # Errors
+/// A model that does not end as it must, or nothing that could be explored.
+pub(super) fn run(root: &Path, tool: Tool, asked: &Asked, seed: u64) -> Result<(), String> {
+    let begun = Instant::now();
+    let (sum, verdict) = models::beyond(root, tool.name, asked.minutes, seed)?;
+    let lost = match &verdict {
+        Ok(()) => "0",
+        Err(which) => which,
+    };
+    let line = Line {
+        goal: tool.goal,
+        what: tool.name,
+        minutes: asked.minutes,
+        seed,
+        runs: tool
+            .of_a_seed
+            .map_or(1, |of_a_seed| sum.longest.div_ceil(of_a_seed).max(1)),
+        unit: tool.unit,
+        checked: sum.executions,
+        seconds: begun.elapsed().as_secs(),
+        lost,
+    };
+    if !asked.again {
+        line.keep(root)?;
+    }
+    verdict
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn both_tools_can_be_soaked_and_nothing_else_is_one() {
+        for name in ["loom", "shuttle"] {
+            assert_eq!(Tool::named(name).unwrap().name, name);
+            assert!(crate::soak::is_attack(name), "{name}");
+        }
+        assert_eq!(Tool::named("kill"), None);
+    }
+}
