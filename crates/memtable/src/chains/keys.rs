@@ -2,6 +2,7 @@
 //!
 //! Nodes are never freed before the memtable, so a place is a position that lasts (M4).
 
+use super::index::hash;
 use super::sorted::Sorted;
 use super::{Chained, newest_version};
 use crate::counters::{Counters, Tally};
@@ -25,7 +26,7 @@ impl<L: Sorted> Keys for Chained<L> {
 
     fn ceiling(&self, key: &[u8], tally: &mut Tally) -> Option<Self::Key> {
         if L::IS_PLACED
-            && let Some(place) = self.indexed(key, tally).and_then(L::place)
+            && let Some(place) = self.indexed(key, hash(key), tally).and_then(L::place)
         {
             return Some(place);
         }

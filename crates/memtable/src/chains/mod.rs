@@ -17,6 +17,7 @@ pub(crate) mod store;
 pub(crate) mod sorted;
 pub(crate) mod index;
 mod prune;
+mod trend;
 mod keys;
 
 use crate::counters::{Counters, Tally};
@@ -37,6 +38,7 @@ use std::cell::Cell;
 use std::marker::PhantomData;
 use std::ptr::null_mut;
 use std::sync::Arc;
+use trend::Trend;
 use velella_base::{Cursor, Order};
 use velella_mvcc::{Retention, Slots};
 use velella_sync::Guard;
@@ -55,6 +57,7 @@ pub(crate) struct Chained<L> {
     counters: Arc<Counters>,
     pub(crate) nodes: Counter,
     gate: Gate,
+    trend: Trend,
 }
 
 impl<L: Sorted> Chained<L> {
@@ -75,6 +78,7 @@ impl<L: Sorted> Chained<L> {
             counters: Arc::clone(&supply.counters),
             nodes: Counter::new(),
             gate: Gate::new(),
+            trend: Trend::new(),
         }
     }
 
@@ -96,19 +100,19 @@ impl<L: Sorted> Chained<L> {
     #[inline]
     fn lookup<'g>(&'g self, key: &[u8], guard: &Guard, tally: &mut Tally) -> Option<Node<'g>> {
         if self.index.is_complete() {
-            return self.indexed(key, tally);
+            return self.indexed(key, hash(key), tally);
         }
         self.list.find(&self.probe(key), guard, tally)
     }
 
-    /// The key's node, if the index has it.
+    /// The key's node, if the index has it; `hash` is the key's.
     #[inline]
-    fn indexed<'g>(&'g self, key: &[u8], tally: &mut Tally) -> Option<Node<'g>> {
+    fn indexed<'g>(&'g self, key: &[u8], hash: u64, tally: &mut Tally) -> Option<Node<'g>> {
         if !L::IS_INDEXED {
             return None;
         }
         let comparisons = Cell::new(0);
-        let found = self.index.find(hash(key), |node| {
+        let found = self.index.find(hash, |node| {
             comparisons.set(comparisons.get() + 1);
             node.key() == key
         });
@@ -158,9 +162,9 @@ impl<L: Sorted> Chained<L> {
     /// Enters a node that the list has and the index has not: its inserter is between the two, and
     /// may have lost the processor there. Who updates the key would until then look in vain for
     /// what keeps it from installing. It may be entered twice: the first entry is the one found.
-    fn help(&self, node: Node<'_>, key: &[u8]) {
+    fn help(&self, node: Node<'_>, hash: u64) {
         if self.index.is_complete() && is_sound(Site::Help) {
-            self.index.insert(hash(key), node);
+            self.index.insert(hash, node);
         }
     }
 
@@ -282,7 +286,7 @@ impl<L: Sorted> Chained<L> {
                 self.nodes.increment();
                 self.list.raise(node, &probe, gap, write.guard, tally);
                 if L::IS_INDEXED {
-                    self.index.insert(hash(key), node);
+                    self.index.insert(write.hash, node);
                 }
                 Install::Installed(pending)
             }
@@ -297,6 +301,8 @@ impl<L: Sorted> Chained<L> {
 /// What a writer wants, and under which circumstances.
 struct Write<'a, 'g> {
     intent: &'a Intent<'a>,
+    /// Of its key.
+    hash: u64,
     owner: Owner<'a>,
     /// The newest version must be this one (or null: none).
     expected: Option<*mut VersionHead>,
@@ -337,13 +343,15 @@ impl<L: Sorted> Memtable for Chained<L> {
         }
         let write = Write {
             intent,
+            hash: hash(intent.key),
             owner,
             expected: expected.map(|head| head.version.cast::<VersionHead>().cast_mut()),
             guard,
         };
         if node.is_none() {
-            node = self.indexed(intent.key, &mut tally);
+            node = self.indexed(intent.key, write.hash, &mut tally);
         }
+        self.trend.note(write.hash, node.is_none());
         let outcome = if let Some(node) = node {
             self.install_on(node, None, &write, &mut tally)
         } else {
@@ -351,7 +359,7 @@ impl<L: Sorted> Memtable for Chained<L> {
             let mut gap = self.list.gap();
             match self.list.find_gap(&probe, &mut gap, guard, &mut tally) {
                 Some(node) => {
-                    self.help(node, intent.key);
+                    self.help(node, write.hash);
                     self.install_on(node, None, &write, &mut tally)
                 }
                 None => self.insert(&mut gap, &write, &mut tally),
@@ -367,7 +375,9 @@ impl<L: Sorted> Memtable for Chained<L> {
             self.index.prefetch(hash(key));
         }
         self.list.store().arena.prefetch();
-        self.list.prefetch(&self.probe(key), guard);
+        if self.trend.is_inserting() {
+            self.list.prefetch(&self.probe(key), guard);
+        }
     }
 
     fn newest<'g>(&'g self, key: &[u8], guard: &'g Guard) -> Newest<'g> {

@@ -38,8 +38,8 @@ pub(crate) trait Sorted: Debug + Send + Sync + Sized + 'static {
     /// Whether no node was ever linked.
     fn is_empty(&self) -> bool;
 
-    /// Asks for the memory that a search for the key reads first.
-    fn prefetch(&self, _probe: &Probe<'_>, _guard: &Guard) {}
+    /// Asks for the memory that a search for the key's place reads.
+    fn prefetch(&self, probe: &Probe<'_>, guard: &Guard);
     /// Work that is due from time to time, done by a writer that has installed nothing yet.
     fn renew(&self, guard: &Guard, counters: &Counters);
     /// The key's node, if there is one.

@@ -308,6 +308,18 @@ impl Sorted for Entries {
         block_of(self.anchors.head()).nodes().next().is_none()
     }
 
+    /// The block behind the guard's anchor, most often the key's: that asks for the anchor, too.
+    #[inline]
+    fn prefetch(&self, probe: &Probe<'_>, guard: &Guard) {
+        if cfg!(any(loom, shuttle)) {
+            return;
+        }
+        let mut uncounted = Tally::default();
+        if let Some(anchor) = self.anchors.guard_of(probe, guard, &mut uncounted) {
+            block_of(anchor).prefetch();
+        }
+    }
+
     #[inline]
     fn renew(&self, guard: &Guard, counters: &Counters) {
         self.anchors.renew(guard, counters);
