@@ -5,7 +5,8 @@
 //!
 //! R1. The base was the key's newest version when the new one was installed above it: right before,
 //!     the newest version was found to be the one that was decided on, by its stamp, and the
-//!     install expects exactly the head that was looked at for that.
+//!     install expects exactly the head that was looked at for that. Or the memtable that takes
+//!     the writes is the one that had no version of the key then, and the install expects none.
 //! R2. If the base comes from below the current memtable, the previous one had no undecided
 //!     version of the key after W was decided: nothing can appear there any more.
 //! R3. The decision runs with nothing held: no pin, no slot, no lane. It may run several times.
@@ -20,8 +21,8 @@ use crate::entry::{Decision, Entry, RmwOutcome};
 use crate::keyspace_core::Core;
 use crate::options::WriteOptions;
 use crate::read::{Base, Reader};
-use crate::view::{Mem, View};
-use std::sync::{Arc, Weak};
+use crate::view::View;
+use std::sync::Arc;
 use velella_base::{Error, Result, Stamp, seeded};
 use velella_memtable::{Install, Newest, Owner, Version};
 use velella_sync::PoolGuard;
@@ -32,9 +33,9 @@ struct Seen {
     old: Option<Entry>,
     /// Stamp of the key's newest version, a tombstone's too; zero if there was none.
     stamp: Stamp,
-    /// The memtable that took the writes, if it had no version of the key: as long as it takes
-    /// them and has none, the base is the same. It is not kept alive for this.
-    absent_in: Option<Weak<Mem>>,
+    /// The number of the memtable that took the writes, if it had no version of the key: as long
+    /// as it takes them and has none, the base is the same.
+    absent_in: Option<u64>,
 }
 
 impl Seen {
@@ -94,6 +95,8 @@ impl Engine {
         core.check_there()?;
         let guard = epoch::pin();
         let view = core.view.load(&guard);
+        // If tables are read first, nothing of it is left to wait for when the write comes.
+        view.cur.table.prefetch(key, &guard);
         if let Some(undecided) = self.undecided_before(view, key, &guard) {
             self.wait_for(&undecided)?;
             return Ok(None);
@@ -106,7 +109,7 @@ impl Engine {
             Newest::Decided(_, Some(version)) => (Base::Memory(version), None),
             Newest::Decided(_, None) => {
                 let base = self.below_current(core, view, key, Reader::NEWEST.at, &guard)?;
-                (base, Some(Arc::downgrade(&view.cur)))
+                (base, Some(view.cur.number))
             }
         };
         Ok(Some(Seen {
@@ -142,9 +145,12 @@ impl Engine {
         self.check()?;
         reserve(&mut pair, core, change)?;
         self.counters.writes.increment();
+        let mut is_first = true;
         loop {
             let guard = epoch::pin();
-            match self.attempt_above(core, change, seen, &mut pair, &guard)? {
+            let attempt = self.attempt_above(core, change, seen, is_first, &mut pair, &guard)?;
+            is_first = false;
+            match attempt {
                 None => return Ok(None),
                 Some(Attempt::Again) => {}
                 Some(Attempt::Done(stamp, aftermath)) => {
@@ -154,30 +160,37 @@ impl Engine {
         }
     }
 
-    /// As `write_above`, once.
+    /// As `write_above`, once; the first time, what was seen may be taken to be so still.
     fn attempt_above(
         &self,
         core: &Core,
         change: &Change<'_>,
         seen: &Seen,
+        is_first: bool,
         pair: &mut PoolGuard<'_, Pair>,
         guard: &Guard,
     ) -> Result<Option<Attempt>> {
         let view = core.view.load(guard);
-        if let Some(undecided) = self.undecided_before(view, change.key, guard) {
-            self.wait_for(&undecided)?;
-            return Ok(Some(Attempt::Again));
-        }
-        let (head, newest) = match view.cur.table.newest(change.key, guard) {
-            Newest::Busy(undecided) => {
+        let head = if is_first && seen.absent_in == Some(view.cur.number) {
+            // Below it all is as it was (R2), and in it the installation looks.
+            view.cur.table.absent(guard)
+        } else {
+            if let Some(undecided) = self.undecided_before(view, change.key, guard) {
                 self.wait_for(&undecided)?;
                 return Ok(Some(Attempt::Again));
             }
-            Newest::Decided(head, newest) => (head, newest),
+            let (head, newest) = match view.cur.table.newest(change.key, guard) {
+                Newest::Busy(undecided) => {
+                    self.wait_for(&undecided)?;
+                    return Ok(Some(Attempt::Again));
+                }
+                Newest::Decided(head, newest) => (head, newest),
+            };
+            if !self.is_base(core, view, change.key, newest, seen, guard)? {
+                return Ok(None);
+            }
+            head
         };
-        if !self.is_base(core, view, change.key, newest, seen, guard)? {
-            return Ok(None);
-        }
         self.hold_external(view, change);
         let (table, owner) = (&view.cur.table, Owner::Slot(pair.index()));
         let attempt = match table.install(&change.intent(), owner, Some(&head), guard) {
@@ -207,10 +220,9 @@ impl Engine {
         {
             return Ok(false);
         }
-        let is_same = |mem: &Weak<Mem>| std::ptr::eq(mem.as_ptr(), Arc::as_ptr(&view.cur));
         let stamp = match newest {
             Some(version) => version.stamp,
-            None if seen.absent_in.as_ref().is_some_and(is_same) => return Ok(true),
+            None if seen.absent_in == Some(view.cur.number) => return Ok(true),
             None => {
                 let base = self.below_current(core, view, key, Reader::NEWEST.at, guard)?;
                 base.stamp()

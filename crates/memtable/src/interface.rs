@@ -176,6 +176,17 @@ pub trait Memtable: Send + Sync + Debug {
     /// The key's newest decided version, and the token to install exactly above it.
     fn newest<'g>(&'g self, key: &[u8], guard: &'g Guard) -> Newest<'g>;
 
+    /// The token of a key without a version, for who has seen that it has none here: installed
+    /// with it, a version is the key's first, or none is installed.
+    fn absent<'g>(&'g self, _guard: &'g Guard) -> Head<'g> {
+        Head {
+            table: std::ptr::from_ref(self).cast(),
+            node: std::ptr::null(),
+            version: std::ptr::null(),
+            life: PhantomData,
+        }
+    }
+
     /// Whether the key's newest version is undecided (the rule for writers while the previous
     /// memtable is not quiesced); never inserts a node.
     fn undecided<'g>(&'g self, key: &[u8], guard: &'g Guard) -> Option<Undecided<'g>>;

@@ -76,6 +76,18 @@ fn chain_same_new_key_two_inserters() {
 }
 
 #[test]
+fn chain_absence_expected() {
+    holds("absence", models::ABSENCE, &KINDS);
+    fails("absence", models::ABSENCE_UNSAID, MemtableKind::S3, None);
+    fails(
+        "absence",
+        models::ABSENCE,
+        MemtableKind::Jellyfish,
+        Some(Site::NodeLink),
+    );
+}
+
+#[test]
 fn lazy_snapshot_two_puts_one_writer() {
     holds("two_puts", models::TWO_PUTS, &KINDS);
     fails(

@@ -61,6 +61,8 @@ fn updates_conflict() {
     holds("put_rmw", SMALL, models::PUT_RMW, &KINDS);
     fails("put_rmw", SMALL, models::PUT_RMW, Some(Site::HeadCas));
     fails("put_rmw", SMALL, models::PUT_RMW, Some(Site::Undecided));
+    holds("absence", SMALL, models::ABSENCE, &KINDS);
+    fails("absence", SMALL, models::ABSENCE_UNSAID, None);
     holds("two_updates", SMALL, models::TWO_UPDATES, &KINDS);
     fails("two_updates", SMALL, models::TWO_UPDATES_BLIND, None);
     // The second updates in vain until the first has entered its node into the index.

@@ -1,10 +1,12 @@
 //! What a read-modify-write holds while the user's function runs, and on what it decides.
 
+use crate::budget::LANES;
 use crate::entry::Decision;
 use crate::fixture::{fresh, until};
 use crate::options::WriteOptions;
 use std::sync::Arc;
-use velella_base::Error;
+use velella_base::{Error, ValueKind};
+use velella_memtable::{Install, Intent, Owner};
 use velella_sync::epoch;
 use velella_testkit::Watchdog;
 
@@ -66,6 +68,73 @@ fn a_write_to_the_key_during_the_decision_is_decided_on() {
             assert_eq!(db.get("k").unwrap().unwrap(), "mine");
         }
     }
+}
+
+#[test]
+fn a_first_write_to_the_memtable_during_the_decision_is_decided_on() {
+    // What was decided on is below the memtable that takes the writes, or nowhere.
+    for there in [true, false] {
+        for other in ["put", "delete", "both", "nothing"] {
+            let (db, engine) = fresh();
+            if there {
+                db.put("k", "old").unwrap();
+                db.compact().unwrap();
+            }
+            let mut seen = Vec::new();
+            let outcome = db.rmw("k", |old| {
+                seen.push(old.map(<[u8]>::to_vec));
+                if seen.len() == 1 && ["put", "both"].contains(&other) {
+                    db.put("k", "new").unwrap();
+                }
+                if seen.len() == 1 && ["delete", "both"].contains(&other) {
+                    db.delete("k").unwrap();
+                }
+                Decision::Put(b"mine".to_vec())
+            });
+            let old = there.then(|| b"old".to_vec());
+            let last = match other {
+                "put" => Some(b"new".to_vec()),
+                "nothing" => old.clone(),
+                _ => None,
+            };
+            let expected = if other == "nothing" {
+                vec![old]
+            } else {
+                vec![old, last.clone()]
+            };
+            assert_eq!(seen, expected, "{other}, there {there}");
+            let retries = engine.counters.rmw_retries.sum();
+            assert_eq!(retries, expected.len() as u64 - 1, "{other}, there {there}");
+            assert_eq!(outcome.unwrap().old.map(|old| old.value.to_vec()), last);
+            assert_eq!(db.get("k").unwrap().unwrap(), "mine");
+        }
+    }
+}
+
+#[test]
+fn an_aborted_first_version_of_the_key_is_not_in_the_way() {
+    let _watchdog = Watchdog::new("an_aborted_first_version", 60);
+    let (db, _engine) = fresh();
+    let mut calls = 0;
+    let outcome = db.rmw("k", |_| {
+        calls += 1;
+        let guard = epoch::pin();
+        let view = db.core.view.load(&guard);
+        let intent = Intent {
+            key: b"k",
+            kind: ValueKind::Put,
+            payload: [b"never", b""],
+        };
+        let (table, owner) = (&view.cur.table, Owner::Slot(LANES - 1));
+        match table.install(&intent, owner, None, &guard) {
+            Install::Installed(pending) => pending.abort(),
+            other => panic!("{other:?}"),
+        }
+        Decision::Put(b"mine".to_vec())
+    });
+    assert!(outcome.unwrap().old.is_none());
+    assert_eq!(calls, 1, "nothing that was decided on has changed");
+    assert_eq!(db.get("k").unwrap().unwrap(), "mine");
 }
 
 #[test]

@@ -101,13 +101,15 @@ fn an_expected_head_admits_nobody_between(world: &World) {
         let intent = put(b"k", value);
         world.install(&intent, Owner::Slot(0), Some(head), &guard)
     };
-    // Put-if-absent: the absence is expected.
+    // Put-if-absent: the absence is expected, seen now or before.
     let (absent, none) = head(b"k");
     assert_eq!(none, None);
+    let before = world.table.absent(&guard);
     let first = install(b"1", &absent).unwrap();
     assert!(install(b"x", &absent).is_none());
     world.window(0, |stamp| first.publish(stamp));
     assert!(install(b"x", &absent).is_none());
+    assert!(install(b"x", &before).is_none());
     // A version, then another above it.
     let (one, value) = head(b"k");
     assert_eq!(value, Some(&b"1"[..]));

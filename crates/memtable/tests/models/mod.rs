@@ -129,6 +129,39 @@ pub(crate) const PUT_RMW: Model = Model {
     },
 };
 
+/// A put, and two inserters who saw that the key was absent: one of these comes first, or none.
+pub(crate) const ABSENCE: Model = Model {
+    before: nothing,
+    roles: &[
+        |world| {
+            world.put(0, b"k", b"p");
+        },
+        |world| roles::insert_absent(world, 1, b"a"),
+        |world| roles::insert_absent(world, 2, b"b"),
+    ],
+    after: |world| {
+        let values: Vec<_> = all(world).into_iter().map(|version| version.1).collect();
+        let expected: [&[&[u8]]; 3] = [&[b"p"], &[b"p", b"a"], &[b"p", b"b"]];
+        assert!(
+            expected.iter().any(|expected| values == *expected),
+            "{values:?}"
+        );
+    },
+};
+
+/// The same by inserters who do not say what they saw.
+pub(crate) const ABSENCE_UNSAID: Model = Model {
+    roles: &[
+        |world| {
+            world.put(0, b"k", b"p");
+        },
+        |world| {
+            world.put(1, b"k", b"a");
+        },
+    ],
+    ..ABSENCE
+};
+
 /// Two threads insert the same new key: one node, both versions.
 pub(crate) const SAME_NEW_KEY: Model = Model {
     before: nothing,

@@ -34,6 +34,16 @@ pub(crate) fn stamp_first(world: &World, slot: usize, value: &[u8]) {
     world.slots.idle(slot);
 }
 
+/// Puts `k` if it has no version, as somebody does who saw before that it has none.
+pub(crate) fn insert_absent(world: &World, slot: usize, value: &[u8]) {
+    let guard = epoch::pin();
+    let absent = world.table.absent(&guard);
+    let installed = world.install(&put(b"k", value), Owner::Slot(slot), Some(&absent), &guard);
+    if let Some(pending) = installed {
+        world.window(slot, |stamp| pending.publish(stamp));
+    }
+}
+
 /// Appends to `k`.
 pub(crate) fn append(world: &World, slot: usize, value: &[u8]) {
     world.update(slot, b"k", |base| {
