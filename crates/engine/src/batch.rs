@@ -24,7 +24,7 @@ use crate::view::View;
 use std::sync::Arc;
 use velella_base::limits::{BATCH_BYTES_MAX, BATCH_OPERATIONS_MAX};
 use velella_base::{Error, ErrorKind, Result, Stamp};
-use velella_memtable::{BatchCell, Install, Owner, Pending};
+use velella_memtable::{BatchCell, Hint, Install, Owner, Pending};
 use velella_sync::PoolGuard;
 use velella_sync::epoch::{self, Guard};
 
@@ -190,15 +190,20 @@ impl Engine {
         let cell = BatchCell::new(pair.index());
         let mut pendings = Vec::with_capacity(plan.changes.len());
         let mut views: Vec<(&Arc<Core>, &View)> = Vec::new();
+        let mut hints = [Hint::NONE; AHEAD];
         for (at, (core, change)) in plan.changes.iter().enumerate() {
-            if let Some((its, soon)) = plan.changes.get(at + AHEAD) {
-                its.view.load(guard).cur.table.prefetch(soon.key, guard);
-            }
+            let soon = plan
+                .changes
+                .get(at + AHEAD)
+                .map_or(Hint::NONE, |(its, soon)| {
+                    its.view.load(guard).cur.table.prefetch(soon.key, guard)
+                });
+            let hint = std::mem::replace(&mut hints[at % AHEAD], soon);
             if views.last().is_none_or(|(last, _)| last.id != core.id) {
                 views.push((core, core.view.load(guard)));
             }
             let (_, view) = views.last().expect("one was just pushed");
-            match self.install_intent(view, change, &cell, guard) {
+            match self.install_intent(view, change, hint, &cell, guard) {
                 Ok(pending) => pendings.push(pending),
                 Err(error) => {
                     cell.abort(pendings, guard);
@@ -219,6 +224,7 @@ impl Engine {
         &self,
         view: &'g View,
         change: &Change<'_>,
+        hint: Hint,
         cell: &BatchCell,
         guard: &'g Guard,
     ) -> Result<Pending<'g>> {
@@ -228,11 +234,8 @@ impl Engine {
                 self.wait_for(&undecided)?;
                 continue;
             }
-            match view
-                .cur
-                .table
-                .install(&change.intent(), Owner::Batch(cell), None, guard)
-            {
+            let (table, owner) = (&view.cur.table, Owner::Batch(cell));
+            match table.install_near(&change.intent(), owner, None, hint, guard) {
                 Install::Busy(undecided) => self.wait_for(&undecided)?,
                 Install::Moved => unreachable!("nothing was expected"),
                 Install::Installed(pending) => return Ok(pending),

@@ -36,7 +36,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use velella_base::{Error, ErrorKind, Result, Stamp, seeded};
 use velella_journal::batch;
-use velella_memtable::{Install, Owner, Pending, Undecided};
+use velella_memtable::{Hint, Install, Owner, Pending, Undecided};
 use velella_sync::epoch::{self, Guard};
 use velella_sync::{PoolGuard, spot, thread};
 
@@ -81,12 +81,12 @@ impl Engine {
         let mut pair = self.checkout(options);
         // Closing waits for the pairs, then for nobody: who gets one later must not write.
         self.check()?;
-        core.prefetch(change.key);
+        let hint = core.prefetch(change.key);
         reserve(&mut pair, core, change)?;
         self.counters.writes.increment();
         loop {
             let guard = epoch::pin();
-            match self.attempt(core, change, &mut pair, &guard)? {
+            match self.attempt(core, change, hint, &mut pair, &guard)? {
                 Attempt::Done(stamp, aftermath) => {
                     drop(pair);
                     self.tidy_up(core, change.key, aftermath, guard);
@@ -102,6 +102,7 @@ impl Engine {
         &self,
         core: &Core,
         change: &Change<'_>,
+        hint: Hint,
         pair: &mut PoolGuard<'_, Pair>,
         guard: &Guard,
     ) -> Result<Attempt> {
@@ -111,8 +112,8 @@ impl Engine {
             return Ok(Attempt::Again);
         }
         self.hold_external(view, change);
-        let owner = Owner::Slot(pair.index());
-        match view.cur.table.install(&change.intent(), owner, None, guard) {
+        let (table, owner) = (&view.cur.table, Owner::Slot(pair.index()));
+        match table.install_near(&change.intent(), owner, None, hint, guard) {
             Install::Busy(undecided) => {
                 self.wait_for(&undecided)?;
                 Ok(Attempt::Again)

@@ -8,7 +8,7 @@ use crate::toll::Toll;
 use crate::view::{Mem, View};
 use std::sync::Arc;
 use velella_base::{Error, ErrorKind, KeyspaceId, Order, Result, Stamp};
-use velella_memtable::{Counters, MemtableOptions, Spare};
+use velella_memtable::{Counters, Hint, MemtableOptions, Spare};
 use velella_mvcc::Slots;
 use velella_sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use velella_sync::epoch::{self, Guard};
@@ -136,9 +136,9 @@ impl Core {
 
     /// Asks for what a write of `key` looks at first, while the caller does something else.
     #[inline]
-    pub(crate) fn prefetch(&self, key: &[u8]) {
+    pub(crate) fn prefetch(&self, key: &[u8]) -> Hint {
         let guard = epoch::pin();
-        self.view.load(&guard).cur.table.prefetch(key, &guard);
+        self.view.load(&guard).cur.table.prefetch(key, &guard)
     }
 
     /// Replaces the view; the caller holds `publishing`.

@@ -24,7 +24,7 @@ use crate::read::{Base, Reader};
 use crate::view::View;
 use std::sync::Arc;
 use velella_base::{Error, Result, Stamp, seeded};
-use velella_memtable::{Install, Newest, Owner, Version};
+use velella_memtable::{Hint, Identity, Install, Newest, Owner, Version};
 use velella_sync::PoolGuard;
 use velella_sync::epoch::{self, Guard};
 
@@ -33,9 +33,11 @@ struct Seen {
     old: Option<Entry>,
     /// Stamp of the key's newest version, a tombstone's too; zero if there was none.
     stamp: Stamp,
-    /// The number of the memtable that took the writes, if it had no version of the key: as long
-    /// as it takes them and has none, the base is the same.
-    absent_in: Option<u64>,
+    /// The memtable that took the writes, if it had no version of the key: as long as it takes
+    /// them and has none, the base is the same.
+    absent_in: Option<Identity>,
+    /// Where the write will be.
+    hint: Hint,
 }
 
 impl Seen {
@@ -96,7 +98,7 @@ impl Engine {
         let guard = epoch::pin();
         let view = core.view.load(&guard);
         // If tables are read first, nothing of it is left to wait for when the write comes.
-        view.cur.table.prefetch(key, &guard);
+        let hint = view.cur.table.prefetch(key, &guard);
         if let Some(undecided) = self.undecided_before(view, key, &guard) {
             self.wait_for(&undecided)?;
             return Ok(None);
@@ -109,13 +111,14 @@ impl Engine {
             Newest::Decided(_, Some(version)) => (Base::Memory(version), None),
             Newest::Decided(_, None) => {
                 let base = self.below_current(core, view, key, Reader::NEWEST.at, &guard)?;
-                (base, Some(view.cur.number))
+                (base, Some(view.cur.table.identity()))
             }
         };
         Ok(Some(Seen {
             old: self.entry_of(core, &base, None)?,
             stamp: base.stamp(),
             absent_in,
+            hint,
         }))
     }
 
@@ -171,7 +174,7 @@ impl Engine {
         guard: &Guard,
     ) -> Result<Option<Attempt>> {
         let view = core.view.load(guard);
-        let head = if is_first && seen.absent_in == Some(view.cur.number) {
+        let head = if is_first && seen.absent_in == Some(view.cur.table.identity()) {
             // Below it all is as it was (R2), and in it the installation looks.
             view.cur.table.absent(guard)
         } else {
@@ -193,13 +196,14 @@ impl Engine {
         };
         self.hold_external(view, change);
         let (table, owner) = (&view.cur.table, Owner::Slot(pair.index()));
-        let attempt = match table.install(&change.intent(), owner, Some(&head), guard) {
-            // Somebody was faster: what he wrote shows in the next look.
-            Install::Busy(_) | Install::Moved => Attempt::Again,
-            Install::Installed(pending) => {
-                self.window(core, view, pending, pair, seen.expires_at_ms(), guard)?
-            }
-        };
+        let attempt =
+            match table.install_near(&change.intent(), owner, Some(&head), seen.hint, guard) {
+                // Somebody was faster: what he wrote shows in the next look.
+                Install::Busy(_) | Install::Moved => Attempt::Again,
+                Install::Installed(pending) => {
+                    self.window(core, view, pending, pair, seen.expires_at_ms(), guard)?
+                }
+            };
         Ok(Some(attempt))
     }
 
@@ -222,7 +226,7 @@ impl Engine {
         }
         let stamp = match newest {
             Some(version) => version.stamp,
-            None if seen.absent_in == Some(view.cur.number) => return Ok(true),
+            None if seen.absent_in == Some(view.cur.table.identity()) => return Ok(true),
             None => {
                 let base = self.below_current(core, view, key, Reader::NEWEST.at, guard)?;
                 base.stamp()

@@ -114,7 +114,7 @@ impl Engine {
         guard: &Guard,
     ) -> Vec<Step<'a>> {
         let with_table = |core: &'a Arc<Core>| {
-            let next = velella_memtable::new(&self.memtable_options(core, guard));
+            let next = Mem::new(velella_memtable::new(&self.memtable_options(core, guard)));
             (core, next)
         };
         // All memtables before the first lock: a flush waits for that.

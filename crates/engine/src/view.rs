@@ -47,8 +47,6 @@ impl MemtableBytes {
 #[derive(Debug)]
 pub(crate) struct Mem {
     pub(crate) table: Arc<dyn Memtable>,
-    /// Which of its keyspace's memtables it is, from 0 as long as the database is open.
-    pub(crate) number: u64,
     /// External values that versions in it refer to, by file.
     pub(crate) externals: Mutex<BTreeMap<u64, ExternalHold>>,
     /// Their bytes: a memtable is full of these, too, or overwriting large values would fill the
@@ -62,15 +60,9 @@ pub(crate) struct Mem {
 const GONE: u64 = u64::MAX;
 
 impl Mem {
-    /// The first one of a keyspace.
     pub(crate) fn new(table: Arc<dyn Memtable>) -> Arc<Self> {
-        Self::numbered(table, 0)
-    }
-
-    fn numbered(table: Arc<dyn Memtable>, number: u64) -> Arc<Self> {
         Arc::new(Mem {
             table,
-            number,
             externals: Mutex::default(),
             external_bytes: AtomicU64::new(0),
             counted: AtomicU64::new(0),
@@ -226,7 +218,7 @@ impl View {
     }
 
     /// The view after a switch to `next` (V3 is the caller's).
-    pub(crate) fn switched(&self, next: Arc<dyn Memtable>, split: Arc<Split>) -> View {
+    pub(crate) fn switched(&self, next: Arc<Mem>, split: Arc<Split>) -> View {
         let mut older = Vec::with_capacity(self.older.len() + 1);
         if let Some((prev, old)) = &self.prev {
             assert!(old.is_quiesced(), "V3: a switch waits for the one before");
@@ -234,7 +226,7 @@ impl View {
         }
         older.extend(self.older.iter().cloned());
         View {
-            cur: Mem::numbered(next, self.cur.number + 1),
+            cur: next,
             prev: Some((Arc::clone(&self.cur), split)),
             older,
         }

@@ -3,6 +3,7 @@
 //! The promises are M1-M5 of the crate; `contract` tests them on every kind.
 
 use crate::cell::BatchCell;
+use crate::identity::Identity;
 use crate::record::{Pending, Undecided};
 use std::fmt::Debug;
 use std::marker::PhantomData;
@@ -102,12 +103,33 @@ pub enum Newest<'g> {
 #[derive(Debug, Clone, Copy)]
 pub struct Head<'g> {
     /// The memtable the token is from.
-    pub(crate) table: *const (),
+    pub(crate) table: Identity,
     /// The key's node; null if there was none.
     pub(crate) node: *const (),
     /// Its newest version; null if there was none.
     pub(crate) version: *const (),
     pub(crate) life: PhantomData<&'g ()>,
+}
+
+/// What [`Memtable::prefetch`] found on its way to a key, for the installation that follows it: it
+/// need not go there once more. It may be kept, and handed to any memtable.
+#[derive(Debug, Clone, Copy)]
+pub struct Hint(pub(crate) Option<Start>);
+
+/// Where a search may begin.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Start {
+    /// The memtable it is in.
+    pub(crate) table: Identity,
+    /// A node that stands as long as the memtable, not above the key; never null.
+    pub(crate) node: *const (),
+    /// Comparisons it took, uncounted so far.
+    pub(crate) comparisons: u64,
+}
+
+impl Hint {
+    /// Nothing is known.
+    pub const NONE: Hint = Hint(None);
 }
 
 /// A committed version, borrowed from the memtable.
@@ -159,19 +181,36 @@ pub enum CursorMode {
 
 /// The memory component.
 pub trait Memtable: Send + Sync + Debug {
+    /// Which memtable it is.
+    fn identity(&self) -> Identity;
+
     /// Installs a pending version as the key's newest (steps 4-6 of a write). With `expected`,
-    /// only if the key's newest is still exactly that.
+    /// only if the key's newest is still exactly that. `hint` is what `prefetch` gave for the key.
+    fn install_near<'g>(
+        &'g self,
+        intent: &Intent<'_>,
+        owner: Owner<'_>,
+        expected: Option<&Head<'g>>,
+        hint: Hint,
+        guard: &'g Guard,
+    ) -> Install<'g>;
+
+    /// As `install_near`, without a hint.
     fn install<'g>(
         &'g self,
         intent: &Intent<'_>,
         owner: Owner<'_>,
         expected: Option<&Head<'g>>,
         guard: &'g Guard,
-    ) -> Install<'g>;
+    ) -> Install<'g> {
+        self.install_near(intent, owner, expected, Hint::NONE, guard)
+    }
 
     /// Asks for the memory that a write of `key` uses first, so that it arrives while the caller
-    /// does something else. A hint: nothing is counted, and nothing depends on it.
-    fn prefetch(&self, _key: &[u8], _guard: &Guard) {}
+    /// does something else. Nothing depends on it.
+    fn prefetch(&self, _key: &[u8], _guard: &Guard) -> Hint {
+        Hint::NONE
+    }
 
     /// The key's newest decided version, and the token to install exactly above it.
     fn newest<'g>(&'g self, key: &[u8], guard: &'g Guard) -> Newest<'g>;
@@ -180,7 +219,7 @@ pub trait Memtable: Send + Sync + Debug {
     /// with it, a version is the key's first, or none is installed.
     fn absent<'g>(&'g self, _guard: &'g Guard) -> Head<'g> {
         Head {
-            table: std::ptr::from_ref(self).cast(),
+            table: self.identity(),
             node: std::ptr::null(),
             version: std::ptr::null(),
             life: PhantomData,

@@ -28,6 +28,7 @@ mod spare;
 mod arena;
 mod record;
 mod cell;
+mod identity;
 mod interface;
 mod probe;
 mod visibility;
@@ -43,8 +44,9 @@ pub mod contract;
 
 pub use cell::BatchCell;
 pub use counters::Counters;
+pub use identity::Identity;
 pub use interface::{
-    CursorMode, Head, Install, Intent, Memtable, Newest, OnPending, Owner, ReadAt, Version,
+    CursorMode, Head, Hint, Install, Intent, Memtable, Newest, OnPending, Owner, ReadAt, Version,
 };
 #[cfg(any(loom, shuttle))]
 pub use ordering::{Site, weaken};

@@ -15,8 +15,9 @@ mod keys;
 use crate::counters::{Counters, Tally};
 use crate::cursor::TableCursor;
 use crate::heights::random_height;
+use crate::identity::Identity;
 use crate::interface::{
-    CursorMode, Head, Install, Intent, Memtable, Newest, Owner, ReadAt, Version,
+    CursorMode, Head, Hint, Install, Intent, Memtable, Newest, Owner, ReadAt, Version,
 };
 use crate::probe::Probe;
 use crate::record::{Pending, Undecided};
@@ -39,6 +40,7 @@ pub(crate) const RESEEK_AFTER: usize = 8;
 /// The append-only memtable.
 #[derive(Debug)]
 pub(crate) struct AppendOnly {
+    identity: Identity,
     list: List,
     order: Order,
     slots: Arc<Slots>,
@@ -57,6 +59,7 @@ impl AppendOnly {
         reseek_after: Option<usize>,
     ) -> Self {
         AppendOnly {
+            identity: Identity::fresh(),
             list: List::new(supply),
             order,
             slots,
@@ -68,10 +71,6 @@ impl AppendOnly {
 
     fn probe<'a>(&'a self, key: &'a [u8]) -> Probe<'a> {
         Probe::new(key, &self.order)
-    }
-
-    fn token(&self) -> *const () {
-        std::ptr::from_ref(self).cast()
     }
 
     /// The newest entry of the key.
@@ -162,14 +161,19 @@ impl AppendOnly {
 }
 
 impl Memtable for AppendOnly {
-    fn install<'g>(
+    fn identity(&self) -> Identity {
+        self.identity
+    }
+
+    fn install_near<'g>(
         &'g self,
         intent: &Intent<'_>,
         owner: Owner<'_>,
         expected: Option<&Head<'g>>,
+        _hint: Hint,
         guard: &'g Guard,
     ) -> Install<'g> {
-        if expected.is_some_and(|head| head.table != self.token()) {
+        if expected.is_some_and(|head| head.table != self.identity) {
             debug_assert!(false, "the expected head is another memtable's");
             return Install::Moved;
         }
@@ -207,7 +211,7 @@ impl Memtable for AppendOnly {
             None => None,
         };
         let head = Head {
-            table: self.token(),
+            table: self.identity,
             node: null_mut::<()>(),
             version: newest.map_or(null_mut(), Entry::as_ptr).cast_const().cast(),
             life: PhantomData,

@@ -22,8 +22,9 @@ mod keys;
 
 use crate::counters::{Counters, Tally};
 use crate::cursor::TableCursor;
+use crate::identity::Identity;
 use crate::interface::{
-    CursorMode, Head, Install, Intent, Memtable, Newest, Owner, ReadAt, Version,
+    CursorMode, Head, Hint, Install, Intent, Memtable, Newest, Owner, ReadAt, Start, Version,
 };
 use crate::ordering::{Site, is_sound, swap_in};
 use crate::probe::Probe;
@@ -49,6 +50,7 @@ use version::{Draft, Retired, VersionHead, VersionRef, version_bytes};
 /// A memtable whose keys `L` keeps in order.
 #[derive(Debug)]
 pub(crate) struct Chained<L> {
+    identity: Identity,
     /// Before the list: its tables are to be kept first, of what a freed memtable leaves.
     index: KeyIndex,
     pub(crate) list: L,
@@ -71,6 +73,7 @@ impl<L: Sorted> Chained<L> {
         // Words are in order only if keys are in the order of their bytes.
         let guard_bytes = if order.is_bytewise() { guard_bytes } else { 0 };
         Chained {
+            identity: Identity::fresh(),
             list: L::new(&order, guard_bytes, supply),
             index: KeyIndex::new(L::IS_INDEXED && order.is_bytewise(), supply),
             order,
@@ -90,10 +93,6 @@ impl<L: Sorted> Chained<L> {
 
     fn probe<'a>(&'a self, key: &'a [u8]) -> Probe<'a> {
         Probe::new(key, &self.order)
-    }
-
-    fn token(&self) -> *const () {
-        std::ptr::from_ref(self).cast()
     }
 
     /// The key's node, if there is one.
@@ -238,6 +237,21 @@ impl<L: Sorted> Chained<L> {
         self.list.store().retire(retired, guard);
     }
 
+    /// Where a hint lets the search begin; what it took to find that is counted now.
+    #[inline]
+    fn start<'g>(&'g self, hint: Hint, probe: &Probe<'_>, tally: &mut Tally) -> Option<Node<'g>> {
+        let start = hint.0.filter(|start| start.table == self.identity)?;
+        // SAFETY: of this memtable (I1), whose nodes are freed with it.
+        let node = unsafe { Node::from_raw(start.node.cast::<NodeHead>().cast_mut()) }?;
+        if node.compare(probe).is_gt() {
+            debug_assert!(false, "the hint is for another key");
+            return None;
+        }
+        tally.probes += 1;
+        tally.comparisons += start.comparisons;
+        Some(node)
+    }
+
     /// A version with the intent's payload, in recycled or fresh memory.
     fn draft(&self, write: &Write<'_, '_>) -> Draft {
         let len = write.intent.payload_len();
@@ -319,18 +333,23 @@ fn newest_version<'g>(node: Node<'g>, _pinned: &'g Guard) -> Option<VersionRef<'
 }
 
 impl<L: Sorted> Memtable for Chained<L> {
-    fn install<'g>(
+    fn identity(&self) -> Identity {
+        self.identity
+    }
+
+    fn install_near<'g>(
         &'g self,
         intent: &Intent<'_>,
         owner: Owner<'_>,
         expected: Option<&Head<'g>>,
+        hint: Hint,
         guard: &'g Guard,
     ) -> Install<'g> {
         let mut tally = Tally::default();
         let probe = self.probe(intent.key);
         let mut node = None;
         if let Some(head) = expected {
-            if head.table != self.token() {
+            if head.table != self.identity {
                 debug_assert!(false, "the expected head is another memtable's");
                 return Install::Moved;
             }
@@ -357,7 +376,11 @@ impl<L: Sorted> Memtable for Chained<L> {
         } else {
             self.list.renew(guard, &self.counters);
             let mut gap = self.list.gap();
-            match self.list.find_gap(&probe, &mut gap, guard, &mut tally) {
+            let start = self.start(hint, &probe, &mut tally);
+            match self
+                .list
+                .find_gap(&probe, start, &mut gap, guard, &mut tally)
+            {
                 Some(node) => {
                     self.help(node, write.hash);
                     self.install_on(node, None, &write, &mut tally)
@@ -370,14 +393,21 @@ impl<L: Sorted> Memtable for Chained<L> {
     }
 
     #[inline]
-    fn prefetch(&self, key: &[u8], guard: &Guard) {
+    fn prefetch(&self, key: &[u8], guard: &Guard) -> Hint {
         if L::IS_INDEXED {
             self.index.prefetch(hash(key));
         }
         self.list.store().arena.prefetch();
-        if self.trend.is_inserting() {
-            self.list.prefetch(&self.probe(key), guard);
+        if !self.trend.is_inserting() {
+            return Hint::NONE;
         }
+        let mut tally = Tally::default();
+        let start = self.list.prefetch(&self.probe(key), guard, &mut tally);
+        Hint(start.map(|node| Start {
+            table: self.identity,
+            node: node.as_ptr().cast_const().cast(),
+            comparisons: tally.comparisons,
+        }))
     }
 
     fn newest<'g>(&'g self, key: &[u8], guard: &'g Guard) -> Newest<'g> {
@@ -389,7 +419,7 @@ impl<L: Sorted> Memtable for Chained<L> {
             return Newest::Busy(Undecided::new(newest.record(), guard));
         }
         let head = Head {
-            table: self.token(),
+            table: self.identity,
             node: node.map_or(null_mut(), Node::as_ptr).cast_const().cast(),
             version: newest
                 .map_or(null_mut(), VersionRef::as_ptr)

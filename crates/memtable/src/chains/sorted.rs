@@ -38,18 +38,26 @@ pub(crate) trait Sorted: Debug + Send + Sync + Sized + 'static {
     /// Whether no node was ever linked.
     fn is_empty(&self) -> bool;
 
-    /// Asks for the memory that a search for the key's place reads.
-    fn prefetch(&self, probe: &Probe<'_>, guard: &Guard);
+    /// Asks for the memory that a search for the key's place reads; a node not above the key at
+    /// which that may begin, if it came by one.
+    fn prefetch<'l>(
+        &'l self,
+        probe: &Probe<'_>,
+        guard: &Guard,
+        tally: &mut Tally,
+    ) -> Option<Node<'l>>;
     /// Work that is due from time to time, done by a writer that has installed nothing yet.
     fn renew(&self, guard: &Guard, counters: &Counters);
     /// The key's node, if there is one.
     fn find<'l>(&'l self, probe: &Probe<'_>, guard: &Guard, tally: &mut Tally) -> Option<Node<'l>>;
     /// Nothing searched yet.
     fn gap<'l>(&'l self) -> Self::Gap<'l>;
-    /// As [`Sorted::find`]; where there is none, `gap` then says where it belongs.
+    /// As [`Sorted::find`], from `start` if `prefetch` gave that; where there is none, `gap` then
+    /// says where it belongs.
     fn find_gap<'l>(
         &'l self,
         probe: &Probe<'_>,
+        start: Option<Node<'l>>,
         gap: &mut Self::Gap<'l>,
         guard: &Guard,
         tally: &mut Tally,

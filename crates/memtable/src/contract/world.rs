@@ -72,9 +72,12 @@ impl World {
         expected: Option<&Head<'g>>,
         guard: &'g Guard,
     ) -> Option<Pending<'g>> {
-        self.table.prefetch(intent.key, guard);
+        let hint = self.table.prefetch(intent.key, guard);
         loop {
-            match self.table.install(intent, owner, expected, guard) {
+            match self
+                .table
+                .install_near(intent, owner, expected, hint, guard)
+            {
                 Install::Installed(pending) => return Some(pending),
                 Install::Moved => return None,
                 Install::Busy(other) => {

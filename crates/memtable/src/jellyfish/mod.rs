@@ -62,8 +62,14 @@ impl Sorted for List {
     }
 
     #[inline]
-    fn prefetch(&self, probe: &Probe<'_>, guard: &Guard) {
+    fn prefetch<'l>(
+        &'l self,
+        probe: &Probe<'_>,
+        guard: &Guard,
+        _tally: &mut Tally,
+    ) -> Option<Node<'l>> {
         List::prefetch(self, probe, guard);
+        None
     }
 
     #[inline]
@@ -90,6 +96,7 @@ impl Sorted for List {
     fn find_gap<'l>(
         &'l self,
         probe: &Probe<'_>,
+        _start: Option<Node<'l>>,
         gap: &mut Self::Gap<'l>,
         guard: &Guard,
         tally: &mut Tally,

@@ -118,16 +118,17 @@ impl Entries {
         walk(anchor, usize::MAX - 1, probe, tally).expect("a last range has no end")
     }
 
-    /// The anchor and block of the key's range: from a guard's anchor, if that is close, for a
+    /// The anchor and block of the key's range: from a guard's anchor, if that is `near`, for a
     /// tower on the way is a cache miss like an anchor, and tells less.
     #[inline]
     fn range<'l>(
         &'l self,
+        near: Option<Node<'l>>,
         probe: &Probe<'_>,
         guard: &Guard,
         tally: &mut Tally,
     ) -> (Node<'l>, Block<'l>) {
-        if let Some(anchor) = self.anchors.guard_of(probe, guard, tally) {
+        if let Some(anchor) = near {
             if let Some(range) = walk(anchor, STEPS, probe, tally) {
                 return range;
             }
@@ -310,14 +311,18 @@ impl Sorted for Entries {
 
     /// The block behind the guard's anchor, most often the key's: that asks for the anchor, too.
     #[inline]
-    fn prefetch(&self, probe: &Probe<'_>, guard: &Guard) {
+    fn prefetch<'l>(
+        &'l self,
+        probe: &Probe<'_>,
+        guard: &Guard,
+        tally: &mut Tally,
+    ) -> Option<Node<'l>> {
         if cfg!(any(loom, shuttle)) {
-            return;
+            return None;
         }
-        let mut uncounted = Tally::default();
-        if let Some(anchor) = self.anchors.guard_of(probe, guard, &mut uncounted) {
-            block_of(anchor).prefetch();
-        }
+        let anchor = self.anchors.guard_of(probe, guard, tally)?;
+        block_of(anchor).prefetch();
+        Some(anchor)
     }
 
     #[inline]
@@ -327,7 +332,8 @@ impl Sorted for Entries {
 
     #[inline]
     fn find<'l>(&'l self, probe: &Probe<'_>, guard: &Guard, tally: &mut Tally) -> Option<Node<'l>> {
-        match self.range(probe, guard, tally).1.search(probe, tally) {
+        let near = self.anchors.guard_of(probe, guard, tally);
+        match self.range(near, probe, guard, tally).1.search(probe, tally) {
             Slot::Found(node) => Some(node),
             Slot::Empty(_) | Slot::Full => None,
         }
@@ -347,11 +353,13 @@ impl Sorted for Entries {
     fn find_gap<'l>(
         &'l self,
         probe: &Probe<'_>,
+        start: Option<Node<'l>>,
         gap: &mut Gap<'l>,
         guard: &Guard,
         tally: &mut Tally,
     ) -> Option<Node<'l>> {
-        (gap.anchor, gap.block) = self.range(probe, guard, tally);
+        let near = start.or_else(|| self.anchors.guard_of(probe, guard, tally));
+        (gap.anchor, gap.block) = self.range(near, probe, guard, tally);
         gap.slot = gap.block.search(probe, tally);
         match gap.slot {
             Slot::Found(node) => Some(node),
@@ -421,7 +429,8 @@ impl Sorted for Entries {
     }
 
     fn ceiling(&self, probe: &Probe<'_>, guard: &Guard, tally: &mut Tally) -> Option<Ranked> {
-        let block = self.range(probe, guard, tally).1;
+        let near = self.anchors.guard_of(probe, guard, tally);
+        let block = self.range(near, probe, guard, tally).1;
         let at = self.ranked(block, |sorting| {
             let rank = Self::below(block, sorting, probe, tally);
             // A walk begins here most times. With these, and words compared instead of keys, a

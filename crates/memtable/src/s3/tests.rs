@@ -3,12 +3,13 @@
 use super::block::KEYS;
 use super::{S3, STEPS, block_of};
 use crate::contract::World;
-use crate::contract::world::{NEWEST, rest, rest_back};
+use crate::contract::world::{NEWEST, put, rest, rest_back};
 use crate::counters::Counters;
-use crate::{GUARD_BYTES, Memtable};
+use crate::{GUARD_BYTES, Install, Memtable, Owner};
 use std::sync::{Arc, Barrier};
 use velella_base::Order;
 use velella_mvcc::Slots;
+use velella_sync::epoch;
 use velella_sync::rng::Rng;
 
 fn s3(order: &Order, slots: Arc<Slots>, counters: &Arc<Counters>) -> Arc<S3> {
@@ -114,6 +115,42 @@ fn a_walk_that_ends_too_early_finds_the_key_and_is_counted() {
         assert!(world.value(&key.to_be_bytes(), NEWEST).is_some());
     }
     check_ranges(&table, &Order::Bytewise);
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "too many keys for it")]
+fn a_hint_may_be_old_or_for_another_memtable() {
+    let order = Order::Bytewise;
+    let counters = Arc::new(Counters::default());
+    let slots = Arc::new(Slots::new(1));
+    let tables = [(); 2].map(|()| s3(&order, Arc::clone(&slots), &counters));
+    let worlds = tables
+        .each_ref()
+        .map(|table| World::new(&|_, _| Arc::clone(table) as _, &order));
+    let key = |i: u64| (i.wrapping_mul(0x9e37_79b9_7f4a_7c15)).to_be_bytes();
+    let keys = 40_000;
+    for i in 0..keys {
+        worlds[0].put(0, &key(i), b"v");
+        worlds[1].put(0, &key(i), b"v");
+    }
+    let guard = epoch::pin();
+    let hints: Vec<_> = (keys..2 * keys)
+        .map(|i| (i, tables[0].prefetch(&key(i), &guard)))
+        .collect();
+    assert!(hints.iter().filter(|(_, hint)| hint.0.is_some()).count() > 30_000);
+    // Hints are taken by their own memtable, however many ranges were split since.
+    for (place, table) in tables.iter().enumerate() {
+        for (i, hint) in &hints {
+            let (key, owner) = (key(*i), Owner::Slot(0));
+            let intent = put(&key, b"v");
+            match table.install_near(&intent, owner, None, *hint, &guard) {
+                Install::Installed(pending) => worlds[place].window(0, |at| pending.publish(at)),
+                other => panic!("{other:?}"),
+            };
+        }
+        let sizes = check_ranges(table, &order);
+        assert_eq!(sizes.iter().sum::<usize>() as u64, 2 * keys);
+    }
 }
 
 #[test]

@@ -1,0 +1,23 @@
+//! Which memtable something is from.
+//!
+//! I1. No two memtables of a process share an identity, not even one after the other: an address
+//!     comes again, a number does not. So who holds what is a memtable's, and meets one with the
+//!     same identity, has met that memtable, alive.
+//!
+//! Threads: any. Tests: the contract suite's tokens.
+
+use velella_sync::atomic::machine::{AtomicU64, Ordering};
+
+static NEXT: AtomicU64 = AtomicU64::new(0);
+
+/// A memtable's.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Identity(u64);
+
+impl Identity {
+    /// Another one at every call.
+    pub(crate) fn fresh() -> Self {
+        // Relaxed: only that no number comes twice matters.
+        Identity(NEXT.fetch_add(1, Ordering::Relaxed))
+    }
+}
