@@ -78,6 +78,8 @@ pub(crate) struct Sum {
     pub(crate) longest: u64,
     /// Executions of all.
     pub(crate) executions: u64,
+    /// What that took, building left out.
+    pub(crate) seconds: u64,
 }
 
 /// Goes beyond what every commit explores with `tool` for about so long: `shuttle` draws the
@@ -94,19 +96,29 @@ pub(crate) fn beyond(
     let workspace = Workspace::load(root)
         .map_err(|error| format!("cannot read {}: {error}", root.display()))?;
     let packages = packages(&workspace, tool);
-    // One batch of each, or the whole of it: builds them, and tells how many share the time.
-    let mut first = Run::default();
-    first.explore(root, tool, &packages, &[("VELELLA_SEED", seed.to_string())]);
-    first.verdict()?;
-    let more = [
-        share(Duration::from_secs(minutes * 60), &first.rows, tool),
-        ("VELELLA_MODEL_SEED", seed.to_string()),
-        ("VELELLA_MODEL_DEEPER", "1".to_owned()),
-    ];
-    let mut done = Run::default();
-    done.explore(root, tool, &packages, &more);
+    let beyond = |seconds: (&'static str, String)| {
+        let more = [
+            seconds,
+            ("VELELLA_MODEL_SEED", seed.to_string()),
+            ("VELELLA_MODEL_DEEPER", "1".to_owned()),
+        ];
+        let begun = Instant::now();
+        let mut run = Run::default();
+        run.explore(root, tool, &packages, &more);
+        (run, begun.elapsed())
+    };
+    // A second of each: builds them, and tells how many share the time.
+    let (first, _) = beyond(("VELELLA_MODEL_SECONDS", "1".to_owned()));
+    let (done, took) = match first.failures.is_empty() {
+        true => beyond(share(Duration::from_secs(minutes * 60), &first.rows, tool)),
+        false => (first, Duration::ZERO),
+    };
     println!("\n{}", table(&done.rows));
-    Ok((done.sum(), done.verdict()))
+    let sum = Sum {
+        seconds: took.as_secs(),
+        ..done.sum()
+    };
+    Ok((sum, done.verdict()))
 }
 
 /// What each exploration of `rows` with `tool` may take if all are to end within `time`.
@@ -145,7 +157,11 @@ fn packages(workspace: &Workspace, tool: &str) -> Vec<String> {
 impl Row {
     /// Whether it tells of an exploration with `tool` that could go on: controls end.
     fn goes_on(&self, tool: &str) -> bool {
-        self.how.starts_with(tool) && self.verdict.starts_with("holds")
+        self.how.starts_with(tool) && !self.is_control()
+    }
+
+    fn is_control(&self) -> bool {
+        self.verdict.to_lowercase().starts_with("control")
     }
 }
 
@@ -190,15 +206,13 @@ impl Run {
     }
 
     fn sum(&self) -> Sum {
-        let held = self
-            .rows
-            .iter()
-            .filter(|row| row.verdict.starts_with("holds"));
-        held.fold(Sum::default(), |sum, row| {
+        let models = self.rows.iter().filter(|row| !row.is_control());
+        models.fold(Sum::default(), |sum, row| {
             let executions: u64 = row.executions.parse().unwrap_or(0);
             Sum {
                 longest: sum.longest.max(executions),
                 executions: sum.executions + executions,
+                ..sum
             }
         })
     }

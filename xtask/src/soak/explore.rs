@@ -1,6 +1,6 @@
 //! The models for long: schedules that no commit drew, or one preemption more.
 //!
-//! X1. Its line is written also if a model failed, and says which.
+//! X1. Its line is written also if a model failed, and says in which crate.
 //!
 //! Tests: below, and in `crate::models`, which explores.
 
@@ -8,7 +8,6 @@ use super::Asked;
 use super::ledger::Line;
 use crate::models;
 use std::path::Path;
-use std::time::Instant;
 
 /// A way to explore, and what its line of the ledger says of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -46,7 +45,6 @@ impl Tool {
 /// # Errors
 /// A model that does not end as it must, or nothing that could be explored.
 pub(super) fn run(root: &Path, tool: Tool, asked: &Asked, seed: u64) -> Result<(), String> {
-    let begun = Instant::now();
     let (sum, verdict) = models::beyond(root, tool.name, asked.minutes, seed)?;
     let lost = match &verdict {
         Ok(()) => "0",
@@ -62,7 +60,7 @@ pub(super) fn run(root: &Path, tool: Tool, asked: &Asked, seed: u64) -> Result<(
             .map_or(1, |of_a_seed| sum.longest.div_ceil(of_a_seed).max(1)),
         unit: tool.unit,
         checked: sum.executions,
-        seconds: begun.elapsed().as_secs(),
+        seconds: sum.seconds,
         lost,
     };
     if !asked.again {

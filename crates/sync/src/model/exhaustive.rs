@@ -70,6 +70,8 @@ fn explore(
         let mut builder = loom::model::Builder::new();
         builder.preemption_bound = Some(bound);
         builder.max_duration = budget;
+        // It looks at the clock only there.
+        builder.checkpoint_interval = 256;
         let count = Arc::clone(&count);
         builder.check(move || {
             // Relaxed: read after the thread was joined.

@@ -75,7 +75,7 @@ fn explore(
             run(scheduler, base + batch, model, &count);
             batch += 1;
             let is_over = match budget {
-                Some(budget) if batches > 1 => start.elapsed() >= budget,
+                Some(budget) if number("VELELLA_SEED").is_none() => start.elapsed() >= budget,
                 _ => batch >= batches,
             };
             if is_over {
