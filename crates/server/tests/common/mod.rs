@@ -12,6 +12,7 @@
     reason = "a length in a reply of the server under test is small and not below zero"
 )]
 
+use std::io::ErrorKind::{BrokenPipe, ConnectionReset};
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
@@ -98,6 +99,18 @@ impl Client {
     /// Sends bytes as they are.
     pub fn send(&mut self, bytes: &[u8]) {
         self.stream.write_all(bytes).unwrap();
+    }
+
+    /// Sends a command of which the server may have read enough before it is all sent, and returns
+    /// the answer.
+    pub fn call_as_far_as_taken(&mut self, args: &[&[u8]]) -> Answer {
+        match self.stream.write_all(&encode(args)) {
+            Ok(()) => {}
+            // It has answered and closed.
+            Err(error) if matches!(error.kind(), BrokenPipe | ConnectionReset) => {}
+            Err(error) => panic!("{error}"),
+        }
+        self.answer()
     }
 
     /// Sends a command given as words, and returns its answer.
