@@ -124,7 +124,8 @@ impl Engine {
     }
 
     /// Step 3: an undecided version of `key` in a previous memtable that is not final yet. Every
-    /// writer waits for it: a put would overtake a batch, a read-modify-write would miss it.
+    /// writer waits for it: a put would overtake a batch, a read-modify-write would miss it (and
+    /// looks before it decides).
     #[inline]
     pub(crate) fn undecided_before<'g>(
         &self,

@@ -4,7 +4,7 @@
 //!     comes again, a number does not. So who holds what is a memtable's, and meets one with the
 //!     same identity, has met that memtable, alive.
 //!
-//! Threads: any. Tests: the contract suite's tokens.
+//! Threads: any. Tests: `a_hint_may_be_old_or_for_another_memtable`, `tests/uses.rs`.
 
 use velella_sync::atomic::machine::{AtomicU64, Ordering};
 

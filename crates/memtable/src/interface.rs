@@ -207,7 +207,8 @@ pub trait Memtable: Send + Sync + Debug {
     }
 
     /// Asks for the memory that a write of `key` uses first, so that it arrives while the caller
-    /// does something else. Nothing depends on it.
+    /// does something else. Nothing depends on it. Returns what it found on the way, for
+    /// `install_near`.
     fn prefetch(&self, _key: &[u8], _guard: &Guard) -> Hint {
         Hint::NONE
     }

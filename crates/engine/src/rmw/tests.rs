@@ -139,21 +139,26 @@ fn an_aborted_first_version_of_the_key_is_not_in_the_way() {
 
 #[test]
 fn a_base_that_expires_before_the_write_is_decided_on_anew() {
-    let (db, engine) = fresh();
-    let expiry = engine.wall.now_ms() + 3_600_000;
-    db.put_expiring("k", "5", expiry, WriteOptions::default())
-        .unwrap();
-    let mut seen = Vec::new();
-    let outcome = db.rmw_entry::<Error>("k", WriteOptions::default(), |old| {
-        seen.push(old.map(|old| old.value.to_vec()));
-        engine.wall.advance_to(expiry);
-        // As INCR does, it keeps the expiry of what it saw.
-        let base = old.map_or(0, |old| old.value[0] - b'0');
-        Ok(Decision::Put(vec![b'0' + base + 1]))
-    });
-    assert_eq!(seen, [Some(b"5".to_vec()), None]);
-    assert!(outcome.unwrap().old.is_none());
-    assert_eq!(db.get("k").unwrap().unwrap(), "1");
+    for in_table in [false, true] {
+        let (db, engine) = fresh();
+        let expiry = engine.wall.now_ms() + 3_600_000;
+        db.put_expiring("k", "5", expiry, WriteOptions::default())
+            .unwrap();
+        if in_table {
+            db.compact().unwrap();
+        }
+        let mut seen = Vec::new();
+        let outcome = db.rmw_entry::<Error>("k", WriteOptions::default(), |old| {
+            seen.push(old.map(|old| old.value.to_vec()));
+            engine.wall.advance_to(expiry);
+            // As INCR does, it keeps the expiry of what it saw.
+            let base = old.map_or(0, |old| old.value[0] - b'0');
+            Ok(Decision::Put(vec![b'0' + base + 1]))
+        });
+        assert_eq!(seen, [Some(b"5".to_vec()), None], "in a table: {in_table}");
+        assert!(outcome.unwrap().old.is_none());
+        assert_eq!(db.get("k").unwrap().unwrap(), "1");
+    }
 }
 
 #[test]

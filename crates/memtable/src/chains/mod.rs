@@ -241,7 +241,7 @@ impl<L: Sorted> Chained<L> {
     #[inline]
     fn start<'g>(&'g self, hint: Hint, probe: &Probe<'_>, tally: &mut Tally) -> Option<Node<'g>> {
         let start = hint.0.filter(|start| start.table == self.identity)?;
-        // SAFETY: of this memtable (I1), whose nodes are freed with it.
+        // SAFETY: of this memtable (`identity` I1), whose nodes are freed with it.
         let node = unsafe { Node::from_raw(start.node.cast::<NodeHead>().cast_mut()) }?;
         if node.compare(probe).is_gt() {
             debug_assert!(false, "the hint is for another key");

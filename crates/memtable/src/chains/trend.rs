@@ -4,7 +4,8 @@
 //! its key in the order, a change will not: the index leads it to its node. Which of the two it
 //! will be shows only after a cache miss, so a write is taken for what most before it were.
 //!
-//! T1. A guess for hints: nothing depends on it but time.
+//! T1. A guess for hints: nothing depends on it but time. It may be wrong for long: the sample is
+//!     of keys, and one of them that is changed again and again outweighs the others.
 //!
 //! Threads: any; of the writes to sampled keys each changes one word, until it is at its end.
 //! Tests: below.

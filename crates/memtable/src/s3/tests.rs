@@ -5,7 +5,7 @@ use super::{S3, STEPS, block_of};
 use crate::contract::World;
 use crate::contract::world::{NEWEST, put, rest, rest_back};
 use crate::counters::Counters;
-use crate::{GUARD_BYTES, Install, Memtable, Owner};
+use crate::{GUARD_BYTES, Install, Memtable, MemtableKind, MemtableOptions, Owner, Spare};
 use std::sync::{Arc, Barrier};
 use velella_base::Order;
 use velella_mvcc::Slots;
@@ -151,6 +151,54 @@ fn a_hint_may_be_old_or_for_another_memtable() {
         let sizes = check_ranges(table, &order);
         assert_eq!(sizes.iter().sum::<usize>() as u64, 2 * keys);
     }
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "too many keys for it")]
+fn a_hint_of_a_memtable_that_is_gone_is_not_taken_by_the_next_one() {
+    let options = MemtableOptions {
+        kind: MemtableKind::S3,
+        order: Order::Bytewise,
+        slots: Arc::new(Slots::new(1)),
+        counters: Arc::default(),
+        spare: Arc::new(Spare::new(1 << 30)),
+        guard_bytes: GUARD_BYTES,
+        keys: 0,
+    };
+    let key = |i: u64| (i.wrapping_mul(0x9e37_79b9_7f4a_7c15)).to_be_bytes();
+    let keys = 40_000;
+    let fill = || {
+        let table = crate::new(&options);
+        let world = World::new(&|_, _| Arc::clone(&table), &Order::Bytewise);
+        for i in 0..keys {
+            world.put(0, &key(i), b"v");
+        }
+        (table, world)
+    };
+    let hints: Vec<_> = {
+        let (table, _world) = fill();
+        let guard = epoch::pin();
+        (keys..2 * keys)
+            .map(|i| table.prefetch(&key(i), &guard))
+            .collect()
+    };
+    assert!(hints.iter().filter(|hint| hint.0.is_some()).count() > 30_000);
+    // It lies where the other one lay.
+    let (table, world) = fill();
+    let guard = epoch::pin();
+    for (i, hint) in (keys..).zip(hints) {
+        let (key, owner) = (key(i), Owner::Slot(0));
+        let installed = table.install_near(&put(&key, b"v"), owner, None, hint, &guard);
+        let Install::Installed(pending) = installed else {
+            panic!("{installed:?}");
+        };
+        world.window(0, |at| pending.publish(at));
+    }
+    let mut cursor = world.visible(NEWEST);
+    cursor.seek_first().unwrap();
+    let rows = rest(&mut *cursor);
+    assert_eq!(rows.len() as u64, 2 * keys);
+    assert!(rows.is_sorted_by(|a, b| a.0 < b.0));
 }
 
 #[test]
