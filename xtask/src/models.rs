@@ -96,7 +96,7 @@ pub(crate) fn beyond(
     let workspace = Workspace::load(root)
         .map_err(|error| format!("cannot read {}: {error}", root.display()))?;
     let packages = packages(&workspace, tool);
-    let beyond = |seconds: (&'static str, String)| {
+    let explore = |seconds: (&'static str, String)| {
         let more = [
             seconds,
             ("VELELLA_MODEL_SEED", seed.to_string()),
@@ -108,9 +108,9 @@ pub(crate) fn beyond(
         (run, begun.elapsed())
     };
     // A second of each: builds them, and tells how many share the time.
-    let (first, _) = beyond(("VELELLA_MODEL_SECONDS", "1".to_owned()));
+    let (first, _) = explore(("VELELLA_MODEL_SECONDS", "1".to_owned()));
     let (done, took) = match first.failures.is_empty() {
-        true => beyond(share(Duration::from_secs(minutes * 60), &first.rows, tool)),
+        true => explore(share(Duration::from_secs(minutes * 60), &first.rows, tool)),
         false => (first, Duration::ZERO),
     };
     println!("\n{}", table(&done.rows));
@@ -321,10 +321,10 @@ mod tests {
             seconds: "1".to_owned(),
             verdict: verdict.to_owned(),
         };
-        let held = [row("1000", "holds"), row("501", "holds")];
+        let models = [row("1000", "holds"), row("501", "BROKEN")];
         let control = row("90000", "control fails, as it must");
         let run = Run {
-            rows: [&held[..], &[control]].concat(),
+            rows: [&models[..], &[control]].concat(),
             failures: Vec::new(),
         };
         let sum = run.sum();
@@ -333,7 +333,7 @@ mod tests {
             let (_, value) = share(Duration::from_secs(600), rows, "shuttle");
             value.parse().unwrap()
         };
-        assert_eq!(seconds(&run.rows) * 2, seconds(&held[..1]));
+        assert_eq!(seconds(&run.rows) * 2, seconds(&models[..1]));
         assert!(seconds(&[]) > 0);
     }
 

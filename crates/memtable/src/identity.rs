@@ -4,7 +4,8 @@
 //!     comes again, a number does not. So who holds what is a memtable's, and meets one with the
 //!     same identity, has met that memtable, alive.
 //!
-//! Threads: any. Tests: `a_hint_may_be_old_or_for_another_memtable`, `tests/uses.rs`.
+//! Threads: any. Tests: `a_hint_may_be_old_or_for_another_memtable`,
+//! `a_hint_of_a_memtable_that_is_gone_is_not_taken_by_the_next_one`, `tests/uses.rs`.
 
 use velella_sync::atomic::machine::{AtomicU64, Ordering};
 
