@@ -1,13 +1,13 @@
 //! What a freed memtable leaves behind serves the next one, and is never more than was asked for.
 #![cfg(not(any(loom, shuttle, miri)))]
 
-use std::sync::Arc;
+use std::sync::{Arc, Barrier};
 use velella_base::{Order, Stamp, ValueKind};
 use velella_memtable::{
     Counters, GUARD_BYTES, Install, Intent, Memtable, MemtableKind, MemtableOptions, OnPending,
     Owner, ReadAt, Spare, new,
 };
-use velella_mvcc::{Clock, Slots};
+use velella_mvcc::{Clock, Retention, Slots};
 use velella_sync::epoch;
 
 const MIB: usize = 1 << 20;
@@ -79,6 +79,53 @@ fn a_freed_memtable_leaves_its_chunks_to_the_next_which_reads_what_it_wrote() {
             );
         }
     }
+}
+
+#[test]
+fn what_a_quiet_thread_pruned_keeps_no_memory() {
+    for kind in MemtableKind::ALL {
+        let spare = Arc::new(Spare::new(64 * MIB));
+        let (table, _) = filled(kind, &spare, 24 * MIB, 400);
+        let (pruned, quiet) = (Barrier::new(2), Barrier::new(2));
+        std::thread::scope(|scope| {
+            let shared = Arc::clone(&table);
+            let (pruned, quiet) = (&pruned, &quiet);
+            let thread = scope.spawn(move || {
+                let dropped = overwrite_and_prune(&*shared);
+                drop(shared);
+                pruned.wait();
+                quiet.wait();
+                dropped
+            });
+            pruned.wait();
+            assert_eq!(spare.bytes(), 0, "{kind:?}: all of it is in use");
+            drop(table);
+            let kept = spare.bytes();
+            quiet.wait();
+            let dropped = thread.join().unwrap();
+            assert_eq!(dropped > 0, kind != MemtableKind::AppendOnly, "{kind:?}");
+            assert!(kept > 20 * MIB, "{kind:?}: {kept}");
+        });
+    }
+}
+
+/// Overwrites a key until a pruning is due, and says how many versions that drops.
+fn overwrite_and_prune(table: &dyn Memtable) -> usize {
+    let clock = Clock::new(Stamp(1 << 40), Stamp::MAX);
+    let key = 0u64.to_be_bytes();
+    for round in 0..100u64 {
+        let guard = epoch::pin();
+        let intent = Intent {
+            key: &key,
+            kind: ValueKind::Put,
+            payload: [&round.to_be_bytes(), b""],
+        };
+        match table.install(&intent, Owner::Slot(0), None, &guard) {
+            Install::Installed(pending) => pending.publish(clock.draw()),
+            other => panic!("nobody else writes: {other:?}"),
+        };
+    }
+    table.prune(&key, &Retention::newest_only(), &epoch::pin())
 }
 
 #[test]

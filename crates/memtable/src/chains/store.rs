@@ -2,7 +2,13 @@
 //!
 //! L2 and L3 of `version` are kept here: a version is reused when nobody can be looking at it.
 //!
-//! Threads: any. Tests: the contract suite; `overwrites_stay_bounded` in `tests/pruning.rs`.
+//! O1. What was deferred keeps no memory from a memtable that is gone: a thread that defers seldom
+//!     holds on to what it deferred for ever.
+//! O2. Large versions are handed to all threads at once, so that they are reused before the
+//!     memtable is full of their like.
+//!
+//! Threads: any. Tests: the contract suite; `overwrites_stay_bounded` in `tests/pruning.rs`;
+//! `what_a_quiet_thread_pruned_keeps_no_memory`.
 
 use crate::arena::Arena;
 use crate::chains::node::node_bytes;
@@ -13,7 +19,10 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 use velella_sync::Guard;
 
-/// Arena and free lists: what outlives the memtable until the last deferred version is given back.
+/// Retired versions of so many bytes together do not wait for the thread to retire more (O2).
+const LARGE: usize = 64 << 10;
+
+/// Arena and free lists.
 #[derive(Debug)]
 pub(crate) struct Store {
     pub(crate) arena: Arena,
@@ -46,12 +55,20 @@ impl Store {
             }
             return;
         }
-        let store = Arc::clone(self);
+        let bytes: usize = retired.iter().map(Retired::bytes).sum();
+        let store = Arc::downgrade(self);
         guard.defer(move || {
+            // O1. Without it there is nobody to give them to.
+            let Some(store) = store.upgrade() else {
+                return;
+            };
             for version in retired {
                 // SAFETY: this runs after every thread pinned at the time has unpinned.
                 unsafe { store.recycler.give(version) };
             }
         });
+        if bytes >= LARGE {
+            guard.flush();
+        }
     }
 }

@@ -216,6 +216,12 @@ impl Retired {
     pub(crate) unsafe fn new(unlinked: VersionRef<'_>) -> Retired {
         Retired(unlinked.raw)
     }
+
+    /// How many bytes it takes.
+    pub(crate) fn bytes(&self) -> usize {
+        // SAFETY: whoever retires it holds its store; a version's length is never written again.
+        version_bytes(unsafe { (*self.0.as_ptr()).record.len })
+    }
 }
 
 /// Blocks up to this are classed by their exact size.
