@@ -32,15 +32,18 @@ pub(crate) struct Depth(pub(crate) u32);
 
 const DEPTH_MASK: u32 = (1 << 24) - 1;
 
+/// How far apart depths may be for one to be known as the later.
+pub(crate) const DEPTHS_APART: u32 = (1 << 23) - 1;
+
 impl Depth {
     /// The depth `steps` versions further.
     pub(crate) fn plus(self, steps: u32) -> Depth {
         Depth(self.0.wrapping_add(steps) & DEPTH_MASK)
     }
 
-    /// Whether this depth has reached `other`, as long as they are less than 2^23 apart.
+    /// Whether this depth has reached `other`, as long as they are at most [`DEPTHS_APART`] apart.
     pub(crate) fn has_reached(self, other: Depth) -> bool {
-        self.0.wrapping_sub(other.0) & DEPTH_MASK < 1 << 23
+        self.0.wrapping_sub(other.0) & DEPTH_MASK <= DEPTHS_APART
     }
 }
 

@@ -8,13 +8,15 @@
 //! P3. External values, range deletes and merge operands stay, and so does what a merge operand
 //!     builds on: the next older version.
 //! P4. The next pruning is due when the list has grown by twice what this one left, at least by
-//!     64: so pruning costs each version a constant number of steps.
+//!     [`PRUNE_STEP`]: so pruning costs each version a constant number of steps; and at most by
+//!     what depths can be apart.
 //!
 //! Threads: any. Tests: `tests/pruning.rs`; the contract suite; `skipping_get_vs_pruner`.
 
 use crate::chains::node::{Node, PRUNE_STEP};
 use crate::chains::version::{Retired, VersionRef};
 use crate::ordering::{Site, is_sound};
+use crate::record::DEPTHS_APART;
 use velella_base::{ValueKind, seeded};
 use velella_mvcc::Retention;
 use velella_sync::Guard;
@@ -107,12 +109,16 @@ pub(crate) fn prune(node: Node<'_>, retention: &Retention, guard: &Guard) -> Vec
     let mut due = due;
     if let Some(newest) = super::newest_version(node, guard) {
         let survivors = unlink(newest, retention, guard, &mut retired);
-        let grown = PRUNE_STEP.max(survivors.saturating_mul(2));
-        due = newest.record().depth().plus(grown).0 << 8;
+        due = newest.record().depth().plus(growth(survivors)).0 << 8;
     }
     // Release, partner: the Acquire above.
     lock.store(due, Ordering::Release);
     retired
+}
+
+/// By how many versions a list grows, of which so many are left, until its next pruning (P4).
+fn growth(survivors: u32) -> u32 {
+    survivors.saturating_mul(2).clamp(PRUNE_STEP, DEPTHS_APART)
 }
 
 /// Walks the list from `newest`; returns how many versions stay.
@@ -165,4 +171,34 @@ fn is_droppable(kind: ValueKind) -> bool {
         kind,
         ValueKind::Put | ValueKind::Delete | ValueKind::PutExpiring
     )
+}
+
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod tests {
+    use super::*;
+    use crate::record::Depth;
+
+    #[test]
+    fn the_next_pruning_is_never_due_at_once() {
+        for survivors in [
+            0,
+            1,
+            16,
+            17,
+            1000,
+            1 << 22,
+            (1 << 22) + 1,
+            1 << 24,
+            u32::MAX,
+        ] {
+            let grown = growth(survivors);
+            for depth in [0, 1, (1 << 23) - 1, 1 << 23, (1 << 24) - 1].map(Depth) {
+                let due = depth.plus(grown);
+                assert!(!depth.has_reached(due), "{survivors} {depth:?}");
+                assert!(!depth.plus(grown - 1).has_reached(due), "{survivors}");
+                assert!(due.has_reached(due), "{survivors}");
+                assert!(due.plus(DEPTHS_APART).has_reached(due), "{survivors}");
+            }
+        }
+    }
 }
