@@ -21,6 +21,9 @@ pub(crate) const BLOCK_ALIGN: usize = 16;
 /// Whether large blocks are mapped at all: models and interpreters have no pages.
 const MAPS: bool = cfg!(all(unix, not(miri), not(any(loom, shuttle))));
 
+/// No processor we know has smaller pages.
+const SMALLEST_PAGE: usize = 4 << 10;
+
 /// Blocks from this size on are mapped: the system calls are few, and pages lie whole in a block.
 const MAPPED_FROM: usize = 1 << 20;
 
@@ -61,7 +64,8 @@ impl Block {
     fn take(size: usize, alloc: impl FnOnce(Layout) -> *mut u8) -> Block {
         debug_assert!(size != 0, "an empty block");
         let (start, size) = if is_mapped(size) {
-            let size = size.next_multiple_of(pages::PAGE);
+            // By whole pages, or the part above an aligned range could not be given back.
+            let size = size.next_multiple_of(pages::size());
             (pages::map(size), size)
         } else {
             (NonNull::new(alloc(layout(size))), size)
@@ -82,7 +86,7 @@ impl Block {
     /// Has the system provide all its pages, by the calling thread; what they hold then is not
     /// said.
     pub(crate) fn touch(&mut self) {
-        for at in (0..self.size).step_by(pages::PAGE) {
+        for at in (0..self.size).step_by(SMALLEST_PAGE) {
             let page = self.start.as_ptr().wrapping_add(at);
             // SAFETY: inside of the block, which is its owner's alone.
             unsafe { page.write_volatile(0) };
@@ -119,8 +123,10 @@ mod pages {
     use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous, munmap};
     use std::ptr::null_mut;
 
-    /// No processor we know has smaller pages; larger ones the kernel rounds up to by itself.
-    pub(super) const PAGE: usize = 4 << 10;
+    /// Bytes of a page of this machine.
+    pub(super) fn size() -> usize {
+        rustix::param::page_size()
+    }
 
     fn map_anywhere(size: usize) -> Option<NonNull<u8>> {
         let access = ProtFlags::READ | ProtFlags::WRITE;
@@ -169,7 +175,9 @@ mod pages {
 mod pages {
     use super::NonNull;
 
-    pub(super) const PAGE: usize = 4 << 10;
+    pub(super) fn size() -> usize {
+        super::SMALLEST_PAGE
+    }
 
     pub(super) fn map(_size: usize) -> Option<NonNull<u8>> {
         unreachable!("nothing is mapped here")
@@ -201,7 +209,7 @@ mod tests {
         let sizes = [&[1, 100, 4 << 10], large].concat();
         let blocks: Vec<Block> = sizes.iter().map(|size| Block::zeroed(*size)).collect();
         for (block, size) in blocks.iter().zip(sizes.iter().copied()) {
-            assert!(block.size() >= size && block.size() < size + (4 << 10));
+            assert!(block.size() >= size && block.size() < size + pages::size());
             let align = if MAPS && size >= HUGE_PAGE {
                 HUGE_PAGE
             } else {
