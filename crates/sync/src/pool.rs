@@ -12,6 +12,7 @@
 use crate::CachePadded;
 use crate::atomic::{AtomicBool, Ordering};
 use std::cell::{Cell, UnsafeCell};
+use std::marker::PhantomData;
 use std::ops::{Deref, DerefMut};
 
 thread_local! {
@@ -121,15 +122,28 @@ impl<T> Pool<T> {
         slot.busy
             .compare_exchange(false, true, Ordering::Acquire, Ordering::Relaxed)
             .ok()?;
-        Some(PoolGuard { pool: self, index })
+        Some(PoolGuard {
+            pool: self,
+            index,
+            entry: PhantomData,
+        })
     }
 }
 
-/// Exclusive use of one entry; dropping it puts the entry back.
+/// Exclusive use of one entry; dropping it puts the entry back. It can be shared between threads
+/// only if the entry can:
+///
+/// ```compile_fail,E0277
+/// fn is_shared<T: Sync>() {}
+/// is_shared::<velella_sync::PoolGuard<'_, std::cell::Cell<u32>>>();
+/// ```
 #[derive(Debug)]
 pub struct PoolGuard<'a, T> {
     pool: &'a Pool<T>,
     index: usize,
+    /// Shared, it is what its entry is; by the pool alone it could be shared whenever that can be
+    /// sent.
+    entry: PhantomData<&'a mut T>,
 }
 
 impl<T> PoolGuard<'_, T> {
