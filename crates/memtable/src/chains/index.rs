@@ -3,7 +3,8 @@
 //! Not from the paper: a list of a million keys costs some thirty comparisons and ten cache misses
 //! a search, whichever way its towers lie. Since nodes are never removed and keys are distinct, a
 //! hash table that only grows can stand beside the list. Keys stay sorted in the list; the table
-//! knows bytewise equal keys only, so it is not used under another order.
+//! knows bytewise equal keys only: under another order what it finds is the key's node, too, but
+//! what it does not find may be there, so that a get goes to the list.
 //!
 //! ```text
 //! table 0   2^13 slots, in buckets of one cache line; a slot is 0 or hash 16 | address 48

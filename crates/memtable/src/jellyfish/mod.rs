@@ -1,4 +1,4 @@
-//! The default memtable: a skip list of distinct keys, each with its own list of versions.
+//! The paper's memtable: a skip list of distinct keys, each with its own list of versions.
 //!
 //! Source: JellyFish (Middleware '20) 3, with S3's (VLDB '19) guards over the list.
 //!

@@ -22,7 +22,8 @@ use velella_base::{Error, ErrorKind, Result};
 /// Unit of a file's block count, whatever the file system's block is.
 const BLOCK_BYTES: u64 = 512;
 
-/// Pages are this large or a multiple of it; with larger ones the kernel refuses an uneven range.
+/// Pages are this large or a multiple of it; of larger ones the range may take a neighbour's part,
+/// which loses nothing either.
 const PAGE_BYTES: usize = 4096;
 
 /// A mapped file.
