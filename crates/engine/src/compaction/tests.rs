@@ -1,0 +1,43 @@
+//! What a full compaction does for writers who wait, and when the database closes under it.
+
+use crate::fixture::fresh;
+use crate::keyspace::Keyspace;
+use velella_base::ErrorKind;
+use velella_sync::atomic::Ordering;
+use velella_testkit::Watchdog;
+
+/// Flushes tables into level 0, each over the same keys, until writers are braked.
+fn brake(keyspace: &Keyspace) {
+    for round in 0..26u32 {
+        for key in 0..100u32 {
+            keyspace
+                .put(key.to_be_bytes(), round.to_le_bytes())
+                .unwrap();
+        }
+        keyspace.flush().unwrap();
+    }
+    assert!(keyspace.core.tree.pressure().brake > 0.0);
+}
+
+#[test]
+fn relieving_writers_ends_when_the_database_closes() {
+    let _watchdog = Watchdog::new("relieving_writers_ends", 60);
+    let (db, engine) = fresh();
+    let _whole = engine.compacting.write();
+    brake(&db.default_keyspace());
+    engine.halt_as_closed();
+    engine.stopping.store(true, Ordering::Release);
+    assert_eq!(engine.relieve().unwrap_err().kind(), ErrorKind::Closed);
+}
+
+#[test]
+fn writers_of_another_keyspace_are_relieved_as_well() {
+    let _watchdog = Watchdog::new("writers_of_another_keyspace", 60);
+    let (db, engine) = fresh();
+    let other = db.create_keyspace("other", Default::default()).unwrap();
+    let _whole = engine.compacting.write();
+    brake(&other);
+    engine.relieve().unwrap();
+    assert!(other.core.tree.pressure().brake <= 0.0);
+    assert_eq!(other.iter().unwrap().count(), 100);
+}
