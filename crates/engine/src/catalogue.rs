@@ -184,14 +184,18 @@ impl Engine {
         })?;
         drop(window);
         self.keyspaces.lock().remove(&core.name);
-        drop(paused);
-        self.work.wake_all();
+        // C6. Before a flush can run, which takes memtables away and makes no tables of them.
         core.give_up();
         let guard = epoch::pin();
         for mem in core.view.load(&guard).memtables() {
             mem.discount(&self.memtable_bytes);
+            // Those that tables name were given up with them.
+            let values: Vec<u64> = mem.externals.lock().keys().copied().collect();
+            self.env.externals.discard(&values);
         }
         drop(guard);
+        drop(paused);
+        self.work.wake_all();
         self.relief.wake_all();
         // It has happened: what the journal cannot give back now is the next flush's business.
         let _ = self.release_journal();

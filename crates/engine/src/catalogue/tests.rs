@@ -1,9 +1,11 @@
 //! A drop that fails leaves a keyspace that is as usable as the database is.
 
-use crate::fixture::{open, tiny};
+use crate::fixture::{fresh, open, tiny, until};
 use crate::options::JournalMode;
 use std::sync::Arc;
 use velella_base::ErrorKind;
+use velella_sync::thread;
+use velella_testkit::Watchdog;
 use velella_vfs::fault::{Fault, Rule};
 use velella_vfs::{FaultFs, MemFs, Operation};
 
@@ -58,4 +60,43 @@ fn a_drop_in_doubt_ends_writing_and_is_decided_by_the_next_opening() {
         }
         db.verify().unwrap();
     }
+}
+
+#[test]
+fn no_flush_runs_between_a_drop_and_its_readers_being_told() {
+    let _watchdog = Watchdog::new("no_flush_runs", 120);
+    let (db, engine) = fresh();
+    for _ in 0..300 {
+        let keyspace = db.create_keyspace("k", Default::default()).unwrap();
+        keyspace.put("a", "1").unwrap();
+        thread::scope(|scope| {
+            let dropping = scope.spawn(|| db.drop_keyspace("k").unwrap());
+            let is_named = || engine.keyspaces.lock().contains_key("k");
+            loop {
+                // As a flush does, which would take the memtable away.
+                let turn = engine.flushes.turn.try_lock();
+                if turn.is_some() && !is_named() {
+                    assert!(keyspace.core.check_there().is_err());
+                    break;
+                }
+            }
+            dropping.join().unwrap();
+        });
+    }
+}
+
+#[test]
+fn external_values_in_memory_go_with_their_keyspace() {
+    let _watchdog = Watchdog::new("external_values_in_memory", 60);
+    let (db, engine) = fresh();
+    let keyspace = db.create_keyspace("k", Default::default()).unwrap();
+    keyspace.put("immutable", vec![7; 2 << 20]).unwrap();
+    let paused = engine.flushes.pause();
+    engine.switch(&[Arc::clone(&keyspace.core)]);
+    keyspace.put("current", vec![7; 2 << 20]).unwrap();
+    assert_eq!(db.stats().external_bytes, 4 << 20);
+    drop(paused);
+    db.drop_keyspace("k").unwrap();
+    drop(keyspace);
+    until(|| db.stats().external_bytes == 0);
 }
