@@ -43,6 +43,8 @@ impl Engine {
     pub(crate) fn compact_fully(&self, cores: &[Arc<Core>]) -> Result<()> {
         self.flush_all(cores)?;
         let whole = self.compacting.write();
+        // It may have been waited for until the database was closed.
+        self.check()?;
         for core in cores {
             while let Some(job) = core.tree.next_job(Wanted::Everything) {
                 self.run_job(core, job)?;

@@ -290,12 +290,17 @@ impl Engine {
         self.env.manifest.commit(&[wall])
     }
 
-    /// Waits for flushes and compactions of other threads, then gives up the lock.
+    /// Waits for flushes and compactions of other threads, then gives up the lock. Whoever waited
+    /// for one of these, or changes the directory otherwise, comes too late: the manifest is shut.
     pub(crate) fn unlock(&self) {
         let compacting = self.compacting.write();
-        self.flushes.wait();
+        let turn = self.flushes.pause();
+        for core in self.cores() {
+            core.tree.clean();
+        }
+        self.env.manifest.shut();
         self.lock.lock().take();
-        drop(compacting);
+        drop((turn, compacting));
     }
 
     #[cold]

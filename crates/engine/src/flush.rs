@@ -49,6 +49,10 @@ impl Engine {
         let Some((members, boundary)) = front else {
             return Ok(false);
         };
+        if self.env.manifest.is_shut() {
+            // Not into a directory that may be another opening's by now.
+            self.check()?;
+        }
         let started = thread::now();
         self.flush_group(&members, boundary)?;
         self.timers.flush.note(started.elapsed());

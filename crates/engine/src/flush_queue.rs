@@ -55,11 +55,6 @@ impl FlushQueue {
             .is_some_and(|group| group.boundary <= stamp)
     }
 
-    /// Returns once no flush is under way.
-    pub(crate) fn wait(&self) {
-        drop(self.turn.lock());
-    }
-
     /// Waits for the flush under way, and lets none begin while the result lives.
     pub(crate) fn pause(&self) -> velella_sync::lock::MutexGuard<'_, ()> {
         self.turn.lock()

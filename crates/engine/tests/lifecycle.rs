@@ -3,6 +3,7 @@
 //! On real files, with the default settings.
 
 use std::os::unix::fs::PermissionsExt;
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use velella::{Db, ErrorKind, WriteOptions};
 use velella_testkit::Watchdog;
@@ -90,6 +91,40 @@ fn close_gives_up_the_lock_though_handles_live_on() {
     // A dead handle that drops late harms nobody.
     drop((db, snapshot, iter));
     again.put("k", "2").unwrap();
+}
+
+#[test]
+fn what_an_iterator_held_beyond_the_close_is_left_to_the_next_opening() {
+    let dir = tempfile::tempdir().unwrap();
+    let db = velella::open(dir.path()).unwrap();
+    for round in 0..2u32 {
+        db.put("k", round.to_le_bytes()).unwrap();
+        db.flush().unwrap();
+    }
+    let tables = || -> Vec<_> {
+        let files = std::fs::read_dir(dir.path()).unwrap();
+        let paths = files.map(|file| file.unwrap().path());
+        let is_table = |path: &PathBuf| path.extension().is_some_and(|of| of == "sst");
+        let mut tables: Vec<_> = paths.filter(is_table).collect();
+        tables.sort();
+        tables
+    };
+    let mut iter = db.iter().unwrap();
+    assert!(iter.next().is_some());
+    let before = tables();
+    db.compact().unwrap();
+    db.close().unwrap();
+    let after = tables();
+    assert!(
+        before.iter().all(|name| after.contains(name)),
+        "it holds {before:?}"
+    );
+    // By now the directory may be another database's, with files of the same names.
+    drop((iter, db));
+    assert_eq!(tables(), after);
+    let db = velella::open(dir.path()).unwrap();
+    assert_eq!(tables().len(), 1);
+    assert_eq!(db.get("k").unwrap().unwrap(), 1u32.to_le_bytes());
 }
 
 #[test]

@@ -34,7 +34,7 @@ pub fn open(env: Env, options: TreeOptions, state: &KeyspaceState) -> Result<Arc
         let attempt = format!("open keyspace \"{}\"", state.record.name);
         return Err(Error::invalid(attempt, found).remedy("give the order it was created with"));
     }
-    let graveyard = Graveyard::new(Arc::clone(&env.vfs));
+    let graveyard = Graveyard::new(&env);
     let open = |meta: &TableMeta| TableFile::open(&env, &graveyard, order, meta.clone());
     let levels = state
         .levels
@@ -201,5 +201,9 @@ impl Tree for Lsm {
 
     fn drop_files(&self) {
         self.shared.drop_files();
+    }
+
+    fn clean(&self) {
+        self.shared.clean();
     }
 }

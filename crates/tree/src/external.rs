@@ -5,7 +5,8 @@
 //! X1. A file is removed only when it was discarded (no version refers to it) and nobody holds it:
 //!     tables and memtables that name it do.
 //! X2. Removing happens in [`ExternalStore::reap`] and [`ExternalStore::discard`], called by
-//!     background work, never where a hold drops: that may be in the middle of a write.
+//!     background work, never where a hold drops: that may be in the middle of a write; and not
+//!     once the database was closed (N5 of the manifest).
 //!
 //! Threads: any. Tests: `external/tests.rs`.
 
@@ -206,9 +207,14 @@ impl ExternalStore {
             }
             doomed
         };
-        for file in doomed {
-            drop(self.vfs.remove(&FileName::External(file).path(&self.dir)));
+        if doomed.is_empty() {
+            return;
         }
+        self.manifest.unless_shut(|| {
+            for file in doomed {
+                drop(self.vfs.remove(&FileName::External(file).path(&self.dir)));
+            }
+        });
     }
 
     /// Bytes of values on disk.

@@ -4,6 +4,8 @@
 //!     of the tree, a cursor, a job (L2).
 //! Y2. The last owner may be whichever thread runs an epoch's deferred work, perhaps in the middle
 //!     of a write: so dropping only lays the table in the graveyard, and background work buries it.
+//! Y3. Or it may be who kept an iterator beyond the close: what is buried then is left for the next
+//!     opening to remove (N5 of the manifest).
 //!
 //! Threads: any. Tests: the contract (`an old cursor keeps its files`), crash tests of layouts.
 
@@ -42,15 +44,17 @@ pub struct Env {
 #[derive(Debug)]
 pub struct Graveyard {
     vfs: Arc<dyn Vfs>,
+    manifest: Arc<Manifest>,
     dead: Mutex<Vec<(Arc<Table>, PathBuf)>>,
 }
 
 impl Graveyard {
     /// An empty graveyard.
     #[must_use]
-    pub fn new(vfs: Arc<dyn Vfs>) -> Arc<Self> {
+    pub fn new(env: &Env) -> Arc<Self> {
         Arc::new(Graveyard {
-            vfs,
+            vfs: Arc::clone(&env.vfs),
+            manifest: Arc::clone(&env.manifest),
             dead: Mutex::new(Vec::new()),
         })
     }
@@ -59,10 +63,11 @@ impl Graveyard {
     /// unreferenced and found again at the next opening.
     pub fn bury(&self) -> usize {
         let dead = std::mem::take(&mut *self.dead.lock());
-        for (table, path) in &dead {
-            let _ = table;
-            drop(self.vfs.remove(path));
-        }
+        self.manifest.unless_shut(|| {
+            for (_table, path) in &dead {
+                drop(self.vfs.remove(path));
+            }
+        });
         dead.len()
     }
 }

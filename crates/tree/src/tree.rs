@@ -155,6 +155,9 @@ pub trait Tree: Send + Sync + std::fmt::Debug {
 
     /// Marks every file for deletion once the last reader leaves: the keyspace was dropped.
     fn drop_files(&self);
+
+    /// Removes files that were marked and that nobody can reach any more.
+    fn clean(&self);
 }
 
 /// Tables written by `Tree::build`, not yet visible.

@@ -1,10 +1,13 @@
 //! What a full compaction does for writers who wait, and when the database closes under it.
 
-use crate::fixture::fresh;
+use crate::fixture::{fresh, open, tiny};
 use crate::keyspace::Keyspace;
+use std::sync::Arc;
 use velella_base::ErrorKind;
 use velella_sync::atomic::Ordering;
 use velella_testkit::Watchdog;
+use velella_tree::Wanted;
+use velella_vfs::MemFs;
 
 /// Flushes tables into level 0, each over the same keys, until writers are braked.
 fn brake(keyspace: &Keyspace) {
@@ -40,4 +43,32 @@ fn writers_of_another_keyspace_are_relieved_as_well() {
     engine.relieve().unwrap();
     assert!(other.core.tree.pressure().brake <= 0.0);
     assert_eq!(other.iter().unwrap().count(), 100);
+}
+
+#[test]
+fn a_job_that_begins_after_the_close_changes_nothing() {
+    let fs = MemFs::new();
+    let (db, engine) = open(Arc::new(fs.clone()), tiny());
+    let whole = engine.compacting.write();
+    for round in 0..3u32 {
+        db.put("k", round.to_le_bytes()).unwrap();
+        db.flush().unwrap();
+    }
+    let core = Arc::clone(&db.core);
+    let job = core.tree.next_job(Wanted::Everything).unwrap();
+    drop(whole);
+    db.close().unwrap();
+    let (again, _) = open(Arc::new(fs.clone()), tiny());
+    // It is short, so nobody asks it whether to go on.
+    assert_eq!(
+        job.run(&|| engine.retention(), &|| Ok(true))
+            .unwrap_err()
+            .kind(),
+        ErrorKind::Closed
+    );
+    drop((db, engine, core));
+    again.close().unwrap();
+    let (again, _) = open(Arc::new(fs), tiny());
+    assert_eq!(again.get("k").unwrap().unwrap(), 2u32.to_le_bytes());
+    again.verify().unwrap();
 }

@@ -10,6 +10,8 @@
 //! N3. File numbers are leased in blocks before they are given out, and a manifest takes a number
 //!     above every file present: no number comes back.
 //! N4. A directory that is neither empty nor a database is left alone.
+//! N5. Once it is shut nothing is committed, and nothing removed that was not needed any more: the
+//!     directory may be another opening's by then.
 //!
 //! Threads: any; commits are serial. Tests: `manifest/tests.rs`, `tests/manifest.rs` (golden file,
 //! power cuts, every byte flipped).
@@ -35,8 +37,8 @@ use std::sync::Arc;
 use velella_base::file_name::FileName;
 use velella_base::{DatabaseId, Error, ErrorKind, Result, seeded};
 use velella_sync::atomic::{AtomicU64, Ordering};
-use velella_sync::lock::Mutex;
-use velella_vfs::Vfs;
+use velella_sync::lock::{Mutex, RwLock};
+use velella_vfs::{Vfs, WriteFile};
 
 /// File numbers leased at once.
 const FILE_LEASE: u64 = 256;
@@ -57,6 +59,8 @@ pub struct Manifest {
     writer: Mutex<Writer>,
     /// Taken after `writer` where both are.
     numbers: Mutex<Numbers>,
+    /// N5. Taken before `writer`; shared by whoever changes the directory.
+    is_shut: RwLock<bool>,
 }
 
 #[derive(Debug)]
@@ -172,6 +176,7 @@ impl Manifest {
             origins: state.origins.clone(),
             file: AtomicU64::new(replay.file),
             durable: AtomicU64::new(0),
+            is_shut: RwLock::new(false),
             numbers: Mutex::new(Numbers {
                 next: state.next_file,
                 leased: state.next_file,
@@ -235,7 +240,8 @@ impl Manifest {
             leased: file + 1,
         };
         state.next_file = numbers.extend();
-        let log = begin(&*vfs, dir, database, file, &state)?;
+        let (log, staged) = begin(&*vfs, dir, database, file, &state)?;
+        sync_begun(&*vfs, dir, &log, &*staged)?;
         current::swap(&*vfs, dir)?;
         Ok(Manifest {
             vfs,
@@ -252,6 +258,7 @@ impl Manifest {
                 poison: None,
             }),
             numbers: Mutex::new(numbers),
+            is_shut: RwLock::new(false),
         })
     }
 
@@ -280,9 +287,35 @@ impl Manifest {
     ///
     /// # Errors
     /// What the file system refused; the manifest is poisoned then, and so says every later call.
+    /// `Closed`: it was shut.
     pub fn commit(&self, edits: &[Edit]) -> Result<()> {
+        let is_shut = self.is_shut.read();
+        if *is_shut {
+            let error = Error::new(ErrorKind::Closed, "change the database", "it was closed");
+            return Err(error.remedy("open it again"));
+        }
         let mut writer = self.writer.lock();
         self.commit_locked(&mut writer, edits)
+    }
+
+    /// Waits for what changes the directory just now; from then on nothing does any more (N5).
+    pub fn shut(&self) {
+        *self.is_shut.write() = true;
+    }
+
+    /// Whether it was shut.
+    #[must_use]
+    pub fn is_shut(&self) -> bool {
+        *self.is_shut.read()
+    }
+
+    /// Runs `remove`, which removes files that nothing durable names, unless it was shut (N5): the
+    /// next opening removes them.
+    pub fn unless_shut(&self, remove: impl FnOnce()) {
+        let is_shut = self.is_shut.read();
+        if !*is_shut {
+            remove();
+        }
     }
 
     /// Lets a short manifest be rewritten, too: once it exceeds `bytes` and four times its size
@@ -340,7 +373,8 @@ impl Manifest {
     }
 
     /// Rewrites a long manifest. The commit before it is durable whatever happens here: a failure
-    /// before `CURRENT` changes leaves the old file in force, one after it poisons.
+    /// to write the new file leaves the old one in force. A failed sync poisons (N1): other names
+    /// in the directory may be lost by it, which a later sync would call durable.
     fn roll(&self, writer: &mut Writer) {
         let file = {
             let mut numbers = self.numbers.lock();
@@ -350,12 +384,13 @@ impl Manifest {
             file
         };
         let state = &writer.state;
-        let Ok(log) = begin(&*self.vfs, &self.dir, self.database, file, state) else {
+        let Ok((log, staged)) = begin(&*self.vfs, &self.dir, self.database, file, state) else {
             // Try again when it has doubled; the unnamed file is removed at the next opening.
             writer.roll_above = writer.length().saturating_mul(2);
             return;
         };
-        if let Err(error) = current::swap(&*self.vfs, &self.dir) {
+        let synced = sync_begun(&*self.vfs, &self.dir, &log, &*staged);
+        if let Err(error) = synced.and_then(|()| current::swap(&*self.vfs, &self.dir)) {
             writer.poison = Some(error);
             return;
         }
@@ -447,15 +482,25 @@ impl Numbers {
 
 /// Writes a new manifest and what will put it in force, and makes both and their names durable: all
 /// writes first, then all syncs, so that one commit of the file system's own journal does for them.
-fn begin(vfs: &dyn Vfs, dir: &Path, database: DatabaseId, file: u64, state: &State) -> Result<Log> {
+fn begin(
+    vfs: &dyn Vfs,
+    dir: &Path,
+    database: DatabaseId,
+    file: u64,
+    state: &State,
+) -> Result<(Log, Box<dyn WriteFile>)> {
     let log = Log::create(vfs, dir, database, file, state)?;
     let staged = current::stage(vfs, dir, file)?;
+    Ok((log, staged))
+}
+
+/// Makes what [`begin`] wrote durable, and its names.
+fn sync_begun(vfs: &dyn Vfs, dir: &Path, log: &Log, staged: &dyn WriteFile) -> Result<()> {
     log.sync()?;
     if !seeded("current-is-not-synced") {
         staged.sync_all()?;
     }
-    vfs.sync_dir(dir)?;
-    Ok(log)
+    vfs.sync_dir(dir)
 }
 
 fn roll_above(log: &Log, least: u64) -> u64 {
