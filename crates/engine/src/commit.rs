@@ -283,6 +283,8 @@ impl Engine {
             Durability::Sync => self.make_durable(stamp, Duration::ZERO),
             Durability::Group(wait) => self.make_durable(stamp, wait),
         }
+        // It is in the journal, and was read by others: nobody may take it for refused.
+        .map_err(|error| error.with_kind(ErrorKind::OutcomeUnknown))
     }
 }
 
