@@ -85,6 +85,8 @@ impl<'a> Change<'a> {
         let change = Change::of_reference(key, &reference);
         // The name must be as durable as the record that will point to it.
         let named = engine.env.vfs.sync_dir(&engine.dir);
+        // Names that others made may be lost by it; a later sync would call them durable.
+        let named = named.inspect_err(|error| engine.halt_after_sync(error));
         let synced = named.and_then(|()| match &engine.journal {
             _ if seeded("external-values-are-not-synced") => Ok(()),
             Some(journal) if journal.files_to_sync() < FILES_TO_SYNC_MAX => {

@@ -51,7 +51,7 @@ impl Engine {
         let started = thread::now();
         let durable = journal.round_for(stamp, || self.frontier_for(stamp));
         self.timers.round.note(started.elapsed());
-        durable.inspect_err(|error| self.halt_after_round(error))
+        durable.inspect_err(|error| self.halt_after_sync(error))
     }
 
     /// D4.
@@ -77,10 +77,10 @@ impl Engine {
         let round = journal.round(|| self.slots.frontier(&self.clock));
         round
             .map(drop)
-            .inspect_err(|error| self.halt_after_round(error))
+            .inspect_err(|error| self.halt_after_sync(error))
     }
 
-    fn halt_after_round(&self, error: &Error) {
+    pub(crate) fn halt_after_sync(&self, error: &Error) {
         let cause = Error::new(
             ErrorKind::ReadOnly,
             "write",

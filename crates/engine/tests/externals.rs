@@ -320,3 +320,16 @@ fn large_values_between_two_rounds_keep_few_files_open() {
     }
     assert_eq!(db.get(0u32.to_be_bytes()).unwrap().unwrap(), value);
 }
+
+#[test]
+fn a_failed_sync_of_their_directory_ends_writing() {
+    let faulty = FaultFs::over_mem(&MemFs::new());
+    let db = try_on(Arc::new(faulty.clone()), tiny()).unwrap();
+    faulty.inject(Rule::every(Fault::Io).of(Operation::SyncDir).times(1));
+    let error = db.put("large", patterned(2 << 20)).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Io, "{error}");
+    // A table's name may have been lost by it, which the next sync would call durable.
+    let refused = db.put("small", "x").unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::ReadOnly, "{refused}");
+    assert_eq!(db.get("large").unwrap(), None);
+}
