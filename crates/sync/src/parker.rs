@@ -32,7 +32,8 @@ impl Parker {
         if ready() {
             return true;
         }
-        let deadline = limit.map(|limit| now() + limit);
+        // A limit beyond the end of time is none.
+        let deadline = limit.and_then(|limit| now().checked_add(limit));
         let mut lock = self.lock.lock();
         // Relaxed + fence, partner: the fence in `wake_all` (K1).
         self.waiters.fetch_add(1, Ordering::Relaxed);
@@ -93,5 +94,16 @@ mod tests {
         });
         assert!(parker.wait_until(None, || flag.load(Ordering::Acquire)));
         assert!(!parker.wait_until(Some(Duration::from_millis(1)), || false));
+    }
+
+    #[test]
+    fn a_limit_beyond_the_end_of_time_is_none() {
+        let parker = Parker::new();
+        let mut asked = 0;
+        let ready = || {
+            asked += 1;
+            asked > 1
+        };
+        assert!(parker.wait_until(Some(Duration::MAX), ready));
     }
 }
