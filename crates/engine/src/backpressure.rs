@@ -47,6 +47,15 @@ impl Engine {
         Ok(())
     }
 
+    /// For bytes that were not known when their write was let in: slows it down for them, too.
+    #[inline]
+    pub(crate) fn charge(&self, bytes: usize) {
+        // Relaxed: a hint, see `Pace::set`.
+        if self.pace.nanos_per_kib.load(Ordering::Relaxed) != 0 {
+            self.owe(bytes as u64);
+        }
+    }
+
     #[inline]
     fn is_memory_short(&self) -> bool {
         self.memtable_bytes.now() > budget::memtable_bytes(&self.options)

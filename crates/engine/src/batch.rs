@@ -77,9 +77,7 @@ impl Engine {
                 changes.for_each(|(_, change)| change.abandon_unless_unknown(self, error));
             }
         }
-        let Some(stamp) = committed? else {
-            return Ok(None);
-        };
+        let committed = committed?;
         let mut cores: Vec<&Arc<Core>> = plan.changes.iter().map(|(core, _)| *core).collect();
         cores.dedup_by_key(|core| core.id);
         for core in cores {
@@ -89,6 +87,9 @@ impl Engine {
                 let _ = self.make_room(core);
             }
         }
+        let Some(stamp) = committed else {
+            return Ok(None);
+        };
         self.acknowledge(stamp, options)?;
         Ok(Some(stamp))
     }
@@ -210,6 +211,10 @@ impl Engine {
                     return Err(error);
                 }
             }
+        }
+        for (_, view) in &views {
+            // Whatever becomes of the batch, and of this view: what it took it keeps.
+            view.cur.count(&self.memtable_bytes);
         }
         let refused = since.map_or(Ok(false), |since| self.conflicts(plan, since));
         if !matches!(refused, Ok(false)) {

@@ -74,6 +74,7 @@ impl Engine {
                     stamp: None,
                 });
             };
+            self.charge(change.payload_len());
             let published = self.write_above(core, &change, &seen, options);
             let published =
                 published.inspect_err(|error| change.abandon_unless_unknown(self, error))?;

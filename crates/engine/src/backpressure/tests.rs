@@ -1,9 +1,12 @@
 //! Many keyspaces share one budget, whatever holds their flushes up.
 
 use crate::db::Db;
+use crate::entry::Decision;
 use crate::fixture::{open, tiny, until};
-use crate::options::JournalMode;
+use crate::options::{JournalMode, WriteOptions};
+use crate::write_batch::WriteBatch;
 use std::sync::Arc;
+use velella_sync::atomic::Ordering;
 use velella_sync::thread;
 use velella_testkit::Watchdog;
 use velella_vfs::MemFs;
@@ -76,4 +79,37 @@ fn memtables_of_a_dropped_keyspace_are_counted_no_more() {
     assert!(engine.memtable_bytes.now() > 0);
     db.drop_keyspace("short").unwrap();
     assert_eq!(engine.memtable_bytes.now(), 0);
+}
+
+#[test]
+fn what_a_refused_batch_leaves_in_a_memtable_is_counted() {
+    let _watchdog = Watchdog::new("what_a_refused_batch_leaves", 60);
+    let (db, engine) = open(Arc::new(MemFs::new()), tiny());
+    let rows = db.create_keyspace("rows", Default::default()).unwrap();
+    let since = db.snapshot();
+    db.put("meta", "1").unwrap();
+    let mut batch = WriteBatch::new();
+    for row in 0..100u32 {
+        batch.put(&rows, row.to_be_bytes(), [7; 1_000]);
+    }
+    batch.put(&db, "meta", "2");
+    let refuse = || db.write_if_unchanged(&batch, &since, WriteOptions::default());
+    assert_eq!(refuse().unwrap(), None);
+    assert!(engine.memtable_bytes.now() > 100_000);
+    // As often as it fills the write buffer, all the same.
+    while engine.counters.flushes.sum() == 0 {
+        assert_eq!(refuse().unwrap(), None);
+    }
+    assert_eq!(rows.iter().unwrap().count(), 0);
+}
+
+#[test]
+fn an_update_is_slowed_down_for_its_value_too() {
+    let (db, engine) = open(Arc::new(MemFs::new()), tiny());
+    db.handle.workers.lock().stop(&engine);
+    engine.stopping.store(false, Ordering::Release);
+    engine.pace.set(0.1);
+    let waits = stalls(&db, "compaction");
+    db.rmw("k", |_| Decision::Put(vec![7; 200_000])).unwrap();
+    assert!(stalls(&db, "compaction") > waits);
 }
