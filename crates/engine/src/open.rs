@@ -2,10 +2,11 @@
 //!
 //! O1. Order: lock; manifest; trees; what the journal of the last run still holds, written to
 //!     tables; the new journal, durable; one durable edit that names tables and new incarnation;
-//!     only then the old journal goes and the database opens.
+//!     only then the old journal goes, and what only it referred to, and the database opens.
 //! O2. A crash anywhere repeats the opening; nobody has seen anything of it.
+//! O3. The clock goes on above every stamp that was given out.
 //!
-//! Tests: `tests/lifecycle.rs`, `tests/crash.rs`.
+//! Tests: beside; `tests/lifecycle.rs`, `tests/crash.rs`, `tests/externals.rs`.
 
 use crate::agreement;
 use crate::budget;
@@ -52,10 +53,12 @@ pub(crate) fn open(builder: Builder, dir: &Path) -> Result<Arc<Handle>> {
         Some(doubt) => (Recovered::default(), tables_only(&doubt)),
     };
     sync_externals(&env, &recovered)?;
-    remove_unreferenced(&*vfs, dir, &with(&state, &recovered), &recovered)?;
+    let after = with(&state, &recovered);
+    let is_value = |name: &FileName| matches!(name, FileName::External(_));
+    remove_unreferenced(&*vfs, dir, &after, &recovered, |name| !is_value(name))?;
     let start = match seeded("stamps-go-on-from-the-highest-seen") {
         true => recovered.last,
-        false => state.clock_lease.max(recovered.last),
+        false => highest_stamp(&state).max(recovered.last),
     };
     let (journal, lanes, edit) = new_journal(&env, &state, &options, &sizes, start)?;
     let lease = crate::lease::lease(start, start);
@@ -65,6 +68,8 @@ pub(crate) fn open(builder: Builder, dir: &Path) -> Result<Arc<Handle>> {
         journal.discard_older()?;
     }
     commit_opening(&env, &recovered, &cores, edit, start, lease)?;
+    // Not before: were this opening given up, the next might believe more of the journal.
+    remove_unreferenced(&*vfs, dir, &after, &recovered, is_value)?;
     recovered.show();
     match &journal {
         Some(journal) => journal.discard_older()?,
@@ -102,14 +107,26 @@ pub(crate) fn open(builder: Builder, dir: &Path) -> Result<Arc<Handle>> {
     }))
 }
 
-/// Removes what a crash left behind: files that nothing refers to.
+/// No stamp above it was given out before. The lease says so of writes; a switch may have drawn one
+/// beyond it, and its flush been faster than the lease's extension.
+fn highest_stamp(state: &State) -> Stamp {
+    let flushed = state
+        .keyspaces
+        .iter()
+        .map(|keyspace| keyspace.flushed_below);
+    flushed.fold(state.clock_lease, Stamp::max)
+}
+
+/// Removes what a crash left behind, as far as it is `wanted`: files that nothing refers to.
 fn remove_unreferenced(
     vfs: &dyn Vfs,
     dir: &Path,
     state: &State,
     recovered: &Recovered,
+    wanted: impl Fn(&FileName) -> bool,
 ) -> Result<()> {
-    for name in velella_tree::unreferenced(vfs, dir, state, &recovered.externals)? {
+    let unreferenced = velella_tree::unreferenced(vfs, dir, state, &recovered.externals)?;
+    for name in unreferenced.into_iter().filter(wanted) {
         match vfs.remove(&name.path(dir)) {
             // The last owner of a table may be a thread that is late, of an earlier opening in this
             // process: what it deleted just now is gone, as wanted. Numbers are not used again.
@@ -405,3 +422,6 @@ fn commit_opening(
     });
     env.manifest.commit(&edits)
 }
+
+#[cfg(test)]
+mod tests;

@@ -11,7 +11,7 @@ use velella::limits::INLINE_VALUE_BYTES_MAX;
 use velella::vfs::fault::{Fault, Rule};
 use velella::vfs::mem::CrashMode;
 use velella::vfs::{FaultFs, MemFs, Operation, OsFs};
-use velella::{Decision, ErrorKind, WriteBatch, WriteOptions};
+use velella::{Decision, ErrorKind, RecoveryMode, WriteBatch, WriteOptions};
 use velella_testkit::Watchdog;
 
 /// Files of the database that are as long as an external value of `len` bytes at least.
@@ -332,4 +332,25 @@ fn a_failed_sync_of_their_directory_ends_writing() {
     let refused = db.put("small", "x").unwrap_err();
     assert_eq!(refused.kind(), ErrorKind::ReadOnly, "{refused}");
     assert_eq!(db.get("large").unwrap(), None);
+}
+
+#[test]
+fn an_opening_that_fails_takes_none_of_them_from_the_next() {
+    let fs = MemFs::new();
+    let db = on(&fs, alone());
+    // In the page cache alone: nobody syncs here.
+    db.put("large", patterned(2 << 20)).unwrap();
+    let after = fs.crash(0, CrashMode::KeepAll);
+    let faulty = FaultFs::over_mem(&after);
+    faulty.inject(
+        Rule::every(Fault::NoSpace)
+            .of(Operation::Create)
+            .on("journal"),
+    );
+    let builder = alone().recovery(RecoveryMode::AssumePowerLoss);
+    let error = try_on(Arc::new(faulty.clone()), builder).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::NoSpace, "{error}");
+    faulty.heal();
+    let db = try_on(Arc::new(faulty), alone()).unwrap();
+    assert_eq!(db.get("large").unwrap().unwrap(), patterned(2 << 20));
 }
