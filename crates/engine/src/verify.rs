@@ -18,6 +18,7 @@ use velella_base::file_name::{FileName, JOURNAL_DIR};
 use velella_base::{Error, ErrorKind, Result, Stamp, ValueKind};
 use velella_journal::{Last, Recovery, Start};
 use velella_tree::Manifest;
+use velella_tree::manifest::Replay;
 
 /// How often the journal is read anew because it moved under the reader (V3).
 const JOURNAL_ATTEMPTS: usize = 8;
@@ -54,7 +55,7 @@ impl Engine {
             report.entries += level.entries;
             total += level.bytes;
         }
-        let replay = Manifest::replay(&*self.env.vfs, &self.dir)?;
+        let replay = self.replay_manifest()?;
         let edits = replay
             .records
             .iter()
@@ -75,6 +76,17 @@ impl Engine {
         report.journal_records = self.verify_journal()?;
         report.foreign_files = self.foreign_files()?;
         Ok(report)
+    }
+
+    /// Reads the manifest in force, again if it was rewritten meanwhile.
+    fn replay_manifest(&self) -> Result<Replay> {
+        loop {
+            let file = self.env.manifest.file();
+            let replayed = Manifest::replay(&*self.env.vfs, &self.dir);
+            if replayed.is_ok() || self.env.manifest.file() == file {
+                return replayed;
+            }
+        }
     }
 
     /// Reads the external values that the tables of `core` refer to. The cursor holds the tables,
@@ -186,3 +198,6 @@ fn malformed(core: &Core, key: &[u8], stamp: Stamp) -> Error {
     );
     Error::new(ErrorKind::Corruption, attempt, found).remedy("restore the database from a backup")
 }
+
+#[cfg(test)]
+mod tests;
