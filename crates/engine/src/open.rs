@@ -17,6 +17,7 @@ use crate::jobs::Workers;
 use crate::keyspace_core::{Core, MadeOf};
 use crate::options::{Builder, JournalMode, Options, RecoveryMode};
 use crate::recovery::{Known, Recovered, replay};
+use crate::settings::check_order;
 use crate::sizes::Sizes;
 use std::path::Path;
 use std::sync::Arc;
@@ -38,6 +39,9 @@ pub(crate) fn open(builder: Builder, dir: &Path) -> Result<Arc<Handle>> {
     let alone = simulated.is_some();
     let sizes = simulated.unwrap_or_else(|| budget::sizes(&options));
     let (vfs, orders) = (builder.vfs, builder.orders);
+    for order in &orders {
+        check_order("open the database", order)?;
+    }
     make_directory(&*vfs, dir, &options)?;
     let lock = vfs.lock(&FileName::Lock.path(dir))?;
     let (manifest, state, doubt) = open_manifest(&vfs, dir, &options)?;

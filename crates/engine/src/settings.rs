@@ -7,6 +7,7 @@
 //! Pure. Tests: `tests/settings.rs`.
 
 use crate::options::{KeyspaceOptions, Options, check_bloom_bits};
+use velella_base::order::BYTEWISE_NAME;
 use velella_base::{Error, ErrorKind, KeyspaceId, Order, Result};
 use velella_memtable::MemtableKind;
 use velella_sst::{Compression, TableOptions};
@@ -85,8 +86,19 @@ pub(crate) fn merged(stored: &KeyspaceSettings, own: &KeyspaceOptions) -> Keyspa
     settings
 }
 
+/// An order of the user's has a name of the user's: by its name alone the next opening would take
+/// it for the bytewise one, and read tables wrongly.
+pub(crate) fn check_order(attempt: &str, order: &Order) -> Result<()> {
+    if order.is_bytewise() || order.name() != BYTEWISE_NAME {
+        return Ok(());
+    }
+    let found = format!("an order that is not bytewise is named `{BYTEWISE_NAME}`");
+    Err(Error::invalid(attempt, found).remedy("give it a name of its own"))
+}
+
 /// Checks what does not depend on the keyspace.
 pub(crate) fn check(attempt: &str, own: &KeyspaceOptions) -> Result<()> {
+    check_order(attempt, &own.order)?;
     own.bloom_bits
         .map_or(Ok(()), |bits| check_bloom_bits(attempt, bits))
 }

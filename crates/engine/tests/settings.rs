@@ -248,3 +248,20 @@ fn another_order_and_settings_that_cannot_be_are_refused_and_change_nothing() {
     assert_eq!(said(&keyspace), OWN);
     assert_eq!(db.keyspaces(), ["default", "own"]);
 }
+
+#[test]
+fn an_order_may_not_take_the_name_of_the_bytewise_one() {
+    let fs = MemFs::new();
+    let order = Order::custom("velella.bytewise", |a, b| b.cmp(a));
+    let builder = tiny().order(order.clone());
+    let error = try_on(Arc::new(fs.clone()), builder).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::InvalidInput, "{error}");
+    let db = on(&fs, tiny());
+    let options = KeyspaceOptions {
+        order,
+        ..KeyspaceOptions::default()
+    };
+    let error = db.create_keyspace("k", options).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::InvalidInput, "{error}");
+    assert!(error.to_string().contains("name of its own"), "{error}");
+}
