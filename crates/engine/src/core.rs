@@ -6,8 +6,10 @@
 //! E2. Once `halt` was called with a cause, every later write and sync fails with it; reads go on
 //!     unless the database was closed.
 //!
-//! Threads: all. Locks, outermost first: `changing`, `switching`, `keyspaces`, `Core::publishing`,
-//! the flush queue; none is taken by a get or an uncontended put.
+//! Threads: all. Locks, outermost first: `compacting`, `changing`, `switching`, `keyspaces`,
+//! `Core::publishing`, the flush queue; none is taken by a get or an uncontended put. The turn of
+//! flushes is taken inside of `compacting` and outside of `switching`: with a journal outside of
+//! `changing`, too, and without one, where flushes make a change durable, inside.
 
 use crate::flush_queue::FlushQueue;
 use crate::keyspace_core::{Core, MadeOf};

@@ -6,7 +6,7 @@
 //! Level 0 holds flushed runs, newest first, which may overlap. Each deeper level is one sorted
 //! run of disjoint tables, ten times larger than the one above. A compaction merges tables of a
 //! level with those they overlap in the next, drops what nobody can read (`velella_tree::retain`),
-//! and is made durable by one manifest edit.
+//! and is made durable by one manifest edit, or one for each part of a large one.
 //!
 //! Threads: reads from any thread, under an epoch pin, without lock or count; see
 //! `velella_tree::Tree` for the rest.

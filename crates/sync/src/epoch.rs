@@ -5,7 +5,8 @@
 //! the first moment at which it may be.
 //!
 //! R1. A reference obtained under a [`Guard`] lives no longer than the guard.
-//! R2. Short operations pin; nothing blocks while pinned for longer than a spin.
+//! R2. Operations pin step by step, and hold no lock that a collector takes. Who reads tables or
+//!     waits for an undecided write stays pinned meanwhile, and holds reclamation back so long.
 
 #[cfg(not(any(loom, shuttle)))]
 pub use real::{Guard, flush, pin};

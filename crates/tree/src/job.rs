@@ -16,8 +16,8 @@ pub trait Job: Send {
     /// more urgent meanwhile, and says whether the job shall go on.
     ///
     /// # Errors
-    /// `Corruption`, `NoSpace`, `Io`, what `goes_on` returned; `Closed`: it said no. Nothing has
-    /// changed then but orphaned files, which are removed.
+    /// `Corruption`, `NoSpace`, `Io`, what `goes_on` returned; `Closed`: it said no. What was not
+    /// committed is removed then; parts that were handed over before stay in force.
     fn run(
         self: Box<Self>,
         retention: &dyn Fn() -> Retention,
