@@ -9,7 +9,8 @@
 //!     least once.
 //! F3. Journal space is released only for stamps that are in tables in every keyspace.
 //!
-//! Threads: one flush at a time, whoever holds the queue's turn; workers queue for it only to gather.
+//! Threads: one flush at a time, whoever holds the queue's turn; workers queue for it only to
+//! gather.
 //! Tests: `x2_sst_ahead`, `cl11_snapshot_vs_flush`, `x3_journal_kept_for_other_keyspace`.
 
 use crate::core::Engine;

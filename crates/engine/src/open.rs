@@ -101,6 +101,11 @@ pub(crate) fn open(builder: Builder, dir: &Path) -> Result<Arc<Handle>> {
         sizes,
         alone,
     });
+    handle(engine, alone)
+}
+
+/// The user's end of an open database, with its background threads unless it is to be `alone`.
+fn handle(engine: Arc<Engine>, alone: bool) -> Result<Arc<Handle>> {
     let workers = match alone {
         true => Workers::default(),
         false => Workers::start(&engine)?,

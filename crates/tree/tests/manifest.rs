@@ -459,48 +459,6 @@ fn a_failed_sync_poisons_and_what_it_left_is_not_built_upon() {
 }
 
 #[test]
-fn a_failed_sync_of_a_rewriting_poisons_as_well() {
-    let fs = MemFs::new();
-    let faulty = FaultFs::over_mem(&fs);
-    let (manifest, _) = Manifest::create(Arc::new(faulty.clone()), db()).unwrap();
-    manifest.commit(&[keyspace(1, "default")]).unwrap();
-    manifest.roll_early(1);
-    // A name that somebody else made, and that the next sync of the directory makes durable: not
-    // so the one after a sync that failed.
-    faulty.inject(Rule::every(Fault::Io).of(Operation::SyncDir).times(1));
-    let mut acknowledged = Vec::new();
-    while faulty.fired() == 0 {
-        acknowledged.push(300 + acknowledged.len() as u64);
-        manifest
-            .commit(&[add(*acknowledged.last().unwrap())])
-            .unwrap();
-    }
-    let later = manifest.commit(&[add(999)]).unwrap_err();
-    assert_eq!(later.kind(), ErrorKind::ReadOnly, "{later}");
-    drop(manifest);
-    let (manifest, state) = Manifest::open(arc(&fs), db()).unwrap();
-    assert_eq!(tables(&state), acknowledged);
-    manifest.commit(&[add(999)]).unwrap();
-}
-
-#[test]
-fn a_shut_manifest_takes_no_commit_and_removes_nothing() {
-    let fs = MemFs::new();
-    let manifest = create(&fs);
-    manifest.commit(&[keyspace(1, "default")]).unwrap();
-    let mut removed = 0;
-    manifest.unless_shut(|| removed += 1);
-    manifest.shut();
-    manifest.unless_shut(|| removed += 1);
-    assert_eq!(removed, 1);
-    assert!(manifest.is_shut());
-    let refused = manifest.commit(&[add(300)]).unwrap_err();
-    assert_eq!(refused.kind(), ErrorKind::Closed, "{refused}");
-    let (_, state) = Manifest::open(arc(&fs), db()).unwrap();
-    assert_eq!(tables(&state), []);
-}
-
-#[test]
 fn file_numbers_never_come_back() {
     let fs = MemFs::new();
     let mut given = BTreeSet::new();

@@ -13,8 +13,8 @@
 //! N5. Once it is shut nothing is committed, and nothing removed that was not needed any more: the
 //!     directory may be another opening's by then.
 //!
-//! Threads: any; commits are serial. Tests: `manifest/tests.rs`, `tests/manifest.rs` (golden file,
-//! power cuts, every byte flipped).
+//! Threads: any; commits are serial. Tests: `manifest/tests.rs`, `tests/manifest_ends.rs`,
+//! `tests/manifest.rs` (golden file, power cuts, every byte flipped).
 
 mod fault;
 mod settings;
