@@ -7,6 +7,9 @@
 //! I4. A flush retires several at once. As many are kept as were taken since the flush before: the
 //!     next ones need no zeros, which would be written and synced as the records are. Those that
 //!     nobody needs for a while go one by one.
+//! I5. Only segments that this journal made are reused. One of another run may have been copied
+//!     since, and be sparse or share its space with another file, although it is as long as ours
+//!     and reads the same; its records are of other incarnations and its extents may lie elsewhere.
 //!
 //! Threads: any. Making is serialised by a lock of its own, which no writer takes unless I1.
 //!
@@ -304,30 +307,18 @@ impl Inventory {
         self.want_preparation();
     }
 
-    /// Takes over what other incarnations left: a few segments to reuse, the rest to delete.
+    /// Deletes what other incarnations left (I5).
     pub(crate) fn discard_older(&self) -> Result<()> {
         let dir = journal_dir(&self.config);
         // Listed before the known numbers are read (I2).
         for name in self.config.vfs.read_dir(&dir)? {
-            let Some(file) = name.to_str().and_then(FileName::parse) else {
+            let number = name.to_str().and_then(FileName::parse);
+            let Some(number) = number.and_then(|file| file.number()) else {
                 continue;
             };
-            let Some(number) = file.number() else {
-                continue;
-            };
-            let path = dir.join(&name);
-            let reusable = matches!(file, FileName::Segment(_))
-                && self.config.vfs.len(&path)?
-                    == Segment::file_bytes(&self.config, self.config.segment_bytes);
             let mut state = self.state.lock();
-            if state.known.contains(&number) {
-                continue;
-            }
-            if reusable && state.retired.len() + state.ready.len() < READY {
-                state.known.insert(number);
-                state.retired.push(number);
-            } else {
-                state.doomed.push(path);
+            if !state.known.contains(&number) {
+                state.doomed.push(dir.join(&name));
             }
         }
         // Their names may come back after a crash: the next opening ignores and deletes them.

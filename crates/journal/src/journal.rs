@@ -324,8 +324,7 @@ impl Journal {
         (cause.kind() != ErrorKind::Closed).then_some(cause)
     }
 
-    /// Deletes the files of earlier incarnations, once the manifest no longer needs them; keeps a
-    /// few segments to reuse.
+    /// Deletes the files of earlier incarnations, once the manifest no longer needs them.
     ///
     /// # Errors
     /// What the file system refused.

@@ -2,8 +2,9 @@
 //!
 //! G1. Every byte of a segment was written and synced, its name too, before a lane gets an extent
 //!     of it: no append can run out of space, and `fdatasync` has no metadata to write.
-//! G2. A recycled segment keeps its bytes and gets a new number, under which none of them validate;
-//!     its strip of seals is wiped, so that what stands there is this journal's.
+//! G2. A recycled segment is one of this journal's own: its space is still its own. It keeps its
+//!     bytes and gets a new number, under which none of them validate; its strip of seals is wiped,
+//!     so that what stands there is this journal's.
 //!
 //! Threads: made by one thread at a time; synced by the coordinator; lanes only touch their extent.
 //!
@@ -131,11 +132,6 @@ impl Segment {
             }
             Err(error) => Err(error),
         }
-    }
-
-    /// Bytes of the file of a segment with so many in its extents.
-    pub(crate) fn file_bytes(config: &Config, bytes: u64) -> u64 {
-        Layout::strip(&Self::header(config, 0, 0, bytes)).end()
     }
 
     pub(crate) fn extents(&self) -> u64 {
