@@ -8,7 +8,8 @@
 //! 56  u32      lane            60  u32   crc, seeded with database, file number and offset
 //! ```
 //! X1. It is complete before the first record of the extent, and never written again: extents are
-//!     found and put in order by themselves.
+//!     found and put in order by themselves. Its first word is written last: while that is zero,
+//!     there is no header yet, whatever stands behind it.
 //! X2. A header names its segment by number. Recycling gives a segment a new number, so the headers
 //!     left in it are nobody's.
 //!
@@ -40,7 +41,7 @@ pub(crate) struct ExtentHeader {
 /// What stands where an extent may begin.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Found {
-    /// Zeros: never used.
+    /// A word of zero: never used, or being begun (X1).
     Nothing,
     /// A header that validates.
     Header(ExtentHeader),
@@ -76,7 +77,7 @@ impl ExtentHeader {
 
     /// Reads what stands at `position` of a segment.
     pub(crate) fn decode(bytes: &[u8; HEADER_LEN], position: u64) -> Found {
-        if bytes.iter().all(|&byte| byte == 0) {
+        if bytes.starts_with(&[0; 4]) {
             return Found::Nothing;
         }
         let mut reader = Reader::new(bytes);
@@ -123,6 +124,9 @@ mod tests {
         assert_eq!(ExtentHeader::decode(&bytes, 4096), Found::Header(header));
         assert_eq!(ExtentHeader::decode(&bytes, 8192), Found::Damaged);
         assert_eq!(ExtentHeader::decode(&[0; 64], 4096), Found::Nothing);
+        let mut begun = bytes;
+        begun[..4].fill(0);
+        assert_eq!(ExtentHeader::decode(&begun, 4096), Found::Nothing);
         for bit in 0..64 * 8 {
             let mut bad = bytes;
             bad[bit / 8] ^= 1 << (bit % 8);

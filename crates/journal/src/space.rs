@@ -4,7 +4,14 @@
 //!     So is `stage`, but for one call in [`FAULTED_BYTES`]: pages are faulted in by parts, since a
 //!     writer would wait for a whole extent's, and since what is faulted in is dirty: the next sync
 //!     writes it, and stores after that fault again.
-//! S2. Written, everything staged reaches the file in the one `write_at` of `commit`.
+//! S2. Written, everything staged reaches the file in the one `write_at` of `commit`, or in two if
+//!     it lies in more than one page.
+//! S3. Whatever is put into an extent begins with a word that is not zero, and that word is the
+//!     last of it to be in the file: who looks after the process was killed, or after a write that
+//!     failed, finds all of it or a word of zero. Mapped, the word is published; in recycled space
+//!     it is wiped first. Written, a kill ends a `write_at` between two pages, hence the second
+//!     call; after an error the word is taken back. So recovery knows damage at a lane's end from
+//!     what was never completed.
 //!
 //! Positions count from the extent's beginning.
 //!
@@ -12,6 +19,7 @@
 //!
 //! Tests: `tests/lanes.rs`, both ways.
 
+use crate::header::PAGE;
 use crate::inventory::Extent;
 use crate::record;
 use crate::segment::{Piece, Segment};
@@ -21,6 +29,8 @@ use velella_vfs::Window;
 
 /// Bytes of a mapped extent that are faulted in at once.
 const FAULTED_BYTES: u64 = 128 << 10;
+/// Bytes of the word that comes last (S3).
+const WORD: usize = 4;
 
 /// A lane's open extent, to write to.
 #[derive(Debug)]
@@ -51,6 +61,15 @@ impl Mapped {
         self.window.write(at, bytes);
     }
 
+    /// Writes `bytes`, their word last (S3).
+    fn publish(&mut self, at: u64, bytes: &[u8]) {
+        let (word, rest) = split(bytes);
+        // Recycled space may hold the same word.
+        self.write(at, &[0; WORD]);
+        self.write(at + WORD as u64, rest);
+        self.window.publish_u32(at, u32::from_le_bytes(*word));
+    }
+
     /// Faults in what is needed up to `end`, by whole parts.
     #[cold]
     fn fault_in(&mut self, end: u64) {
@@ -73,6 +92,35 @@ pub(crate) struct Written {
     staged: Vec<u8>,
 }
 
+impl Written {
+    /// Writes `bytes`, their word last (S3).
+    fn write(&self, at: u64, bytes: &[u8]) -> Result<()> {
+        let at = self.base + at;
+        let in_one_page = at % PAGE + bytes.len() as u64 <= PAGE;
+        let (word, rest) = split(bytes);
+        let written = match in_one_page {
+            true => self.segment.write_at(at, bytes),
+            false => self
+                .segment
+                .write_at(at + WORD as u64, rest)
+                .and_then(|()| self.segment.write_at(at, word)),
+        };
+        if written.is_err() {
+            // The first error is the one to report. What cannot be taken back looks damaged, and
+            // recovery gives up what no round covered.
+            let _ = self.segment.write_at(at, &[0; WORD]);
+        }
+        written
+    }
+}
+
+/// The word, and what is written before it.
+fn split(bytes: &[u8]) -> (&[u8; WORD], &[u8]) {
+    bytes
+        .split_first_chunk()
+        .expect("whatever is put has a header")
+}
+
 impl Space {
     pub(crate) fn new(extent: Extent) -> Space {
         match extent.piece {
@@ -91,14 +139,14 @@ impl Space {
         }
     }
 
-    /// Writes now.
+    /// Writes now, the first word last (S3).
     pub(crate) fn put(&mut self, at: u64, bytes: &[u8]) -> Result<()> {
         match self {
             Space::Mapped(mapped) => {
-                mapped.write(at, bytes);
+                mapped.publish(at, bytes);
                 Ok(())
             }
-            Space::Written(written) => written.segment.write_at(written.base + at, bytes),
+            Space::Written(written) => written.write(at, bytes),
         }
     }
 
@@ -120,7 +168,7 @@ impl Space {
         }
     }
 
-    /// Writes the header of the record at `at`, its word last (S1, S2).
+    /// Writes the header of the record at `at`, its word last (S1, S2, S3).
     #[inline]
     pub(crate) fn commit(&mut self, at: u64, header: &[u8; record::HEADER_LEN]) -> Result<()> {
         match self {
@@ -134,7 +182,7 @@ impl Space {
             }
             Space::Written(written) => {
                 written.staged[..record::HEADER_LEN].copy_from_slice(header);
-                written.segment.write_at(written.base + at, &written.staged)
+                written.write(at, &written.staged)
             }
         }
     }

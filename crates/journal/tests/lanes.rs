@@ -5,10 +5,14 @@
 mod common;
 
 use common::*;
+use std::cmp::Ordering::{Equal, Less};
 use std::sync::Arc;
-use velella_base::Stamp;
-use velella_journal::{Access, Rule};
-use velella_vfs::MemFs;
+use std::sync::atomic::{AtomicU64, Ordering};
+use velella_base::{Error, Stamp};
+use velella_journal::{Access, Last, Rule};
+use velella_vfs::fault::{Fault, Rule as FaultRule};
+use velella_vfs::intercept::{Call, Intercepted, Interceptor, Verdict};
+use velella_vfs::{FaultFs, MemFs, Operation};
 
 /// Writes records of all sizes over three lanes, kills the process, and compares.
 fn everything_survives_the_process(access: Access) {
@@ -180,5 +184,96 @@ fn a_page_that_a_round_handed_over_is_left_alone() {
             recovered.unwrap().stamps(),
             (1..=bench.clock).collect::<Vec<_>>()
         );
+    }
+}
+
+/// Ends the `nth` write to a segment between two of its pages, or where it begins, and the process
+/// with it.
+#[derive(Debug)]
+struct Killer {
+    nth: u64,
+    writes: AtomicU64,
+}
+
+impl Interceptor for Killer {
+    fn before(&self, call: &Call<'_>) -> Verdict {
+        let is_ours = call.path.extension().is_some_and(|kind| kind == "seg");
+        if !is_ours || call.operation != Operation::Write {
+            return Verdict::Pass;
+        }
+        let killed = || Error::io("write", call.path, std::io::Error::from_raw_os_error(4));
+        let room = 4096 - call.offset.unwrap() % 4096;
+        match self.writes.fetch_add(1, Ordering::Relaxed).cmp(&self.nth) {
+            Less => Verdict::Pass,
+            Equal if (call.bytes as u64) > room => {
+                Verdict::Cut(usize::try_from(room).unwrap(), killed())
+            }
+            _ => Verdict::Fail(killed()),
+        }
+    }
+
+    fn after(&self, _: &Call<'_>, _: bool) {}
+}
+
+/// Writes until a write to a segment fails; what was acknowledged.
+fn write_until_it_fails(config: velella_journal::Config) -> (Vec<u64>, Option<Last>) {
+    let Ok(mut bench) = Bench::start(config) else {
+        return (Vec::new(), None);
+    };
+    let mut acknowledged = Vec::new();
+    for turn in 0..60u64 {
+        let len = usize::try_from(turn % 7 * 2_001 + 40).unwrap();
+        match bench.write(usize::from(turn % 2 == 0), &vec![9; len]) {
+            Ok(stamp) => acknowledged.push(stamp.0),
+            Err(_) => break,
+        }
+    }
+    (acknowledged, Some(bench.last()))
+}
+
+#[test]
+fn a_write_that_ends_half_way_loses_nothing_before_it() {
+    let mut cut = 0;
+    for nth in 0..400 {
+        let fs = MemFs::new();
+        let killer = Arc::new(Killer {
+            nth,
+            writes: AtomicU64::new(0),
+        });
+        let killed = Intercepted::standing(Arc::clone(&killer), Arc::new(fs.clone()));
+        let mut config = config(Arc::new(killed), 1, 2);
+        config.access = Access::Write;
+        let (acknowledged, last) = write_until_it_fails(config);
+        if acknowledged.len() == 60 {
+            break;
+        }
+        let Some(last) = last else { continue };
+        cut += 1;
+        let recovered = recover(&fs, &last).unwrap();
+        let (stamps, report) = (recovered.stamps(), recovered.report);
+        assert_eq!(report.rule, Rule::PageCache, "{nth}: {report:?}");
+        assert_eq!(stamps, acknowledged, "{nth}");
+    }
+    assert!(cut > 60, "{cut}");
+}
+
+#[test]
+fn a_write_that_fails_half_way_loses_nothing_before_it() {
+    for nth in 1..400 {
+        let fs = MemFs::new();
+        let faulty = FaultFs::over_mem(&fs);
+        let short = FaultRule::every(Fault::Short).of(Operation::Write);
+        faulty.inject(short.on(".seg").nth(nth));
+        let mut config = config(Arc::new(faulty), 1, 2);
+        config.access = Access::Write;
+        let (acknowledged, last) = write_until_it_fails(config);
+        if acknowledged.len() == 60 {
+            break;
+        }
+        let Some(last) = last else { continue };
+        let recovered = recover(&fs, &last).unwrap();
+        let (stamps, report) = (recovered.stamps(), recovered.report);
+        assert_eq!(report.rule, Rule::PageCache, "{nth}: {report:?}");
+        assert_eq!(stamps, acknowledged, "{nth}");
     }
 }

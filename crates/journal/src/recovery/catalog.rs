@@ -3,10 +3,14 @@
 //! C1. Extents are found by their own headers, lane by lane in the order of their ordinals.
 //! C2. What cannot be an extent but is not empty either is remembered: where a lane breaks off, it
 //!     is the likely cause.
+//! C3. Of that, what stands in a sound segment of the incarnation is damage, and never what the
+//!     death of the process left: a segment has its whole length before its header, its extents
+//!     stand at the same places whenever it is recycled, and the word of an extent's header comes
+//!     last.
 //!
 //! Tests: `tests/damage.rs`.
 
-use super::seals::{Seals, read_header};
+use super::seals::{ATTEMPT, Seals, read_header};
 use crate::extent::{self, ExtentHeader, Found};
 use crate::header::PAGE;
 use std::collections::BTreeMap;
@@ -37,6 +41,8 @@ pub(super) struct Catalog {
     pub(super) large: BTreeMap<u64, Arc<dyn ReadFile>>,
     /// Places that are damaged or cut short (C2).
     pub(super) suspects: Vec<Error>,
+    /// The first of them that is damage (C3).
+    pub(super) damage: Option<Error>,
 }
 
 /// What every extent of the incarnation says of itself.
@@ -97,15 +103,12 @@ impl Catalog {
         if let Some(damage) = &segment_damage {
             self.suspects.push(damage.clone());
         } else if file.len() < bytes {
-            self.suspects.push(Error::corruption(
-                "recover the journal from",
-                file.path(),
+            let found = format!(
+                "the file has {} bytes instead of {bytes}: it is cut short",
                 file.len(),
-                format!(
-                    "the file has {} bytes instead of {bytes}: it is cut short",
-                    file.len(),
-                ),
-            ));
+            );
+            let damage = Error::corruption(ATTEMPT, file.path(), file.len(), found);
+            self.note_damage(damage);
         }
         let extent_bytes = ours.seals.extent_bytes.max(PAGE + extent::HEADER);
         let count = file.len().min(bytes).div_ceil(extent_bytes);
@@ -132,12 +135,14 @@ impl Catalog {
         file.read_exact_at(&mut bytes, position)?;
         match ExtentHeader::decode(&bytes, position) {
             Found::Nothing => {}
-            Found::Damaged => self.suspects.push(Error::corruption(
-                "recover the journal from",
-                file.path(),
-                position,
-                "the extent header's checksum does not match",
-            )),
+            Found::Damaged => {
+                let found = "the extent header's checksum does not match";
+                let damage = Error::corruption(ATTEMPT, file.path(), position, found);
+                match segment_damage {
+                    None => self.note_damage(damage),
+                    Some(_) => self.suspects.push(damage),
+                }
+            }
             Found::Header(header) => {
                 let lane = usize::try_from(header.lane).unwrap_or(usize::MAX);
                 let is_ours = header.database == ours.database
@@ -155,5 +160,10 @@ impl Catalog {
             }
         }
         Ok(())
+    }
+
+    fn note_damage(&mut self, damage: Error) {
+        self.suspects.push(damage.clone());
+        self.damage.get_or_insert(damage);
     }
 }

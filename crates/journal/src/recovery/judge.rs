@@ -1,9 +1,12 @@
 //! Which rule, and which cut.
 //!
 //! J1. The page cache survived, if the token says it may have and nothing speaks against it: every
-//!     lane is valid up to the newest seal's ends, no lane has a hole, every file syncs, and no
-//!     sync of the newest round failed: of what came after that, parts may be gone that nobody
-//!     misses. Should a file not sync here, the seal file says so to who recovers next.
+//!     lane is valid up to the newest seal's ends, and beyond them up to a word of zero, no lane
+//!     has a hole, every file syncs, and no sync of the newest round failed: of what came after
+//!     that, parts may be gone that nobody misses. A record's word is written last, so beyond the
+//!     ends, too, what does not validate is damage: were the lane to end there, others would go on,
+//!     and the state had a hole. Should a file not sync here, the seal file says so to who recovers
+//!     next.
 //! J2. Otherwise it was a power loss. r is the newest intact seal. Valid up to its ends: the cut is
 //!     F_r. Else, if nothing shows that round r completed, it was in flight: the cut is F_{r-1} and
 //!     everything up to the ends of seal r-1 must be valid. Anything else is corruption of durable
@@ -121,6 +124,9 @@ impl Case<'_> {
             let found = "the seal file is not the same file of the same boot";
             return Ok(Err(found.to_owned()));
         }
+        if let Some(damage) = &self.catalog.damage {
+            return Ok(Err(format!("a segment is damaged ({damage})")));
+        }
         let mut verdict = Verdict::of(Rule::PageCache, newest);
         verdict.cut = Stamp::MAX;
         let lanes = self.used_lanes(newest);
@@ -158,11 +164,12 @@ impl Case<'_> {
         let damage = walk(&mut reader)?;
         let reached = reader.offset();
         Ok(match damage {
-            Some(damage) if reached < end => {
-                Err(format!("lane {lane} is damaged below a seal ({damage})"))
-            }
+            Some(damage) => Err(format!("lane {lane} is damaged ({damage})")),
             _ if reached < end => Err(format!("lane {lane} ends before its seal says")),
-            _ if reader.has_follower()? => Err(format!("lane {lane} has a hole")),
+            _ if reader.has_follower()? => {
+                let hole = reader.corruption("records follow a place where there is none");
+                Err(format!("lane {lane} has a hole ({hole})"))
+            }
             _ => Ok(reached),
         })
     }
