@@ -401,6 +401,31 @@ fn damage_in_the_last_round_is_seen_once_its_done_marker_is_durable() {
     }
 }
 
+#[test]
+fn damage_where_a_lane_goes_on_is_not_damage_where_it_left() {
+    let fs = MemFs::new();
+    let mut bench = Bench::start(config(Arc::new(fs.clone()), 1, 1)).unwrap();
+    // The first segment has one extent; no round comes before its end record.
+    for turn in 0..10_u8 {
+        bench.write(0, &[turn; 9_000]).unwrap();
+    }
+    bench.round().unwrap();
+    bench.journal.sync_done().unwrap();
+    let mut last = bench.last();
+    let second = files(&fs, "seg").remove(1);
+    for mode in [CrashMode::KeepAll, CrashMode::Strict] {
+        let damaged = flipped(&fs.image(1, mode), &second, 40, 1);
+        last.accept_loss = false;
+        let error = recover(&damaged, &last).err().unwrap();
+        assert_eq!(error.file(), Some(&*second), "{error}");
+        last.accept_loss = true;
+        let recovered = recover(&damaged, &last).unwrap();
+        assert_eq!(recovered.stamps(), (1..=6).collect::<Vec<_>>(), "{mode:?}");
+        let notes = recovered.report.notes.join("\n");
+        assert!(notes.contains(second.to_str().unwrap()), "{notes}");
+    }
+}
+
 /// Fourteen rounds of one lane: the first writes an anchor, the others into the strip of its
 /// segment. No done marker is durable.
 fn strip() -> (MemFs, Last) {

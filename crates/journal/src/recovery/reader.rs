@@ -4,7 +4,8 @@
 //!     stamp is above the one before.
 //! W2. At a zero word the lane may go on in two ways, both of which name this very offset: a skip
 //!     record on the next page, or the next extent's header. Otherwise it ends here.
-//! W3. The walk ends at the limit exactly: a record across it is damage.
+//! W3. The walk ends at the limit exactly: a record across it is damage, and what stands behind it
+//!     is none, be it the header of the segment that the lane goes on in.
 //!
 //! Tests: `recovery/tests.rs`, `tests/damage.rs`, `tests/crashes.rs`.
 
@@ -126,7 +127,10 @@ impl LaneReader {
         }
         self.at = index;
         self.position = extent.position + extent::HEADER;
-        if let Some(damage) = &extent.segment_damage {
+        // An end record may be the last that the limit covers (W3).
+        if let Some(damage) = &extent.segment_damage
+            && self.offset < self.limit
+        {
             self.tail = Some(Tail::Damaged(damage.clone()));
         }
         true
