@@ -6,6 +6,11 @@
 //!     record on the next page, or the next extent's header. Otherwise it ends here.
 //! W3. The walk ends at the limit exactly: a record across it is damage, and what stands behind it
 //!     is none, be it the header of the segment that the lane goes on in.
+//! W4. What follows a hole has a stamp above the last one passed, since a lane's stamps ascend. A
+//!     stale record of a recycled segment may fit its place by chance, one in 2^32: both checksums
+//!     start from one seed. But a segment is recycled once all its stamps are below the floor, and
+//!     a lane that took an extent of it writes stamps at or above: once it has passed one of those,
+//!     no stale record follows anything.
 //!
 //! Tests: `recovery/tests.rs`, `tests/damage.rs`, `tests/crashes.rs`.
 
@@ -323,7 +328,7 @@ impl LaneReader {
         Ok(Reference::decode(bytes).map_or(0, |reference| reference.len))
     }
 
-    /// Whether anything valid stands behind the tail: then this is a hole and not the end.
+    /// Whether anything valid stands behind the tail: then this is a hole and not the end (W4).
     pub(super) fn has_follower(&mut self) -> Result<bool> {
         if self.position == 0 {
             return Ok(!self.extents.is_empty());
@@ -336,6 +341,7 @@ impl LaneReader {
             (position, offset) = (position + 8, offset.wrapping_add(8));
             if let Decoded::Header(header) = self.header_at(position, offset)?
                 && header.kind != Kind::Skip
+                && header.stamp > self.last
             {
                 let seed = self.seed.at(offset);
                 let payload = self.view(position + record::HEADER, header.payload)?;

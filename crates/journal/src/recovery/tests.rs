@@ -96,3 +96,17 @@ fn a_forged_record_in_an_uncommitted_payload_is_never_taken() {
         assert_eq!(recover(&after, &start), (Rule::Cut, vec![1]));
     }
 }
+
+#[test]
+fn a_record_that_is_not_later_than_the_last_follows_nothing() {
+    let fs = MemFs::new();
+    let (_journal, mut lanes, start) = start(&fs);
+    lanes[0].reserve(&[b"12345678"]).unwrap();
+    lanes[0].commit(Stamp(1_000)).unwrap();
+    // As a stale record that fits its place by chance: nothing that the lane wrote after the last.
+    let next = record::HEADER + 8;
+    lanes[0].reserve(&[&crafted(next, Stamp(900))]).unwrap();
+    assert_eq!(recover(&fs, &start), (Rule::PageCache, vec![1_000]));
+    lanes[0].reserve(&[&crafted(next, Stamp(1_000))]).unwrap();
+    assert_eq!(recover(&fs, &start).0, Rule::Cut, "it looks like a hole");
+}
