@@ -17,6 +17,7 @@ use velella_vfs::fault::{Fault, Rule as FaultRule};
 use velella_vfs::mem::CrashMode;
 use velella_vfs::{FaultFs, MemFs, Operation, Vfs};
 
+const ERRORS: [Fault; 3] = [Fault::Io, Fault::TooManyFiles, Fault::Permission];
 const ACCESSES: [Access; 2] = [Access::Mapped, Access::Write];
 
 fn config_of(fs: &MemFs, access: Access, lanes: usize) -> Config {
@@ -189,6 +190,47 @@ fn a_preparation_that_fails_anywhere_is_made_good_by_the_next_and_loses_nothing(
             "{operation:?}: {left:?}"
         );
     }
+}
+
+/// After a kill, with acknowledged writes that no round covered: one error of the system while the
+/// journal is read again takes none of them away.
+#[test]
+fn an_error_while_reading_is_no_evidence_of_a_power_loss() {
+    let mem = MemFs::new();
+    let mut bench = Bench::start(config_of(&mem, Access::Mapped, 2)).unwrap();
+    bench.write(0, b"durable").unwrap();
+    bench.round().unwrap();
+    for turn in 0..20 {
+        let len = if turn == 5 { 20_000 } else { 9_000 };
+        bench.write(turn % 2, &vec![1; len]).unwrap();
+    }
+    let whole = |recovered: &Recovered, what: &str| {
+        assert_eq!(recovered.report.rule, Rule::PageCache, "{what}");
+        assert_eq!(recovered.records.len(), 21, "{what}");
+    };
+    let mut failed = 0;
+    let calls = Operation::ALL.into_iter().filter(|call| !call.is_sync());
+    for (call, fault) in calls.flat_map(|call| ERRORS.map(|fault| (call, fault))) {
+        for nth in 1.. {
+            let faulty = FaultFs::new(Arc::new(mem.clone()));
+            faulty.inject(FaultRule::every(fault).of(call).nth(nth));
+            let what = format!("{call:?} {fault:?} {nth}");
+            match recover(&faulty, &bench.last()) {
+                Ok(recovered) => {
+                    assert_eq!(faulty.fired(), 0, "{what}: {:?}", recovered.report);
+                    whole(&recovered, &what);
+                    break;
+                }
+                Err(error) => {
+                    assert!(error.file().is_some(), "{what}: {error}");
+                    assert_ne!(error.kind(), ErrorKind::Corruption, "{what}: {error}");
+                    failed += 1;
+                }
+            }
+            whole(&recover(&mem, &bench.last()).unwrap(), &what);
+        }
+    }
+    assert!(failed > 60, "{failed}");
 }
 
 #[test]

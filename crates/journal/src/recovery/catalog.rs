@@ -7,8 +7,10 @@
 //!     death of the process left: a segment has its whole length before its header, its extents
 //!     stand at the same places whenever it is recycled, and the word of an extent's header comes
 //!     last.
+//! C4. Only what was read and is wrong is damage: a file that cannot be opened or read, or is of a
+//!     newer version, is the caller's error.
 //!
-//! Tests: `tests/damage.rs`.
+//! Tests: `tests/damage.rs`, `tests/errors.rs`.
 
 use super::seals::{ATTEMPT, Seals, read_header};
 use crate::extent::{self, ExtentHeader, Found};
@@ -17,7 +19,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 use velella_base::file_name::{FileName, JOURNAL_DIR};
-use velella_base::{DatabaseId, Error, Result};
+use velella_base::{DatabaseId, Error, ErrorKind, Result};
 use velella_vfs::{ReadFile, Vfs};
 
 use super::report::Last;
@@ -98,7 +100,8 @@ impl Catalog {
                 bytes = header.parameters[0].min(bytes);
                 None
             }
-            Err(error) => Some(error),
+            Err(error) if error.kind() == ErrorKind::Corruption => Some(error),
+            Err(error) => return Err(error),
         };
         if let Some(damage) = &segment_damage {
             self.suspects.push(damage.clone());

@@ -6,7 +6,8 @@
 //!     that, parts may be gone that nobody misses. A record's word is written last, so beyond the
 //!     ends, too, what does not validate is damage: were the lane to end there, others would go on,
 //!     and the state had a hole. Should a file not sync here, the seal file says so to who recovers
-//!     next.
+//!     next. A call that fails otherwise speaks against nothing: it is the caller's error, and who
+//!     tries again may find all there.
 //! J2. Otherwise it was a power loss. r is the newest intact seal. Valid up to its ends: the cut is
 //!     F_r. Else, if nothing shows that round r completed, it was in flight: the cut is F_{r-1} and
 //!     everything up to the ends of seal r-1 must be valid. Anything else is corruption of durable
@@ -118,7 +119,10 @@ impl Case<'_> {
         let path = FileName::Seal(self.last.start.seal_file).path(self.dir);
         let now = match self.vfs.identity(&path) {
             Ok(now) => now,
-            Err(error) => return Ok(Err(format!("the token cannot be read ({error})"))),
+            Err(error) if error.kind() == ErrorKind::Unsupported => {
+                return Ok(Err(format!("there is no token now ({error})")));
+            }
+            Err(error) => return Err(error),
         };
         if !may_be_same_page_cache(&self.last.start.token, &now) {
             let found = "the seal file is not the same file of the same boot";
@@ -139,7 +143,7 @@ impl Case<'_> {
                 Err(reason) => return Ok(Err(reason)),
             }
         }
-        Ok(match self.sync_all() {
+        Ok(match self.sync_all()? {
             Ok(()) => Ok(verdict),
             Err(error) => {
                 self.seals.note_failed(self.vfs, &path);
@@ -174,8 +178,8 @@ impl Case<'_> {
         })
     }
 
-    /// Makes sure that what the page cache holds can be written.
-    fn sync_all(&self) -> Result<()> {
+    /// Makes sure that what the page cache holds can be written. The inner error is the sync's.
+    fn sync_all(&self) -> Result<Result<()>> {
         let seal = FileName::Seal(self.last.start.seal_file).path(self.dir);
         let mut paths = std::collections::BTreeSet::from([seal]);
         for extent in self.catalog.lanes.iter().flatten() {
@@ -184,9 +188,13 @@ impl Case<'_> {
         for file in self.catalog.large.values() {
             paths.insert(file.path().to_path_buf());
         }
-        paths
-            .iter()
-            .try_for_each(|path| self.vfs.open_write(path)?.sync_data())
+        for path in &paths {
+            let synced = self.vfs.open_write(path)?.sync_data();
+            if synced.is_err() {
+                return Ok(synced);
+            }
+        }
+        Ok(Ok(()))
     }
 
     /// The first damage in what `seal` covers.

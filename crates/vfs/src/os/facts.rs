@@ -15,6 +15,7 @@ mod linux {
     };
     use rustix::io::{Errno, retry_on_intr};
     use std::fs::{self, File};
+    use std::io::ErrorKind::{NotFound, PermissionDenied};
     use std::os::unix::fs::MetadataExt;
     use std::path::Path;
     use velella_base::{Error, ErrorKind, Result};
@@ -47,7 +48,7 @@ mod linux {
         let system = retry_on_intr(|| statvfs(path)).map_err(attempt)?;
         let known = StatxFlags::from_bits_retain(file.stx_mask);
         Ok(Identity {
-            boot: boot_id(path)?,
+            boot: boot_id(BOOT_ID.as_ref(), path)?,
             device: makedev(file.stx_dev_major, file.stx_dev_minor),
             file_system: system.f_fsid,
             inode: file.stx_ino,
@@ -72,15 +73,21 @@ mod linux {
             .saturating_add(u64::from(time.tv_nsec))
     }
 
-    /// Without a boot id, two boots could not be told apart, and a token would lie.
-    fn boot_id(path: &Path) -> Result<[u8; 16]> {
-        fs::read_to_string(BOOT_ID)
-            .ok()
-            .and_then(|text| parse_boot_id(&text))
-            .ok_or_else(|| {
-                let found = format!("{BOOT_ID} is missing or unreadable");
-                Error::new(ErrorKind::Unsupported, "identify", found).on(path)
-            })
+    /// Without a boot id, two boots could not be told apart, and a token would lie. Where the file
+    /// `told_by` is missing or forbidden, or says something else, the system does not tell; any
+    /// other error says nothing of the system.
+    fn boot_id(told_by: &Path, path: &Path) -> Result<[u8; 16]> {
+        let untold = |why: &str| {
+            let found = format!("{} {why}", told_by.display());
+            Error::new(ErrorKind::Unsupported, "identify", found).on(path)
+        };
+        match fs::read_to_string(told_by) {
+            Ok(text) => parse_boot_id(&text).ok_or_else(|| untold("holds no boot id")),
+            Err(error) => match error.kind() {
+                NotFound | PermissionDenied => Err(untold("is missing or forbidden")),
+                _ => Err(Error::io("identify", told_by, error)),
+            },
+        }
     }
 
     /// A UUID in the usual notation; hyphens may stand anywhere.
@@ -93,6 +100,19 @@ mod linux {
     #[cfg(test)]
     mod tests {
         use super::*;
+
+        #[test]
+        fn only_a_system_that_does_not_tell_its_boot_is_unsupported() {
+            let error = |told_by: &str| boot_id(told_by.as_ref(), Path::new("/x")).unwrap_err();
+            let missing = error("/proc/sys/kernel/random/there-is-no-such-file");
+            assert_eq!(missing.kind(), ErrorKind::Unsupported, "{missing}");
+            let other = error("/dev/null");
+            assert_eq!(other.kind(), ErrorKind::Unsupported, "{other}");
+            // As any error that says nothing of the system: a directory cannot be read.
+            let failed = error("/proc");
+            assert_eq!(failed.kind(), ErrorKind::Io, "{failed}");
+            assert_eq!(failed.file(), Some(Path::new("/proc")), "{failed}");
+        }
 
         #[test]
         fn a_boot_id_is_all_of_a_uuid_or_nothing() {
