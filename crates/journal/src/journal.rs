@@ -116,9 +116,7 @@ impl Journal {
         config.check()?;
         config.vfs.create_dir_all(&journal_dir(&config))?;
         let (seals, seal_file) = make_seal_file(&config, durable)?;
-        let token = config
-            .vfs
-            .identity(&FileName::Seal(seal_file).path(&config.dir))?;
+        let token = token(&config, seal_file)?;
         let core = Arc::new(Core::new(config, seal_file, durable));
         // All is written before anything is synced: one commit of the file system's own journal
         // does for all of it. Making the segment syncs it, and the directory of both files.
@@ -364,6 +362,17 @@ impl Journal {
             mapped_bytes: core.inventory.mapped_bytes(),
             segment_waits: core.inventory.waits.sum(),
         }
+    }
+}
+
+/// The page-cache token; where the system does not tell, one that recovery never believes.
+fn token(config: &Config, seal_file: u64) -> Result<Identity> {
+    let told = config
+        .vfs
+        .identity(&FileName::Seal(seal_file).path(&config.dir));
+    match told {
+        Err(error) if error.kind() == ErrorKind::Unsupported => Ok(Identity::default()),
+        told => told,
     }
 }
 

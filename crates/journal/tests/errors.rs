@@ -14,6 +14,7 @@ use velella_base::{Error, ErrorKind, Stamp};
 use velella_journal::{Access, Config, Evidence, Journal, Last, Rule, evidence};
 use velella_sync::atomic::{AtomicU64, Ordering};
 use velella_vfs::fault::{Fault, Rule as FaultRule};
+use velella_vfs::intercept::{Call, Intercepted, Interceptor, Verdict};
 use velella_vfs::mem::CrashMode;
 use velella_vfs::{FaultFs, MemFs, Operation, Vfs};
 
@@ -231,6 +232,39 @@ fn an_error_while_reading_is_no_evidence_of_a_power_loss() {
         }
     }
     assert!(failed > 60, "{failed}");
+}
+
+/// A system without a boot id.
+#[derive(Debug)]
+struct Untold;
+
+impl Interceptor for Untold {
+    fn before(&self, call: &Call<'_>) -> Verdict {
+        match call.operation {
+            Operation::Identity => Verdict::Fail(
+                Error::new(ErrorKind::Unsupported, "identify", "there is no boot id").on(call.path),
+            ),
+            _ => Verdict::Pass,
+        }
+    }
+
+    fn after(&self, _: &Call<'_>, _: bool) {}
+}
+
+#[test]
+fn where_the_system_does_not_tell_its_boot_every_reopening_is_after_a_power_loss() {
+    let fs = MemFs::new();
+    let untold = Intercepted::standing(Arc::new(Untold), Arc::new(fs.clone()));
+    let mut bench = Bench::start(config(Arc::new(untold.clone()), 1, 1)).unwrap();
+    bench.write(0, b"durable").unwrap();
+    bench.round().unwrap();
+    bench.write(0, b"in the page cache").unwrap();
+    // Nor is the page cache believed once the system tells.
+    for vfs in [Arc::new(untold) as Arc<dyn Vfs>, Arc::new(fs)] {
+        let recovered = recover_dyn(vfs, &bench.last()).unwrap();
+        assert_eq!(recovered.report.rule, Rule::Cut, "{:?}", recovered.report);
+        assert_eq!(recovered.stamps(), [1]);
+    }
 }
 
 #[test]
