@@ -23,7 +23,7 @@ use std::path::Path;
 use std::sync::Arc;
 use velella_base::file_name::FileName;
 use velella_base::{Error, ErrorKind, KeyspaceId, Order, Result, Stamp, seeded};
-use velella_journal::{Access, Config, Journal, Last, Recovery, Report, Start};
+use velella_journal::{Access, Config, Journal, Last, Recovery, Report, Start, newest_incarnation};
 use velella_mvcc::{Clock, Snapshots};
 use velella_sst::BlockCache;
 use velella_sync::lock::Mutex;
@@ -368,7 +368,9 @@ fn new_journal(
     sizes: &Sizes,
     start: Stamp,
 ) -> Result<NewJournal> {
-    let number = state.incarnation + 1;
+    // The journal may know of later runs than a manifest that lost its end.
+    let begun = newest_incarnation(&*env.vfs, &env.dir, env.database)?;
+    let number = state.incarnation.max(begun).saturating_add(1);
     let access = match options.journal {
         JournalMode::Auto => Access::Auto,
         JournalMode::Mapped => Access::Mapped,

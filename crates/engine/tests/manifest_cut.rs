@@ -147,6 +147,35 @@ fn an_interrupted_opening_is_no_evidence() {
     assert!(interrupted > 10, "{interrupted}");
 }
 
+/// The records of a run that the manifest forgot are still there: they must fit in no other.
+#[test]
+fn a_run_that_the_manifest_forgot_keeps_its_number() {
+    let _watchdog = Watchdog::new("manifest_cut", 100);
+    let fs = MemFs::new();
+    drop(on(&fs, tiny()));
+    let db = on(&fs, tiny());
+    db.put("a", "b").unwrap();
+    db.persist().unwrap();
+    let fs = fs.image(1, CrashMode::KeepAll);
+    let incarnation = |fs: &MemFs| {
+        let replay = Manifest::replay(fs, Path::new(DIR)).unwrap();
+        replay.state.incarnation
+    };
+    let forgotten = incarnation(&fs);
+    let (path, ends) = boundaries(&fs);
+    let bytes = fs.read_file(&path).unwrap();
+    let mut older = 0;
+    for end in ends.into_iter().rev() {
+        let fs = fs.image(1, CrashMode::KeepAll);
+        fs.write_file(&path, &bytes[..usize::try_from(end).unwrap()])
+            .unwrap();
+        older += u64::from(incarnation(&fs) < forgotten);
+        drop(on(&fs, tiny().recovery(RecoveryMode::AcceptLoss)));
+        assert!(incarnation(&fs) > forgotten, "cut at {end}");
+    }
+    assert!(older > 0);
+}
+
 fn journal(fs: &MemFs) -> Vec<PathBuf> {
     let dir = Path::new(DIR).join("journal");
     let names = fs.read_dir(&dir).unwrap();

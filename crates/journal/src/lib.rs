@@ -51,4 +51,4 @@ pub use journal::{Journal, Start, Stats};
 pub use lane::Lane;
 #[cfg(any(loom, shuttle))]
 pub use ordering::{Site, spoil};
-pub use recovery::{Evidence, Last, Record, Recovery, Report, Rule, evidence};
+pub use recovery::{Evidence, Last, Record, Recovery, Report, Rule, evidence, newest_incarnation};

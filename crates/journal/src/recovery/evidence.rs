@@ -6,6 +6,8 @@
 //! carries a note of how far the log was written.
 //!
 //! K1. Nothing is written, and damage is none of its business: recovery reports it.
+//! K2. An incarnation whose files are there was begun, whatever the log says. Its number is not to
+//!     be used again: its records would validate among those of the new one.
 //!
 //! Tests: `tests/damage.rs`; `a_manifest_cut_between_its_edits` in the engine.
 
@@ -45,15 +47,7 @@ pub fn evidence(
     if let Some(newest) = seals.as_ref().and_then(Seals::newest) {
         evidence.note = newest.note;
     }
-    let journal = dir.join(JOURNAL_DIR);
-    if !vfs.exists(&journal)? {
-        return Ok(evidence);
-    }
-    for name in vfs.read_dir(&journal)? {
-        let Some(file) = name.to_str().and_then(FileName::parse) else {
-            continue;
-        };
-        let path = journal.join(&name);
+    for (file, path) in journal_files(vfs, dir)? {
         let opened = vfs.open_read(&path)?;
         let Some(header) = sound(read_header(&*opened))? else {
             continue;
@@ -75,6 +69,33 @@ pub fn evidence(
         }
     }
     Ok(evidence)
+}
+
+/// The newest incarnation of which a file is left, 0 if there is none (K2).
+///
+/// # Errors
+/// What the file system refused.
+pub fn newest_incarnation(vfs: &dyn Vfs, dir: &Path, database: DatabaseId) -> Result<u64> {
+    let mut newest = 0;
+    for (_, path) in journal_files(vfs, dir)? {
+        let header = sound(read_header(&*vfs.open_read(&path)?))?;
+        if let Some(header) = header.filter(|header| header.database == database) {
+            newest = newest.max(header.incarnation);
+        }
+    }
+    Ok(newest)
+}
+
+/// The journal's files, by their names.
+fn journal_files(vfs: &dyn Vfs, dir: &Path) -> Result<Vec<(FileName, PathBuf)>> {
+    let journal = dir.join(JOURNAL_DIR);
+    if !vfs.exists(&journal)? {
+        return Ok(Vec::new());
+    }
+    let names = vfs.read_dir(&journal)?.into_iter();
+    Ok(names
+        .filter_map(|name| Some((FileName::parse(name.to_str()?)?, journal.join(&name))))
+        .collect())
 }
 
 fn read_seals(
