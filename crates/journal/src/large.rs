@@ -9,7 +9,7 @@
 //!
 //! Threads: written by its lane, synced by the coordinator.
 //!
-//! Tests: `tests/lanes.rs`, `tests/retention.rs`.
+//! Tests: `tests/large.rs`, `tests/retention.rs`.
 
 use crate::config::Config;
 use crate::header::{FileHeader, Magic, PAGE, VERSION};
@@ -41,7 +41,7 @@ pub(crate) struct LargeFile {
 }
 
 impl LargeFile {
-    /// Makes the file, its name durable (L2).
+    /// Makes the file, its name durable (L2). Of one that fails nothing is left.
     pub(crate) fn make(
         config: &Config,
         inventory: &Inventory,
@@ -64,8 +64,15 @@ impl LargeFile {
                 seal_file,
                 parameters: [u64::from(lane), 0, 0, 0],
             };
-            file.write_at(0, &header.encode())?;
-            config.vfs.sync_dir(&journal_dir(config))?;
+            let made = file
+                .write_at(0, &header.encode())
+                .and_then(|()| config.vfs.sync_dir(&journal_dir(config)));
+            if let Err(error) = made {
+                drop(file);
+                // The first error is the one to report; what stays goes at the next opening.
+                drop(config.vfs.remove(&path));
+                return Err(error);
+            }
             return Ok(Arc::new(LargeFile {
                 number,
                 file,

@@ -7,11 +7,12 @@ mod common;
 use common::*;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use velella_base::Stamp;
+use velella_base::{ErrorKind, Stamp};
 use velella_journal::Recovery;
+use velella_vfs::fault::{Fault, Rule};
 use velella_vfs::intercept::{Call, Intercepted, Interceptor, Verdict};
 use velella_vfs::mem::CrashMode;
-use velella_vfs::{MemFs, Operation, Vfs};
+use velella_vfs::{FaultFs, MemFs, Operation, Vfs};
 
 const SEGMENT: u64 = 256 << 10;
 
@@ -164,5 +165,30 @@ fn large_payloads_are_checked_in_pieces_and_handed_out_one_at_a_time() {
         damaged.flip_byte(&large, 4096 + at, 1).unwrap();
         let error = recover(&damaged, &bench.last()).err().unwrap();
         assert_eq!(error.file(), Some(&*large), "{at}: {error}");
+    }
+}
+
+#[test]
+fn a_large_file_that_cannot_be_made_leaves_nothing_behind() {
+    for (call, on) in [
+        (Operation::Write, ".large"),
+        (Operation::SyncDir, "journal"),
+    ] {
+        let fs = MemFs::new();
+        let faulty = FaultFs::over_mem(&fs);
+        let mut bench = Bench::start(config(Arc::new(faulty.clone()), 1, 1)).unwrap();
+        bench.write(0, b"before").unwrap();
+        faulty.inject(Rule::every(Fault::NoSpace).of(call).on(on).times(3));
+        for _ in 0..3 {
+            let error = bench.write(0, &[1; 100_000]).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::NoSpace, "{call:?}: {error}");
+            assert_eq!(files(&fs, "large").len(), 0, "{call:?}");
+        }
+        assert_eq!(faulty.fired(), 3, "{call:?}");
+        bench.write(0, &[1; 100_000]).unwrap();
+        bench.round().unwrap();
+        assert_eq!(files(&fs, "large").len(), 1, "{call:?}");
+        let recovered = recover(&fs.image(1, CrashMode::Strict), &bench.last()).unwrap();
+        assert_eq!(recovered.stamps(), [1, 2], "{call:?}");
     }
 }
