@@ -154,7 +154,7 @@ impl Vfs for OsFs {
             // Whoever removed the file between our opening and locking it left us a lock that
             // no one else would ever meet.
             if is_still(path, &file)? {
-                return Ok(Box::new(OsLock { _file: file }));
+                return Ok(Box::new(OsLock(file)));
             }
         }
         Err(Error::new(ErrorKind::Io, "lock", "it is replaced again and again").on(path))
@@ -165,13 +165,20 @@ impl Vfs for OsFs {
     }
 }
 
-/// `flock` belongs to the open file description: closing it releases the lock.
+/// `flock` belongs to the open file description, of which a process that is just being started by
+/// another thread has a duplicate: the last one closed would release the lock, so it is given up by
+/// name.
 #[derive(Debug)]
-struct OsLock {
-    _file: File,
-}
+struct OsLock(File);
 
 impl FileLock for OsLock {}
+
+impl Drop for OsLock {
+    fn drop(&mut self) {
+        // Should it fail, the file is closed all the same.
+        drop(self.0.unlock());
+    }
+}
 
 fn locked(path: &Path) -> Error {
     Error::new(

@@ -71,6 +71,19 @@ fn a_locked_database_says_what_to_do() {
 }
 
 #[test]
+fn a_lock_is_given_up_although_a_process_being_started_has_the_file_open() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("LOCK");
+    let file = File::create(&path).unwrap();
+    file.try_lock().unwrap();
+    // As between fork and exec.
+    let duplicate = file.try_clone().unwrap();
+    drop(OsLock(file));
+    drop(OsFs.lock(&path).unwrap());
+    drop(duplicate);
+}
+
+#[test]
 fn a_copy_stands_in_for_a_link_and_never_over_something() {
     let dir = tempfile::tempdir().unwrap();
     let (from, to) = (dir.path().join("from"), dir.path().join("to"));
