@@ -146,6 +146,7 @@ impl Engine {
             ("table_blocks_read", &tables.blocks_read),
             ("table_block_bytes_read", &tables.block_bytes_read),
             ("table_comparisons", &tables.comparisons),
+            ("table_files_reopened", self.env.files.reopened()),
         ]
         .into_iter()
         .map(|(name, counter)| (name.to_owned(), counter.sum()))

@@ -27,7 +27,7 @@ use velella_journal::{Access, Config, Journal, Last, Recovery, Report, Start, ne
 use velella_mvcc::{Clock, Snapshots};
 use velella_sst::BlockCache;
 use velella_sync::lock::Mutex;
-use velella_tree::{Edit, Env, ExternalStore, KeyspaceState, Manifest, State};
+use velella_tree::{Edit, Env, ExternalStore, KeyspaceState, Manifest, OpenFiles, State};
 use velella_vfs::Vfs;
 
 /// Id of the keyspace every database has.
@@ -242,6 +242,7 @@ fn environment(vfs: &Arc<dyn Vfs>, dir: &Path, manifest: Manifest, options: &Opt
         counters: Arc::default(),
         manifest,
         externals: Arc::new(externals),
+        files: OpenFiles::new(Arc::clone(vfs), options.open_files),
     }
 }
 

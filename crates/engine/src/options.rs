@@ -87,6 +87,9 @@ pub struct Options {
     pub create: bool,
     /// The structure of memtables. Default `S3`.
     pub memtable: MemtableKind,
+    /// Files of tables that are open at once; the others are opened when they are read. Default:
+    /// half of what the process may open when this is asked, at most 65,536, at least 16.
+    pub open_files: usize,
 }
 
 impl Default for Options {
@@ -103,6 +106,7 @@ impl Default for Options {
             recovery: RecoveryMode::default(),
             create: true,
             memtable: MemtableKind::default(),
+            open_files: (OsFs::files_allowed() / 2).clamp(OPEN_FILES_MIN, 1 << 16),
         }
     }
 }
@@ -115,6 +119,9 @@ pub(crate) fn processors() -> usize {
 
 /// Least write buffer in use; see [`Options::write_buffer`].
 const WRITE_BUFFER_MIN: u64 = 256 << 10;
+
+/// Least [`Options::open_files`]: with fewer, a compaction would open one for every block.
+const OPEN_FILES_MIN: usize = 16;
 
 /// Least memory a database runs in: 16 MiB.
 pub const MEMORY_MIN: u64 = 16 << 20;
@@ -156,6 +163,12 @@ impl Options {
             return refuse(
                 "background_threads",
                 format!("{}, from 1 to 64", self.background_threads),
+            );
+        }
+        if self.open_files < OPEN_FILES_MIN {
+            return refuse(
+                "open_files",
+                format!("{}, at least {OPEN_FILES_MIN}", self.open_files),
             );
         }
         Ok(self)
@@ -269,6 +282,10 @@ impl Builder {
     knob!(
         /// See [`Options::memtable`].
         memtable: MemtableKind
+    );
+    knob!(
+        /// See [`Options::open_files`].
+        open_files: usize
     );
 
     /// All settings at once.

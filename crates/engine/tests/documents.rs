@@ -17,8 +17,10 @@ fn the_page_of_options_has_every_knob_with_its_default() {
         recovery,
         create,
         memtable,
+        open_files,
     } = Options::default();
     assert!((1..=4).contains(&background_threads));
+    assert!((16..=1 << 16).contains(&open_files));
     let rows = [
         ("memory", bytes(memory)),
         ("write_buffer", bytes(write_buffer)),
@@ -31,6 +33,10 @@ fn the_page_of_options_has_every_knob_with_its_default() {
         ("recovery", format!("`{recovery:?}`")),
         ("create", if create { "yes" } else { "no" }.to_owned()),
         ("memtable", format!("`{memtable:?}`")),
+        (
+            "open_files",
+            "half of what the process may open, at most 65,536".to_owned(),
+        ),
     ];
     let page = include_str!("../../../docs/options.md");
     let found: Vec<&str> = page

@@ -12,7 +12,9 @@ use velella_base::{Cursor, Entry, Order, Result, Stamp, ValueKind};
 use velella_mvcc::Retention;
 use velella_sst::{BlockCache, Compression, Counters, TableOptions, key_hash};
 use velella_sync::rng::Rng;
-use velella_tree::{Edit, Env, ExternalStore, KeyspaceRecord, Manifest, Tree, TreeOptions, Wanted};
+use velella_tree::{
+    Edit, Env, ExternalStore, KeyspaceRecord, Manifest, OpenFiles, Tree, TreeOptions, Wanted,
+};
 use velella_vfs::{OsFs, Vfs};
 
 const RUNS: u64 = 8;
@@ -114,6 +116,7 @@ fn open(dir: &std::path::Path) -> Result<(Env, TreeOptions, Arc<dyn Tree>)> {
         Arc::clone(&manifest),
     );
     let env = Env {
+        files: OpenFiles::new(Arc::clone(&vfs), 1000),
         vfs,
         dir: dir.to_path_buf(),
         database,

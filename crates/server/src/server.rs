@@ -21,7 +21,7 @@ use std::thread::JoinHandle;
 use velella::{Db, Error, ErrorKind, Result};
 use velella_sync::thread::spawn;
 
-/// Files left to the engine when clients take all they may.
+/// Files left to the engine when clients take all they may, beside its tables.
 const FILES_RESERVED: u64 = 256;
 
 /// A server's address, taken before there is a database: who opens one only after this leaves
@@ -86,7 +86,7 @@ impl Server {
 
     fn over(bound: Bound, db: Db) -> Result<Server> {
         let Bound { mut config, socket } = bound;
-        config.maxclients = affordable_clients(config.maxclients);
+        config.maxclients = affordable_clients(config.maxclients, db.options().open_files);
         let refused = |error: std::io::Error| {
             Error::new(
                 ErrorKind::Io,
@@ -195,12 +195,12 @@ impl Drop for StopOnDrop {
     }
 }
 
-/// Raises the limit of open files to what `wanted` clients need; how many clients it admits.
-fn affordable_clients(wanted: usize) -> usize {
+/// Raises the limit of open files to what `wanted` clients need beside so many tables; how many
+/// clients it admits.
+fn affordable_clients(wanted: usize, tables: usize) -> usize {
     let limit = getrlimit(Resource::Nofile);
-    let needed = u64::try_from(wanted)
-        .unwrap_or(u64::MAX)
-        .saturating_add(FILES_RESERVED);
+    let reserved = (tables as u64).saturating_add(FILES_RESERVED);
+    let needed = (wanted as u64).saturating_add(reserved);
     let current = limit.current.unwrap_or(u64::MAX);
     if current >= needed {
         return wanted;
@@ -216,7 +216,7 @@ fn affordable_clients(wanted: usize) -> usize {
         Ok(()) => raised,
         Err(_) => current,
     };
-    let affordable = raised.saturating_sub(FILES_RESERVED).max(1);
+    let affordable = raised.saturating_sub(reserved).max(1);
     usize::try_from(affordable).map_or(wanted, |affordable| affordable.min(wanted))
 }
 

@@ -22,6 +22,7 @@ mod header;
 pub mod retain;
 pub mod manifest;
 pub mod external;
+pub mod open_files;
 pub mod table_file;
 pub mod cursor;
 pub mod job;
@@ -37,6 +38,7 @@ pub use manifest::{
     Edit, KeyspaceRecord, KeyspaceSettings, KeyspaceState, Manifest, State, create_directory,
     unreferenced,
 };
+pub use open_files::OpenFiles;
 pub use retain::{Retain, Retained};
 pub use table_file::{Env, Graveyard, TableFile};
 pub use tree::{Built, Level, Pressure, TableStyle, Tree, TreeOptions, Wanted};

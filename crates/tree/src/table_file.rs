@@ -11,6 +11,7 @@
 
 use crate::external::{ExternalHold, ExternalStore};
 use crate::manifest::Manifest;
+use crate::open_files::OpenFiles;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use velella_base::checksum::Context;
@@ -38,6 +39,8 @@ pub struct Env {
     pub manifest: Arc<Manifest>,
     /// External values.
     pub externals: Arc<ExternalStore>,
+    /// Files of tables that are open.
+    pub files: Arc<OpenFiles>,
 }
 
 /// Tables waiting to be closed and deleted (Y2).
@@ -107,16 +110,13 @@ impl TableFile {
         meta: TableMeta,
     ) -> Result<Arc<TableFile>> {
         let path = FileName::Table(meta.file).path(&env.dir);
-        let file = env
-            .vfs
-            .open_read(&path)
-            .map_err(|error| match error.kind() {
-                ErrorKind::NotFound => {
-                    let found = "the manifest names it, but it is not there".to_owned();
-                    mismatch(&path, 0, found)
-                }
-                _ => error,
-            })?;
+        let file = env.files.open(&path).map_err(|error| match error.kind() {
+            ErrorKind::NotFound => {
+                let found = "the manifest names it, but it is not there".to_owned();
+                mismatch(&path, 0, found)
+            }
+            _ => error,
+        })?;
         if file.len() != meta.bytes {
             let found = format!(
                 "it has {} bytes, the manifest says {}",

@@ -20,6 +20,7 @@ use crate::file::{FileLock, MapFile, ReadFile, WriteFile};
 use crate::vfs::{Identity, Vfs};
 use files::{OsReadFile, OsWriteFile};
 use map::OsMapFile;
+use rustix::process::{Resource, getrlimit};
 use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
@@ -41,6 +42,15 @@ impl OsFs {
     #[must_use]
     pub fn new() -> Self {
         OsFs
+    }
+
+    /// How many files this process may have open, as far as that is limited.
+    #[must_use]
+    pub fn files_allowed() -> usize {
+        let limit = getrlimit(Resource::Nofile).current;
+        limit.map_or(usize::MAX, |limit| {
+            usize::try_from(limit).unwrap_or(usize::MAX)
+        })
     }
 }
 

@@ -1,6 +1,8 @@
 //! A database directory in memory with one keyspace: what the cases work on.
 
-use crate::{Built, Edit, Env, ExternalStore, KeyspaceRecord, Manifest, Tree, TreeOptions, Wanted};
+use crate::{
+    Built, Edit, Env, ExternalStore, KeyspaceRecord, Manifest, OpenFiles, Tree, TreeOptions, Wanted,
+};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use velella_base::{Cursor, Entry, KeyspaceId, Order, Result, Stamp, ValueKind};
@@ -97,6 +99,8 @@ impl Bench {
         );
         let env = Env {
             vfs: Arc::clone(&vfs),
+            // So few that they are closed and opened again.
+            files: OpenFiles::new(Arc::clone(&vfs), 2),
             dir,
             database,
             cache: BlockCache::new(1 << 20),

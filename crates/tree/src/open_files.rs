@@ -1,0 +1,240 @@
+//! Table files that are open at once: at most so many, however many tables there are.
+//!
+//! Source: LevelDB's table cache; who is closed is chosen by a second chance.
+//!
+//! D1. Between reads at most `most` files are open. A read holds the file that it reads.
+//! D2. A file that was closed is opened again by its path when it is read next: its owner keeps it
+//!     from being deleted (Y1). That it is the same file its length says, and every checksum.
+//! D3. A read takes a shared lock of its own file. The lock of all is taken by whoever opens or
+//!     gives up a file, and no system call is made under it.
+//!
+//! Threads: any. Tests: below; `crates/engine/tests/open_files.rs`.
+
+use std::collections::VecDeque;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Weak};
+use velella_base::{Error, Result};
+use velella_sync::atomic::{AtomicBool, Ordering};
+use velella_sync::counter::Counter;
+use velella_sync::lock::{Mutex, RwLock};
+use velella_vfs::{ReadFile, Vfs};
+
+/// The open files of a database's tables.
+#[derive(Debug)]
+pub struct OpenFiles {
+    vfs: Arc<dyn Vfs>,
+    most: usize,
+    /// What is open, in the order in which it is looked at when there are too many.
+    open: Mutex<VecDeque<Weak<Lent>>>,
+    /// Files that had to be opened again.
+    reopened: Counter,
+}
+
+/// A file that may be closed between two reads.
+#[derive(Debug)]
+struct Lent {
+    path: PathBuf,
+    len: u64,
+    file: RwLock<Option<Arc<dyn ReadFile>>>,
+    /// It was read since it was looked at last.
+    was_read: AtomicBool,
+}
+
+/// What the owner of a table has in hand.
+#[derive(Debug)]
+struct Loan {
+    lent: Arc<Lent>,
+    files: Arc<OpenFiles>,
+}
+
+impl OpenFiles {
+    /// None open; at most `most` ever, at least one.
+    #[must_use]
+    pub fn new(vfs: Arc<dyn Vfs>, most: usize) -> Arc<Self> {
+        Arc::new(OpenFiles {
+            vfs,
+            most: most.max(1),
+            open: Mutex::default(),
+            reopened: Counter::default(),
+        })
+    }
+
+    /// Opens the file at `path`; it may be closed whenever it is not being read.
+    ///
+    /// # Errors
+    /// What the file system refused.
+    pub fn open(self: &Arc<Self>, path: &Path) -> Result<Arc<dyn ReadFile>> {
+        let file = self.vfs.open_read(path)?;
+        let lent = Arc::new(Lent {
+            path: path.to_path_buf(),
+            len: file.len(),
+            file: RwLock::new(Some(file)),
+            was_read: AtomicBool::new(false),
+        });
+        self.enter(&lent);
+        let files = Arc::clone(self);
+        Ok(Arc::new(Loan { lent, files }))
+    }
+
+    /// How many are open.
+    #[must_use]
+    pub fn count(&self) -> usize {
+        self.open.lock().len()
+    }
+
+    /// How many had to be opened again, so far.
+    #[must_use]
+    pub fn reopened(&self) -> &Counter {
+        &self.reopened
+    }
+
+    /// Enters an open file, and closes others for it (D1).
+    fn enter(&self, lent: &Arc<Lent>) {
+        // Closed when the lock is given back (D3).
+        let mut closed = Vec::new();
+        let mut open = self.open.lock();
+        open.push_back(Arc::downgrade(lent));
+        // Twice round: then nobody has another chance left, unless it was read meanwhile.
+        for _ in 0..2 * open.len() {
+            if open.len() <= self.most {
+                break;
+            }
+            let Some(first) = open.pop_front() else { break };
+            let Some(of) = first.upgrade() else { continue };
+            // Relaxed: a hint.
+            if of.was_read.swap(false, Ordering::Relaxed) {
+                open.push_back(first);
+            } else {
+                closed.push(of.file.write().take());
+            }
+        }
+        drop(open);
+        drop(closed);
+    }
+}
+
+impl Loan {
+    /// The file, opened again if it was closed (D2).
+    fn file(&self) -> Result<Arc<dyn ReadFile>> {
+        let lent = &*self.lent;
+        // Relaxed: a hint. Looked at first: most are read again and again by many.
+        if !lent.was_read.load(Ordering::Relaxed) {
+            lent.was_read.store(true, Ordering::Relaxed);
+        }
+        if let Some(file) = &*lent.file.read() {
+            return Ok(Arc::clone(file));
+        }
+        let file = self.files.vfs.open_read(&lent.path)?;
+        if file.len() != lent.len {
+            let found = format!(
+                "it has {} bytes and had {} when the database was opened: somebody else writes here",
+                file.len(),
+                lent.len
+            );
+            return Err(
+                Error::corruption("open the table again", &lent.path, 0, found)
+                    .remedy("restore this file from a backup"),
+            );
+        }
+        let mut slot = lent.file.write();
+        if let Some(other) = &*slot {
+            return Ok(Arc::clone(other));
+        }
+        *slot = Some(Arc::clone(&file));
+        drop(slot);
+        self.files.reopened.increment();
+        self.files.enter(&self.lent);
+        Ok(file)
+    }
+}
+
+impl ReadFile for Loan {
+    fn path(&self) -> &Path {
+        &self.lent.path
+    }
+
+    fn len(&self) -> u64 {
+        self.lent.len
+    }
+
+    fn read_exact_at(&self, buffer: &mut [u8], offset: u64) -> Result<()> {
+        self.file()?.read_exact_at(buffer, offset)
+    }
+}
+
+impl Drop for Loan {
+    fn drop(&mut self) {
+        let is_this = |other: &Weak<Lent>| std::ptr::eq(other.as_ptr(), Arc::as_ptr(&self.lent));
+        self.files.open.lock().retain(|other| !is_this(other));
+    }
+}
+
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod tests {
+    use super::*;
+    use velella_base::ErrorKind;
+    use velella_vfs::MemFs;
+
+    fn written(names: &[&str]) -> (MemFs, Vec<PathBuf>) {
+        let fs = MemFs::new();
+        let paths: Vec<_> = names.iter().map(PathBuf::from).collect();
+        for path in &paths {
+            fs.write_file(path, path.to_str().unwrap().as_bytes())
+                .unwrap();
+        }
+        (fs, paths)
+    }
+
+    fn read(file: &dyn ReadFile) -> Vec<u8> {
+        let mut bytes = vec![0; usize::try_from(file.len()).unwrap()];
+        file.read_exact_at(&mut bytes, 0).unwrap();
+        bytes
+    }
+
+    #[test]
+    fn however_many_are_read_no_more_are_open_than_may_be() {
+        let names: Vec<String> = (0..10).map(|n| format!("/{n}")).collect();
+        let names: Vec<&str> = names.iter().map(String::as_str).collect();
+        let (fs, paths) = written(&names);
+        let files = OpenFiles::new(Arc::new(fs), 3);
+        let open: Vec<_> = paths.iter().map(|path| files.open(path).unwrap()).collect();
+        for _ in 0..3 {
+            for (file, name) in open.iter().zip(&names) {
+                assert_eq!(read(&**file), name.as_bytes());
+                assert!(files.count() <= 3);
+            }
+        }
+        assert!(files.reopened().sum() >= 20);
+        drop(open);
+        assert_eq!(files.count(), 0);
+    }
+
+    #[test]
+    fn what_is_read_stays_open_before_what_is_not() {
+        let (fs, paths) = written(&["/hot", "/a", "/b", "/c", "/d"]);
+        let files = OpenFiles::new(Arc::new(fs), 2);
+        let hot = files.open(&paths[0]).unwrap();
+        for path in &paths[1..] {
+            read(&*hot);
+            drop(files.open(path).unwrap());
+            let other = files.open(path).unwrap();
+            read(&*hot);
+            drop(other);
+        }
+        assert_eq!(files.reopened().sum(), 0);
+    }
+
+    #[test]
+    fn a_file_that_became_another_is_told() {
+        let (fs, paths) = written(&["/a", "/b"]);
+        let files = OpenFiles::new(Arc::new(fs.clone()), 1);
+        let first = files.open(&paths[0]).unwrap();
+        let _second = files.open(&paths[1]).unwrap();
+        fs.write_file(&paths[0], b"longer").unwrap();
+        let error = first.read_exact_at(&mut [0], 0).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Corruption, "{error}");
+        fs.remove(&paths[0]).unwrap();
+        let error = first.read_exact_at(&mut [0], 0).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::NotFound, "{error}");
+    }
+}
