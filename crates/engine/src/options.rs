@@ -88,7 +88,8 @@ pub struct Options {
     /// The structure of memtables. Default `S3`.
     pub memtable: MemtableKind,
     /// Files of tables that are open at once; the others are opened when they are read. Default:
-    /// half of what the process may open when this is asked, at most 65,536, at least 16.
+    /// half of what the process may open when this is asked, at most 65,536, at least 16. With few,
+    /// a compaction opens one for nearly every block that it reads.
     pub open_files: usize,
 }
 
@@ -106,7 +107,7 @@ impl Default for Options {
             recovery: RecoveryMode::default(),
             create: true,
             memtable: MemtableKind::default(),
-            open_files: (OsFs::files_allowed() / 2).clamp(OPEN_FILES_MIN, 1 << 16),
+            open_files: (OsFs::files_allowed() / 2).clamp(16, 1 << 16),
         }
     }
 }
@@ -119,9 +120,6 @@ pub(crate) fn processors() -> usize {
 
 /// Least write buffer in use; see [`Options::write_buffer`].
 const WRITE_BUFFER_MIN: u64 = 256 << 10;
-
-/// Least [`Options::open_files`]: with fewer, a compaction would open one for every block.
-const OPEN_FILES_MIN: usize = 16;
 
 /// Least memory a database runs in: 16 MiB.
 pub const MEMORY_MIN: u64 = 16 << 20;
@@ -165,11 +163,8 @@ impl Options {
                 format!("{}, from 1 to 64", self.background_threads),
             );
         }
-        if self.open_files < OPEN_FILES_MIN {
-            return refuse(
-                "open_files",
-                format!("{}, at least {OPEN_FILES_MIN}", self.open_files),
-            );
+        if self.open_files == 0 {
+            return refuse("open_files", "0, at least 1".to_owned());
         }
         Ok(self)
     }

@@ -53,6 +53,8 @@ pub struct Settings {
     pub compact_every: u32,
     /// Gather what is scattered after so many operations; 0: never unasked.
     pub gather_every: u32,
+    /// Tables open at once.
+    pub open_files: usize,
     /// Close and open after so many operations; 0: never unasked. What is held is let go of only
     /// where the operations say so, so this is done where nothing is held.
     pub reopen_every: u32,
@@ -116,6 +118,7 @@ impl Settings {
             flush_every: every(draws.u8(), 7),
             compact_every: every(upkeep, 23),
             gather_every: every(upkeep >> 4, 17),
+            open_files: if upkeep & 0x80 == 0 { 2 } else { 512 },
             reopen_every: every(draws.u8(), 41),
         }
     }
@@ -133,6 +136,7 @@ impl Settings {
             .background_threads(self.threads.max(1))
             .bloom_bits(self.bloom_bits)
             .durability(self.durability)
+            .open_files(self.open_files)
             .order(self.order.order());
         match self.threads {
             0 => builder.simulated(TINY),
