@@ -10,7 +10,7 @@
 //! C4. Only what was read and is wrong is damage: a file that cannot be opened or read, or is of a
 //!     newer version, is the caller's error.
 //!
-//! Tests: `tests/damage.rs`, `tests/errors.rs`.
+//! Tests: `tests/damage.rs`, `tests/damage_after_kill.rs`, `tests/errors.rs`.
 
 use super::seals::{ATTEMPT, Seals, read_header};
 use crate::extent::{self, ExtentHeader, Found};

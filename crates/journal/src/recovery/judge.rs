@@ -18,7 +18,7 @@
 //!     nothing is missing below a damaged record whose header still says its stamp, and up to the
 //!     last sound stamp before any other damage.
 //!
-//! Tests: below, `tests/damage.rs`, `tests/rounds.rs`.
+//! Tests: below, `tests/damage.rs`, `tests/damage_after_kill.rs`, `tests/rounds.rs`.
 
 use super::catalog::Catalog;
 use super::reader::{LaneReader, Tail};

@@ -8,7 +8,8 @@ use std::sync::Arc;
 use velella_base::{Result, Stamp};
 use velella_journal::{Access, Config, Journal, Lane, Last, Recovery, Report, Start};
 use velella_sync::atomic::{AtomicU64, Ordering};
-use velella_vfs::Vfs;
+use velella_vfs::mem::CrashMode;
+use velella_vfs::{MemFs, Vfs};
 
 pub const DATABASE: u128 = 0x7e11_e11a;
 
@@ -137,4 +138,10 @@ pub fn payload(seed: u64, len: usize) -> Vec<u8> {
 
 pub fn name(path: &Path) -> String {
     path.file_name().unwrap().to_string_lossy().into_owned()
+}
+/// A copy of the machine with one byte of one file changed.
+pub fn flipped(fs: &MemFs, path: &Path, offset: u64, mask: u8) -> MemFs {
+    let copy = fs.image(0, CrashMode::KeepAll);
+    copy.flip_byte(path, offset, mask).unwrap();
+    copy
 }
