@@ -11,6 +11,8 @@ use velella::vfs::OsFs;
 use velella::{Builder, Db};
 
 const MOST: usize = 16;
+/// What a background thread may read or write at this moment.
+const BESIDE: usize = 4;
 const KEYSPACES: u32 = 50;
 
 fn builder() -> Builder {
@@ -40,7 +42,7 @@ fn check(db: &Db, dir: &Path) {
             assert_eq!(keyspace.get("k").unwrap().unwrap(), number.to_le_bytes());
             assert_eq!(keyspace.iter().unwrap().count(), 1);
             let open = open_tables(dir);
-            assert!(open <= MOST, "{open}");
+            assert!(open <= MOST + BESIDE, "{open}");
         }
     }
 }
@@ -66,7 +68,7 @@ fn a_database_with_more_tables_than_open_files_is_as_any_other() {
     assert!(counter(&db, "table_files_reopened") > 0);
     db.drop_keyspace("0").unwrap();
     db.compact().unwrap();
-    assert!(open_tables(&dir) <= MOST);
+    assert!(open_tables(&dir) <= MOST + BESIDE);
 }
 
 #[test]

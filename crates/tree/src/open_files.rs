@@ -2,18 +2,23 @@
 //!
 //! Source: LevelDB's table cache; who is closed is chosen by a second chance.
 //!
-//! D1. Between reads at most `most` files are open. A read holds the file that it reads.
-//! D2. A file that was closed is opened again by its path when it is read next: its owner keeps it
-//!     from being deleted (Y1). That it is the same file its length says, and every checksum.
+//! D1. Between reads at most `most` files are open, or those that are read again as soon as they
+//!     are looked at. A read holds the file that it reads, and a file is opened before another is
+//!     closed for it.
+//! D2. A file that was closed is opened again by its path when it is read next: until the database
+//!     is closed its owner keeps it from being deleted (Y1). That it is the same file its length
+//!     says, and every checksum.
 //! D3. A read takes a shared lock of its own file. The lock of all is taken by whoever opens or
 //!     gives up a file, and no system call is made under it.
+//! D4. Where no file can be opened, some of these are closed, and it is tried once more: it may be
+//!     these that leave no room for it.
 //!
 //! Threads: any. Tests: below; `crates/engine/tests/open_files.rs`.
 
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Weak};
-use velella_base::{Error, Result};
+use velella_base::{Error, ErrorKind, Result};
 use velella_sync::atomic::{AtomicBool, Ordering};
 use velella_sync::counter::Counter;
 use velella_sync::lock::{Mutex, RwLock};
@@ -64,7 +69,7 @@ impl OpenFiles {
     /// # Errors
     /// What the file system refused.
     pub fn open(self: &Arc<Self>, path: &Path) -> Result<Arc<dyn ReadFile>> {
-        let file = self.vfs.open_read(path)?;
+        let file = self.open_read(path)?;
         let lent = Arc::new(Lent {
             path: path.to_path_buf(),
             len: file.len(),
@@ -74,6 +79,29 @@ impl OpenFiles {
         self.enter(&lent);
         let files = Arc::clone(self);
         Ok(Arc::new(Loan { lent, files }))
+    }
+
+    /// D4.
+    fn open_read(&self, path: &Path) -> Result<Arc<dyn ReadFile>> {
+        match self.vfs.open_read(path) {
+            Err(error) if error.kind() == ErrorKind::Io && self.close_some() => {
+                self.vfs.open_read(path)
+            }
+            opened => opened,
+        }
+    }
+
+    /// Closes half of what is open; whether that was anything.
+    fn close_some(&self) -> bool {
+        let mut open = self.open.lock();
+        let half = open.len().div_ceil(2);
+        let some: Vec<_> = open
+            .drain(..half)
+            .filter_map(|first| first.upgrade())
+            .collect();
+        let closed: Vec<_> = some.iter().map(|of| of.file.write().take()).collect();
+        drop(open);
+        !closed.is_empty()
     }
 
     /// How many are open.
@@ -113,6 +141,13 @@ impl OpenFiles {
     }
 }
 
+impl Lent {
+    fn is_another(&self, found: String) -> Error {
+        Error::corruption("open the table again", &self.path, 0, found)
+            .remedy("restore this file from a backup")
+    }
+}
+
 impl Loan {
     /// The file, opened again if it was closed (D2).
     fn file(&self) -> Result<Arc<dyn ReadFile>> {
@@ -124,17 +159,14 @@ impl Loan {
         if let Some(file) = &*lent.file.read() {
             return Ok(Arc::clone(file));
         }
-        let file = self.files.vfs.open_read(&lent.path)?;
+        let opened = self.files.open_read(&lent.path);
+        let file = opened.map_err(|error| match error.kind() {
+            ErrorKind::NotFound => lent.is_another("it is not there any more".to_owned()),
+            _ => error,
+        })?;
         if file.len() != lent.len {
-            let found = format!(
-                "it has {} bytes and had {} when the database was opened: somebody else writes here",
-                file.len(),
-                lent.len
-            );
-            return Err(
-                Error::corruption("open the table again", &lent.path, 0, found)
-                    .remedy("restore this file from a backup"),
-            );
+            let found = format!("it has {} bytes now and had {}", file.len(), lent.len);
+            return Err(lent.is_another(found));
         }
         let mut slot = lent.file.write();
         if let Some(other) = &*slot {
@@ -172,8 +204,8 @@ impl Drop for Loan {
 #[cfg(all(test, not(any(loom, shuttle))))]
 mod tests {
     use super::*;
-    use velella_base::ErrorKind;
-    use velella_vfs::MemFs;
+    use velella_vfs::fault::{Fault, Rule};
+    use velella_vfs::{FaultFs, MemFs, Operation};
 
     fn written(names: &[&str]) -> (MemFs, Vec<PathBuf>) {
         let fs = MemFs::new();
@@ -235,6 +267,24 @@ mod tests {
         assert_eq!(error.kind(), ErrorKind::Corruption, "{error}");
         fs.remove(&paths[0]).unwrap();
         let error = first.read_exact_at(&mut [0], 0).unwrap_err();
-        assert_eq!(error.kind(), ErrorKind::NotFound, "{error}");
+        assert_eq!(error.kind(), ErrorKind::Corruption, "{error}");
+    }
+
+    #[test]
+    fn files_make_room_for_one_that_cannot_be_opened() {
+        let (fs, paths) = written(&["/a", "/b", "/c", "/d"]);
+        let faulty = FaultFs::over_mem(&fs);
+        let files = OpenFiles::new(Arc::new(faulty.clone()), 10);
+        let full = || Rule::every(Fault::Io).of(Operation::OpenRead).times(1);
+        faulty.inject(full());
+        files.open(&paths[0]).unwrap_err();
+        let open: Vec<_> = paths.iter().map(|path| files.open(path).unwrap()).collect();
+        faulty.inject(full());
+        let again = files.open(&paths[0]).unwrap();
+        assert_eq!(files.count(), 3, "two of four made room");
+        for (file, path) in open.iter().zip(&paths) {
+            assert_eq!(read(&**file), path.to_str().unwrap().as_bytes());
+        }
+        assert_eq!(read(&*again), b"/a");
     }
 }

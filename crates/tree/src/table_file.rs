@@ -1,4 +1,4 @@
-//! A table file with a life: opened once, shared, deleted when obsolete and no longer reachable.
+//! A table file with a life: checked once, shared, deleted when obsolete and no longer reachable.
 //!
 //! Y1. The file is deleted only after it was marked obsolete and its last owner let go: a version
 //!     of the tree, a cursor, a job (L2).
