@@ -188,7 +188,12 @@ impl Iter {
     fn fetch(&mut self) -> Result<()> {
         let payload = self.payload();
         let reference = ExternalRef::decode(payload).expect("judged before it was shown");
-        self.payload = self.handle.engine.env.externals.read(&reference)?;
+        let read = self.handle.engine.env.externals.read(&reference);
+        if read.is_err() {
+            // The values of a dropped keyspace go, whoever stands on them.
+            self.core.check_there()?;
+        }
+        self.payload = read?;
         self.payload_copied = true;
         self.kind = ValueKind::Put;
         self.judged.skip = 0;

@@ -100,3 +100,25 @@ fn external_values_in_memory_go_with_their_keyspace() {
     drop(keyspace);
     until(|| db.stats().external_bytes == 0);
 }
+
+#[test]
+fn who_stands_on_an_external_value_of_a_dropped_keyspace_is_told() {
+    let _watchdog = Watchdog::new("who_stands_on_an_external_value", 60);
+    let (db, engine) = fresh();
+    let keyspace = db.create_keyspace("k", Default::default()).unwrap();
+    keyspace.put("large", vec![7; 2 << 20]).unwrap();
+    db.handle.workers.lock().stop(&engine);
+    engine.switch(&[Arc::clone(&keyspace.core)]);
+    let mut iter = keyspace.iter().unwrap();
+    assert!(iter.seek_first().unwrap());
+    db.drop_keyspace("k").unwrap();
+    // The memtable leaves, and with it who held the value's file.
+    engine.flush_next().unwrap();
+    until(|| {
+        engine.reclaim();
+        db.stats().external_bytes == 0
+    });
+    let error = iter.value().unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::NotFound, "{error}");
+    assert!(error.to_string().contains("dropped"), "{error}");
+}
