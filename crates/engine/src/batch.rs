@@ -212,10 +212,6 @@ impl Engine {
                 }
             }
         }
-        for (_, view) in &views {
-            // Whatever becomes of the batch, and of this view: what it took it keeps.
-            view.cur.count(&self.memtable_bytes);
-        }
         let refused = since.map_or(Ok(false), |since| self.conflicts(plan, since));
         if !matches!(refused, Ok(false)) {
             cell.abort(pendings, guard);

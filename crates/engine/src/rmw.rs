@@ -74,7 +74,6 @@ impl Engine {
                     stamp: None,
                 });
             };
-            self.charge(change.payload_len());
             let published = self.write_above(core, &change, &seen, options);
             let published =
                 published.inspect_err(|error| change.abandon_unless_unknown(self, error))?;
@@ -84,6 +83,8 @@ impl Engine {
                 continue;
             };
             self.tidy_up(core, key, aftermath, guard);
+            // Not before: a pause between look and write is time for another's write.
+            self.charge(change.payload_len());
             self.acknowledge(stamp, options)?;
             return Ok(RmwOutcome {
                 old: seen.old,
