@@ -25,6 +25,7 @@ use crate::record;
 use crate::segment::{Piece, Segment};
 use std::sync::Arc;
 use velella_base::Result;
+use velella_sync::atomic::{Ordering, fence};
 use velella_vfs::Window;
 
 /// Bytes of a mapped extent that are faulted in at once.
@@ -66,6 +67,9 @@ impl Mapped {
         let (word, rest) = split(bytes);
         // Recycled space may hold the same word.
         self.write(at, &[0; WORD]);
+        // Release, partner: recovery, which reads what a dead process had stored: the zero comes
+        // before the rest.
+        fence(Ordering::Release);
         self.write(at + WORD as u64, rest);
         self.window.publish_u32(at, u32::from_le_bytes(*word));
     }
