@@ -164,7 +164,7 @@ impl Vfs for OsFs {
             // Whoever removed the file between our opening and locking it left us a lock that
             // no one else would ever meet.
             if is_still(path, &file)? {
-                return Ok(Box::new(OsLock(file)));
+                return Ok(Box::new(OsLock::of(file)));
             }
         }
         Err(Error::new(ErrorKind::Io, "lock", "it is replaced again and again").on(path))
@@ -178,15 +178,30 @@ impl Vfs for OsFs {
 /// `flock` belongs to the open file description, of which a process that is just being started by
 /// another thread has a duplicate: the last one closed would release the lock, so it is given up by
 /// name.
+/// Not by a process that was forked with it: the lock is its parent's.
 #[derive(Debug)]
-struct OsLock(File);
+struct OsLock {
+    file: File,
+    process: u32,
+}
+
+impl OsLock {
+    fn of(file: File) -> Self {
+        OsLock {
+            file,
+            process: std::process::id(),
+        }
+    }
+}
 
 impl FileLock for OsLock {}
 
 impl Drop for OsLock {
     fn drop(&mut self) {
-        // Should it fail, the file is closed all the same.
-        drop(self.0.unlock());
+        if self.process == std::process::id() {
+            // Should it fail, the file is closed all the same.
+            drop(self.file.unlock());
+        }
     }
 }
 

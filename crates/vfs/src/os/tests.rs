@@ -78,7 +78,7 @@ fn a_lock_is_given_up_although_a_process_being_started_has_the_file_open() {
     file.try_lock().unwrap();
     // As between fork and exec.
     let duplicate = file.try_clone().unwrap();
-    drop(OsLock(file));
+    drop(OsLock::of(file));
     drop(OsFs.lock(&path).unwrap());
     drop(duplicate);
 }
