@@ -106,8 +106,10 @@ fn who_stands_on_an_external_value_of_a_dropped_keyspace_is_told() {
     let _watchdog = Watchdog::new("who_stands_on_an_external_value", 60);
     let (db, engine) = fresh();
     let keyspace = db.create_keyspace("k", Default::default()).unwrap();
-    keyspace.put("large", vec![7; 2 << 20]).unwrap();
+    // Before the write: a worker that flushes it puts the value into a table, whose version the
+    // iterator would hold.
     db.handle.workers.lock().stop(&engine);
+    keyspace.put("large", vec![7; 2 << 20]).unwrap();
     engine.switch(&[Arc::clone(&keyspace.core)]);
     let mut iter = keyspace.iter().unwrap();
     assert!(iter.seek_first().unwrap());
