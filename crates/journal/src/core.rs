@@ -11,6 +11,7 @@ use crate::inventory::Inventory;
 use crate::ledger::Ledger;
 use crate::ordering::{Site, is_sound};
 use crate::poison::Poison;
+use std::sync::Arc;
 use velella_base::{Result, Stamp};
 use velella_sync::CachePadded;
 use velella_sync::atomic::{AtomicU64, Ordering};
@@ -24,7 +25,7 @@ use velella_vfs::WriteFile;
 pub(crate) struct Core {
     pub(crate) config: Config,
     pub(crate) seal_file: u64,
-    pub(crate) poison: Poison,
+    pub(crate) poison: Arc<Poison>,
     pub(crate) inventory: Inventory,
     pub(crate) ledgers: Box<[Ledger]>,
     durable: CachePadded<AtomicU64>,
@@ -40,10 +41,11 @@ pub(crate) struct Core {
 
 impl Core {
     pub(crate) fn new(config: Config, seal_file: u64, durable: Stamp) -> Core {
+        let poison = Arc::<Poison>::default();
         Core {
             seal_file,
-            poison: Poison::default(),
-            inventory: Inventory::new(config.clone(), seal_file),
+            inventory: Inventory::new(config.clone(), seal_file, Arc::clone(&poison)),
+            poison,
             ledgers: (0..config.lanes).map(|_| Ledger::default()).collect(),
             durable: CachePadded::new(AtomicU64::new(durable.0)),
             waiters: Parker::new(),

@@ -10,12 +10,14 @@
 //! I5. Only segments that this journal made are reused. One of another run may have been copied
 //!     since, and be sparse or share its space with another file, although it is as long as ours
 //!     and reads the same; its records are of other incarnations and its extents may lie elsewhere.
+//! I6. A failed sync of the directory stops the journal, whoever made a file.
 //!
 //! Threads: any. Making is serialised by a lock of its own, which no writer takes unless I1.
 //!
 //! Tests: `tests/retention.rs`.
 
 use crate::config::Config;
+use crate::poison::Poison;
 use crate::segment::{Piece, Segment, journal_dir};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::path::{Path, PathBuf};
@@ -46,6 +48,7 @@ const NUMBER_ATTEMPTS: usize = 1 << 16;
 pub(crate) struct Inventory {
     config: Config,
     seal_file: u64,
+    poison: Arc<Poison>,
     state: Mutex<State>,
     making: Mutex<()>,
     /// Something to prepare, and who waits for that.
@@ -103,7 +106,7 @@ pub(crate) struct Extent {
 }
 
 impl Inventory {
-    pub(crate) fn new(config: Config, seal_file: u64) -> Inventory {
+    pub(crate) fn new(config: Config, seal_file: u64, poison: Arc<Poison>) -> Inventory {
         let state = State {
             known: BTreeSet::from([seal_file]),
             ..State::default()
@@ -111,6 +114,7 @@ impl Inventory {
         Inventory {
             config,
             seal_file,
+            poison,
             state: Mutex::new(state),
             making: Mutex::new(()),
             wanted: AtomicBool::new(false),
@@ -203,6 +207,13 @@ impl Inventory {
         self.preparer.wake_all();
     }
 
+    /// Makes the names of new files durable. A failure stops the journal: names that others made
+    /// may be lost by it, which a later sync would call durable (I6).
+    pub(crate) fn sync_names(&self) -> Result<()> {
+        let synced = self.config.vfs.sync_dir(&journal_dir(&self.config));
+        synced.inspect_err(|error| self.poison.set(error.clone()))
+    }
+
     fn make_one(
         &self,
         _making: &velella_sync::lock::MutexGuard<'_, ()>,
@@ -215,7 +226,9 @@ impl Inventory {
             let is_whole = bytes == self.config.segment_bytes;
             let retired = is_whole.then(|| self.state.lock().retired.pop()).flatten();
             let (config, seal_file) = (&self.config, self.seal_file);
-            match Segment::make(config, seal_file, number, bytes, retired, cancelled) {
+            let made = Segment::make(config, seal_file, number, bytes, retired, cancelled);
+            let named = made.and_then(|segment| self.sync_names().map(|()| segment));
+            match named {
                 Ok(segment) => {
                     self.state.lock().ready.extend(segment.map(Arc::new));
                     return Ok(());

@@ -15,7 +15,6 @@ use crate::config::Config;
 use crate::header::{FileHeader, Magic, PAGE, VERSION};
 use crate::inventory::{Inventory, no_number};
 use crate::ordering::{Site, is_sound};
-use crate::segment::journal_dir;
 use std::path::PathBuf;
 use std::sync::Arc;
 use velella_base::file_name::FileName;
@@ -66,7 +65,7 @@ impl LargeFile {
             };
             let made = file
                 .write_at(0, &header.encode())
-                .and_then(|()| config.vfs.sync_dir(&journal_dir(config)));
+                .and_then(|()| inventory.sync_names());
             if let Err(error) = made {
                 drop(file);
                 // The first error is the one to report; what stays goes at the next opening.

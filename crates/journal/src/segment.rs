@@ -1,7 +1,8 @@
 //! Segments: preallocated files that lanes take extents from.
 //!
-//! G1. Every byte of a segment was written and synced, its name too, before a lane gets an extent
-//!     of it: no append can run out of space, and `fdatasync` has no metadata to write.
+//! G1. Every byte of a segment was written and synced, its name too (by the inventory), before a
+//!     lane gets an extent of it: no append can run out of space, and `fdatasync` has no metadata
+//!     to write.
 //! G2. A recycled segment is one of this journal's own: its space is still its own. It keeps its
 //!     bytes and gets a new number, under which none of them validate; its strip of seals is wiped,
 //!     so that what stands there is this journal's.
@@ -88,7 +89,6 @@ impl Segment {
         };
         file.write_at(0, &header.encode())?;
         file.sync_all()?;
-        config.vfs.sync_dir(&journal_dir(config))?;
         Ok(Some(Segment {
             number,
             map: Self::map(config, &path, bytes)?,

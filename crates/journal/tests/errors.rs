@@ -163,6 +163,16 @@ fn a_preparation_that_fails_anywhere_is_made_good_by_the_next_and_loses_nothing(
             if let Err(error) = &outcome {
                 assert!(fired && error.file().is_some(), "{what}: {error}");
             }
+            if operation == Operation::SyncDir && fired {
+                // Names may be lost: it ends writing, and takes nothing away.
+                assert!(outcome.is_err(), "{what}");
+                let refused = bench.write(0, b"after").unwrap_err();
+                assert_eq!(refused.kind(), ErrorKind::ReadOnly, "{what}: {refused}");
+                let image = mem.image(nth, CrashMode::Strict);
+                let stamps = recover(&image, &bench.last()).unwrap().stamps();
+                assert!(stamps.ends_with(&(100..=120).collect::<Vec<_>>()), "{what}");
+                continue;
+            }
             bench
                 .journal
                 .prepare(|| false)
@@ -516,4 +526,30 @@ fn the_journal_knows_how_far_the_log_that_names_it_was_written() {
     let seal = files(&fs, "seal").remove(0);
     fs.flip_byte(&seal, 9, 0x40).unwrap();
     assert_eq!(asked(&first.last()).note, 0);
+}
+
+/// Who makes a file himself, because nobody prepared one, may have lost others' names by it.
+#[test]
+fn a_failed_sync_of_a_new_files_name_ends_writing() {
+    for len in [15_000, 90_000] {
+        let mem = MemFs::new();
+        let faulty = FaultFs::over_mem(&mem);
+        let config = config(Arc::new(faulty.clone()), 1, 1);
+        let mut bench = Bench::start(config).unwrap();
+        bench.write(0, b"before").unwrap();
+        bench.round().unwrap();
+        let once = velella_vfs::fault::Rule::every(Fault::Io).of(Operation::SyncDir);
+        faulty.inject(once.times(1));
+        let payload = vec![7; len];
+        let error = (0..100).find_map(|_| bench.write(0, &payload).err());
+        assert_eq!(error.unwrap().kind(), ErrorKind::Io, "{len}");
+        let refused = bench.write(0, b"after").unwrap_err();
+        assert_eq!(refused.kind(), ErrorKind::ReadOnly, "{len}: {refused}");
+        assert!(
+            recover(&mem, &bench.last())
+                .unwrap()
+                .stamps()
+                .starts_with(&[1])
+        );
+    }
 }
