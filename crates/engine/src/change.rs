@@ -84,8 +84,8 @@ impl<'a> Change<'a> {
         let (reference, file) = engine.env.externals.write(value, expires_at_ms)?;
         let change = Change::of_reference(key, &reference);
         // The name must be as durable as the record that will point to it.
-        let named = engine.env.vfs.sync_dir(&engine.dir);
-        // Names that others made may be lost by it; a later sync would call them durable.
+        let named = engine.env.manifest.sync_names();
+        // Names that others made may be lost by it.
         let named = named.inspect_err(|error| engine.halt_after_sync(error));
         let synced = named.and_then(|()| match &engine.journal {
             _ if seeded("external-values-are-not-synced") => Ok(()),

@@ -29,6 +29,7 @@ use velella_sync::atomic::{AtomicBool, Ordering};
 use velella_sync::counter::Counter;
 use velella_sync::lock::Mutex;
 use velella_sync::parker::Parker;
+use velella_vfs::Names;
 
 /// Segments kept ready.
 const READY: usize = 2;
@@ -49,6 +50,7 @@ pub(crate) struct Inventory {
     config: Config,
     seal_file: u64,
     poison: Arc<Poison>,
+    names: Names,
     state: Mutex<State>,
     making: Mutex<()>,
     /// Something to prepare, and who waits for that.
@@ -112,6 +114,7 @@ impl Inventory {
             ..State::default()
         };
         Inventory {
+            names: Names::new(Arc::clone(&config.vfs), &journal_dir(&config)),
             config,
             seal_file,
             poison,
@@ -207,10 +210,9 @@ impl Inventory {
         self.preparer.wake_all();
     }
 
-    /// Makes the names of new files durable. A failure stops the journal: names that others made
-    /// may be lost by it, which a later sync would call durable (I6).
+    /// Makes the names of new files durable (I6).
     pub(crate) fn sync_names(&self) -> Result<()> {
-        let synced = self.config.vfs.sync_dir(&journal_dir(&self.config));
+        let synced = self.names.sync();
         synced.inspect_err(|error| self.poison.set(error.clone()))
     }
 

@@ -92,7 +92,7 @@ impl<'a> Output<'a> {
         self.split()?;
         let env = &self.shared.env;
         if !self.done.is_empty() && !seeded("the-names-of-tables-are-not-synced") {
-            env.vfs.sync_dir(&env.dir)?;
+            env.manifest.sync_names()?;
         }
         let open = |(meta, kept): (TableMeta, Option<KeptBlocks>)| {
             let order = &self.shared.options.table.order;

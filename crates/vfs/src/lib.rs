@@ -23,6 +23,7 @@
 mod window;
 mod file;
 mod vfs;
+mod names;
 mod operation;
 pub mod intercept;
 
@@ -37,6 +38,7 @@ pub mod contract;
 pub use fault::FaultFs;
 pub use file::{FileLock, MapFile, ReadFile, WriteFile};
 pub use mem::MemFs;
+pub use names::Names;
 pub use operation::Operation;
 pub use os::OsFs;
 pub use trace::TraceFs;

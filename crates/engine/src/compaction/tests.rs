@@ -1,4 +1,5 @@
-//! What a full compaction does for writers who wait, and when the database closes under it.
+//! What compactions do for writers who wait, when the database closes under them, and when names
+//! may be lost.
 
 use crate::fixture::{fresh, open, tiny};
 use crate::keyspace::Keyspace;
@@ -7,7 +8,8 @@ use velella_base::ErrorKind;
 use velella_sync::atomic::Ordering;
 use velella_testkit::Watchdog;
 use velella_tree::Wanted;
-use velella_vfs::MemFs;
+use velella_vfs::fault::{Fault, Rule};
+use velella_vfs::{FaultFs, MemFs, Operation};
 
 /// Flushes tables into level 0, each over the same keys, until writers are braked.
 fn brake(keyspace: &Keyspace) {
@@ -71,4 +73,25 @@ fn a_job_that_begins_after_the_close_changes_nothing() {
     let (again, _) = open(Arc::new(fs), tiny());
     assert_eq!(again.get("k").unwrap().unwrap(), 2u32.to_le_bytes());
     again.verify().unwrap();
+}
+
+/// The file system tells one caller, and has perhaps lost the names of tables that others made.
+#[test]
+fn after_a_failed_sync_of_names_no_table_is_taken_in() {
+    let mem = MemFs::new();
+    let faulty = FaultFs::over_mem(&mem);
+    let (db, engine) = open(Arc::new(faulty.clone()), tiny());
+    db.handle.workers.lock().stop(&engine);
+    db.put("k", "1").unwrap();
+    let once = Rule::every(Fault::Io).of(Operation::SyncDir).on("/db");
+    faulty.inject(once.times(1));
+    let error = db.flush().unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Io, "{error}");
+    // As who was flushing already would, when it halted.
+    let error = engine.flush_next().unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::ReadOnly, "{error}");
+    assert_eq!(db.get("k").unwrap().unwrap(), "1");
+    let _ = db.close();
+    let (db, _) = open(Arc::new(mem), tiny());
+    assert_eq!(db.get("k").unwrap().unwrap(), "1");
 }

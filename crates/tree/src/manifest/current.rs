@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use velella_base::checksum::crc32c;
 use velella_base::file_name::FileName;
 use velella_base::{Error, ErrorKind, Result, seeded};
-use velella_vfs::{Vfs, WriteFile};
+use velella_vfs::{Names, Vfs, WriteFile};
 
 /// More than any `CURRENT` has.
 const LENGTH_MAX: u64 = 64;
@@ -33,11 +33,11 @@ pub(super) fn stage(vfs: &dyn Vfs, dir: &Path, file: u64) -> Result<Box<dyn Writ
 
 /// Puts the staged manifest in force, durably: it, what is staged, and both names must be durable
 /// already.
-pub(super) fn swap(vfs: &dyn Vfs, dir: &Path) -> Result<()> {
+pub(super) fn swap(vfs: &dyn Vfs, dir: &Path, names: &Names) -> Result<()> {
     vfs.rename(&staged(dir), &FileName::Current.path(dir))?;
     match seeded("the-name-of-current-is-not-synced") {
         true => Ok(()),
-        false => vfs.sync_dir(dir),
+        false => names.sync(),
     }
 }
 

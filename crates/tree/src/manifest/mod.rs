@@ -12,6 +12,8 @@
 //! N4. A directory that is neither empty nor a database is left alone.
 //! N5. Once it is shut nothing is committed, and nothing removed that was not needed any more: the
 //!     directory may be another opening's by then.
+//! N6. Names in the database's directory are synced here, for everybody: no file whose name a
+//!     failed sync may have lost is ever committed.
 //!
 //! Threads: any; commits are serial. Tests: `manifest/tests.rs`, `tests/manifest_ends.rs`,
 //! `tests/manifest.rs` (golden file, power cuts, every byte flipped).
@@ -38,7 +40,7 @@ use velella_base::file_name::FileName;
 use velella_base::{DatabaseId, Error, ErrorKind, Result, seeded};
 use velella_sync::atomic::{AtomicU64, Ordering};
 use velella_sync::lock::{Mutex, RwLock};
-use velella_vfs::{Vfs, WriteFile};
+use velella_vfs::{Names, Vfs, WriteFile};
 
 /// File numbers leased at once.
 const FILE_LEASE: u64 = 256;
@@ -50,6 +52,7 @@ const ROLL_BYTES: u64 = 1 << 20;
 pub struct Manifest {
     vfs: Arc<dyn Vfs>,
     dir: PathBuf,
+    names: Names,
     database: DatabaseId,
     origins: Vec<(u64, DatabaseId)>,
     /// Number of the file in force.
@@ -170,6 +173,7 @@ impl Manifest {
         let replay = Self::replay(&*vfs, dir)?;
         let state = replay.state.clone();
         let manifest = Manifest {
+            names: Names::new(Arc::clone(&vfs), dir),
             vfs,
             dir: dir.to_path_buf(),
             database: replay.database,
@@ -240,12 +244,14 @@ impl Manifest {
             leased: file + 1,
         };
         state.next_file = numbers.extend();
+        let names = Names::new(Arc::clone(&vfs), dir);
         let (log, staged) = begin(&*vfs, dir, database, file, &state)?;
-        sync_begun(&*vfs, dir, &log, &*staged)?;
-        current::swap(&*vfs, dir)?;
+        sync_begun(&names, &log, &*staged)?;
+        current::swap(&*vfs, dir, &names)?;
         Ok(Manifest {
             vfs,
             dir: dir.to_path_buf(),
+            names,
             database,
             origins: state.origins.clone(),
             file: AtomicU64::new(file),
@@ -296,6 +302,15 @@ impl Manifest {
         }
         let mut writer = self.writer.lock();
         self.commit_locked(&mut writer, edits)
+    }
+
+    /// Makes the names of new files in the database's directory durable. After a failure of it,
+    /// whoever called, it fails for ever (N6).
+    ///
+    /// # Errors
+    /// As [`Names::sync`].
+    pub fn sync_names(&self) -> Result<()> {
+        self.names.sync()
     }
 
     /// Waits for what changes the directory just now; from then on nothing does any more (N5).
@@ -389,8 +404,9 @@ impl Manifest {
             writer.roll_above = writer.length().saturating_mul(2);
             return;
         };
-        let synced = sync_begun(&*self.vfs, &self.dir, &log, &*staged);
-        if let Err(error) = synced.and_then(|()| current::swap(&*self.vfs, &self.dir)) {
+        let synced = sync_begun(&self.names, &log, &*staged);
+        let swapped = synced.and_then(|()| current::swap(&*self.vfs, &self.dir, &self.names));
+        if let Err(error) = swapped {
             writer.poison = Some(error);
             return;
         }
@@ -495,12 +511,12 @@ fn begin(
 }
 
 /// Makes what [`begin`] wrote durable, and its names.
-fn sync_begun(vfs: &dyn Vfs, dir: &Path, log: &Log, staged: &dyn WriteFile) -> Result<()> {
+fn sync_begun(names: &Names, log: &Log, staged: &dyn WriteFile) -> Result<()> {
     log.sync()?;
     if !seeded("current-is-not-synced") {
         staged.sync_all()?;
     }
-    vfs.sync_dir(dir)
+    names.sync()
 }
 
 fn roll_above(log: &Log, least: u64) -> u64 {
