@@ -104,7 +104,7 @@ impl Engine {
         if self.is_stopping() || (report.is_err() && core.is_dropped()) {
             return Ok(());
         }
-        let report = report?;
+        let report = report.inspect_err(|error| self.halt_after_job("a compaction", error))?;
         self.timers.compaction.note(started.elapsed());
         let counters = &self.counters;
         counters.compactions.increment();

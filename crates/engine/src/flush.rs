@@ -55,7 +55,8 @@ impl Engine {
             self.check()?;
         }
         let started = thread::now();
-        self.flush_group(&members, boundary)?;
+        let flushed = self.flush_group(&members, boundary);
+        flushed.inspect_err(|error| self.halt_after_job("a flush", error))?;
         self.timers.flush.note(started.elapsed());
         self.flushes.groups.lock().pop_front();
         drop(turn);

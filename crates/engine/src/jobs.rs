@@ -124,6 +124,14 @@ fn start(name: &str, body: impl FnOnce() + Send + 'static) -> std::io::Result<Jo
 }
 
 impl Engine {
+    /// A worker halts on any error. An error of the device ends writing also where a caller of
+    /// `flush` or `compact` met it: what it says of the device is the same.
+    pub(crate) fn halt_after_job(&self, job: &str, error: &Error) {
+        if error.kind() == ErrorKind::Io {
+            self.halt(failed(job, error));
+        }
+    }
+
     fn is_over(&self) -> bool {
         self.is_stopping() || self.check().is_err()
     }

@@ -95,3 +95,28 @@ fn after_a_failed_sync_of_names_no_table_is_taken_in() {
     let (db, _) = open(Arc::new(mem), tiny());
     assert_eq!(db.get("k").unwrap().unwrap(), "1");
 }
+
+#[test]
+fn an_error_of_the_device_ends_writing_whoever_met_it() {
+    for compacts in [false, true] {
+        let faulty = FaultFs::over_mem(&MemFs::new());
+        let (db, engine) = open(Arc::new(faulty.clone()), tiny());
+        db.handle.workers.lock().stop(&engine);
+        engine.stopping.store(false, Ordering::Release);
+        for round in 0..3u32 {
+            db.put("k", round.to_le_bytes()).unwrap();
+            if compacts || round < 2 {
+                db.flush().unwrap();
+            }
+        }
+        let fault = Rule::every(Fault::Io).of(Operation::SyncAll).on(".sst");
+        faulty.inject(fault.times(1));
+        let outcome = if compacts { db.compact() } else { db.flush() };
+        let error = outcome.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Io, "{error}");
+        assert_eq!(faulty.fired(), 1);
+        let error = db.put("k", "4").unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::ReadOnly, "{error}");
+        assert_eq!(db.get("k").unwrap().unwrap(), 2u32.to_le_bytes());
+    }
+}
