@@ -15,7 +15,7 @@
 //! Tests: `cl6_torn_batch`, `batches_in_opposite_order`, `batch_overtaken_by_put`.
 
 use crate::change::Change;
-use crate::commit::{Window, complete, dropped};
+use crate::commit::{Window, complete};
 use crate::core::{Engine, Pair};
 use crate::keyspace_core::Core;
 use crate::options::WriteOptions;
@@ -106,6 +106,8 @@ impl Engine {
         if let Some(stranger) = operations.iter().find(|of| !of.core.is_of(&self.slots)) {
             return Err(foreign(&stranger.core));
         }
+        let mut cores = operations.iter().map(|of| &of.core);
+        cores.try_for_each(|core| core.check_writable())?;
         let mut order: Vec<&Operation> = operations.iter().collect();
         // Stable, so of several operations on a key the last given comes last.
         order.sort_by(|a, b| {
@@ -279,9 +281,6 @@ impl Engine {
             window.close();
             cell.settle(pendings, guard);
             self.after_abort(core, stamp)?;
-            if core.is_dropped() {
-                return Err(dropped(core));
-            }
             return Ok(Try::Again);
         }
         if let Err(error) = complete(pair, stamp) {

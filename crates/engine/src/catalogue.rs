@@ -16,7 +16,6 @@
 //!
 //! Tests: `tests/keyspaces.rs`, `tests/settings.rs`, `tests/views.rs`.
 
-use crate::commit::dropped;
 use crate::core::Engine;
 use crate::keyspace_core::Core;
 use crate::options::KeyspaceOptions;
@@ -145,7 +144,7 @@ impl Engine {
         // From here on its writers fail at step 9; those published before get lower stamps.
         if !core.mark_dropped() {
             // Somebody else is at it; another may bear its name soon.
-            return Err(dropped(&core));
+            return Err(core.refuse("drop"));
         }
         let outcome = self.drop_marked(&core);
         if outcome.is_err() {

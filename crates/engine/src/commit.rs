@@ -199,9 +199,7 @@ impl Engine {
     pub(crate) fn after_abort(&self, core: &Core, stamp: Stamp) -> Result<()> {
         self.counters.switch_aborts.increment();
         self.check()?;
-        if core.is_dropped() {
-            return Err(dropped(core));
-        }
+        core.check_writable()?;
         if stamp > self.clock.lease() {
             let started = thread::now();
             self.extend_lease(stamp)?;
@@ -355,15 +353,6 @@ pub(crate) fn complete(pair: &mut Pair, stamp: Stamp) -> Result<()> {
         Some(lane) => lane.commit(stamp),
         None => Ok(()),
     }
-}
-
-/// The error of a write to a keyspace that is gone.
-pub(crate) fn dropped(core: &Core) -> Error {
-    Error::new(
-        ErrorKind::NotFound,
-        format!("write to keyspace `{}`", core.name),
-        "it was dropped",
-    )
 }
 
 #[cfg(test)]

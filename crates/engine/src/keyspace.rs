@@ -78,6 +78,7 @@ impl Keyspace {
         value: impl AsRef<[u8]>,
         options: WriteOptions,
     ) -> Result<Stamp> {
+        self.core.check_writable()?;
         let change = Change::put(self.engine(), key.as_ref(), value.as_ref(), None)?;
         self.engine().write_one(&self.core, &change, options)
     }
@@ -94,6 +95,7 @@ impl Keyspace {
         expires_at_ms: u64,
         options: WriteOptions,
     ) -> Result<Stamp> {
+        self.core.check_writable()?;
         let expiry = Some(expires_at_ms);
         let change = Change::put(self.engine(), key.as_ref(), value.as_ref(), expiry)?;
         self.engine().write_one(&self.core, &change, options)
@@ -113,6 +115,7 @@ impl Keyspace {
     /// # Errors
     /// As [`Keyspace::put`].
     pub fn delete_with(&self, key: impl AsRef<[u8]>, options: WriteOptions) -> Result<Stamp> {
+        self.core.check_writable()?;
         let change = Change::delete(key.as_ref())?;
         self.engine().write_one(&self.core, &change, options)
     }

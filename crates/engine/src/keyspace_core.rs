@@ -177,6 +177,16 @@ impl Core {
         self.dropped.load(Ordering::Acquire)
     }
 
+    /// Fails if it was dropped. Asked before a write leaves anything, too: what is in the memtable
+    /// of a dropped keyspace, or on the disk for it, nobody counts, and nobody flushes.
+    #[inline]
+    pub(crate) fn check_writable(&self) -> Result<()> {
+        match self.is_dropped() {
+            false => Ok(()),
+            true => Err(self.refuse("write to")),
+        }
+    }
+
     /// Turns writers away; whether they were not before.
     pub(crate) fn mark_dropped(&self) -> bool {
         // Release, partner: `is_dropped`. Relaxed as to what another thread marked before.
@@ -202,13 +212,14 @@ impl Core {
         // Acquire, partner: `give_up`.
         match self.gone.load(Ordering::Acquire) {
             false => Ok(()),
-            true => Err(self.is_gone()),
+            true => Err(self.refuse("read")),
         }
     }
 
+    /// Why `what` it is not possible any more.
     #[cold]
-    fn is_gone(&self) -> Error {
-        let attempt = format!("read keyspace `{}`", self.name);
+    pub(crate) fn refuse(&self, what: &str) -> Error {
+        let attempt = format!("{what} keyspace `{}`", self.name);
         Error::new(ErrorKind::NotFound, attempt, "it was dropped")
     }
 }

@@ -1,10 +1,13 @@
 //! A drop that fails leaves a keyspace that is as usable as the database is.
 
+use crate::entry::Decision;
 use crate::fixture::{fresh, open, tiny, until};
 use crate::options::JournalMode;
+use crate::write_batch::WriteBatch;
 use std::sync::Arc;
 use velella_base::ErrorKind;
-use velella_sync::thread;
+use velella_sync::atomic::Ordering;
+use velella_sync::{epoch, thread};
 use velella_testkit::Watchdog;
 use velella_vfs::fault::{Fault, Rule};
 use velella_vfs::{FaultFs, MemFs, Operation};
@@ -89,16 +92,29 @@ fn no_flush_runs_between_a_drop_and_its_readers_being_told() {
 fn external_values_in_memory_go_with_their_keyspace() {
     let _watchdog = Watchdog::new("external_values_in_memory", 60);
     let (db, engine) = fresh();
+    // Before the writes: a worker would take the values into tables.
+    db.handle.workers.lock().stop(&engine);
+    engine.stopping.store(false, Ordering::Release);
     let keyspace = db.create_keyspace("k", Default::default()).unwrap();
-    keyspace.put("immutable", vec![7; 2 << 20]).unwrap();
-    let paused = engine.flushes.pause();
+    // Too little for a switch.
+    let value = vec![7; (1 << 20) + 1];
+    keyspace.put("immutable", &value).unwrap();
     engine.switch(&[Arc::clone(&keyspace.core)]);
-    keyspace.put("current", vec![7; 2 << 20]).unwrap();
-    assert_eq!(db.stats().external_bytes, 4 << 20);
-    drop(paused);
+    keyspace.put("current", &value).unwrap();
+    let mems = || {
+        let guard = epoch::pin();
+        let view = keyspace.core.view.load(&guard);
+        (view.immutables(), view.cur.table.is_empty())
+    };
+    assert_eq!(mems(), (1, false));
     db.drop_keyspace("k").unwrap();
     drop(keyspace);
-    until(|| db.stats().external_bytes == 0);
+    // The last that has the immutable one is the queue of flushes.
+    engine.flush_next().unwrap();
+    until(|| {
+        engine.reclaim();
+        db.stats().external_bytes == 0
+    });
 }
 
 #[test]
@@ -123,4 +139,33 @@ fn who_stands_on_an_external_value_of_a_dropped_keyspace_is_told() {
     let error = iter.value().unwrap_err();
     assert_eq!(error.kind(), ErrorKind::NotFound, "{error}");
     assert!(error.to_string().contains("dropped"), "{error}");
+}
+
+#[test]
+fn writes_to_a_dropped_keyspace_leave_nothing_in_memory_or_on_the_disk() {
+    let (db, engine) = fresh();
+    let keyspace = db.create_keyspace("k", Default::default()).unwrap();
+    keyspace.put("k", "1").unwrap();
+    db.handle.workers.lock().stop(&engine);
+    db.drop_keyspace("k").unwrap();
+    let bytes = || {
+        let guard = epoch::pin();
+        keyspace.core.view.load(&guard).cur.table.bytes()
+    };
+    let (before, large) = (bytes(), vec![7; 2 << 20]);
+    let mut batch = WriteBatch::new();
+    batch.put(&keyspace, "batch", &large);
+    for key in 0..2_000u32 {
+        let key = key.to_be_bytes();
+        let errors = [
+            keyspace.put(key, "2").unwrap_err(),
+            keyspace.delete(key).unwrap_err(),
+            keyspace.rmw(key, |_| Decision::Delete).unwrap_err(),
+        ];
+        assert!(errors.iter().all(|of| of.kind() == ErrorKind::NotFound));
+    }
+    keyspace.put("large", &large).unwrap_err();
+    db.write(&batch).unwrap_err();
+    assert_eq!(bytes(), before);
+    assert_eq!(db.stats().external_bytes, 0);
 }
