@@ -77,17 +77,17 @@ impl Engine {
                 changes.for_each(|(_, change)| change.abandon_unless_unknown(self, error));
             }
         }
-        let committed = committed?;
+        // What was refused, or failed, is in the memtables all the same.
         let mut cores: Vec<&Arc<Core>> = plan.changes.iter().map(|(core, _)| *core).collect();
         cores.dedup_by_key(|core| core.id);
         for core in cores {
             let fills = self.fills(&core.view.load(&epoch::pin()).cur);
             if fills {
-                // The batch has happened; what stops writers now is the next one's business.
+                // What stops writers now is the next one's business.
                 let _ = self.make_room(core);
             }
         }
-        let Some(stamp) = committed else {
+        let Some(stamp) = committed? else {
             return Ok(None);
         };
         self.acknowledge(stamp, options)?;

@@ -6,10 +6,12 @@ use crate::fixture::{open, tiny, until};
 use crate::options::{JournalMode, WriteOptions};
 use crate::write_batch::WriteBatch;
 use std::sync::Arc;
+use velella_base::ErrorKind;
 use velella_sync::atomic::Ordering;
 use velella_sync::thread;
 use velella_testkit::Watchdog;
-use velella_vfs::MemFs;
+use velella_vfs::fault::{Fault, Rule};
+use velella_vfs::{FaultFs, MemFs, Operation};
 
 const BUDGET: u64 = 16 << 20;
 /// What one write may take at once: a chunk, and an index that doubles.
@@ -101,6 +103,26 @@ fn what_a_refused_batch_leaves_in_a_memtable_is_counted() {
         assert_eq!(refuse().unwrap(), None);
     }
     assert_eq!(rows.iter().unwrap().count(), 0);
+}
+
+#[test]
+fn what_a_failed_batch_leaves_in_a_memtable_is_counted() {
+    let mem = MemFs::new();
+    let (db, _) = open(Arc::new(mem.clone()), tiny());
+    db.put("meta", "1").unwrap();
+    db.compact().unwrap();
+    db.close().unwrap();
+    let faulty = FaultFs::over_mem(&mem);
+    let (db, engine) = open(Arc::new(faulty.clone()), tiny());
+    let mut batch = WriteBatch::new();
+    for row in 0..100u32 {
+        batch.put(&db, row.to_be_bytes(), [7; 1_000]);
+    }
+    batch.put(&db, "meta", "2");
+    faulty.inject(Rule::every(Fault::Io).of(Operation::Read).on(".sst"));
+    let outcome = db.write_if_unchanged(&batch, &db.snapshot(), WriteOptions::default());
+    assert_eq!(outcome.unwrap_err().kind(), ErrorKind::Io);
+    assert!(engine.memtable_bytes.now() > 100_000);
 }
 
 #[test]
