@@ -153,7 +153,8 @@ impl Db {
     /// Applies a batch: all of it, or nothing, for readers and across crashes.
     ///
     /// # Errors
-    /// `InvalidInput`: over a limit; `ReadOnly`, `NoSpace`, `Io`, `Closed`.
+    /// `InvalidInput`: over a limit; `NotFound`: of a dropped keyspace; `ReadOnly`, `NoSpace`, `Io`,
+    /// `Closed`; `OutcomeUnknown`: the batch may or may not survive.
     pub fn write(&self, batch: &WriteBatch) -> Result<Stamp> {
         self.write_with(batch, WriteOptions::default())
     }
@@ -201,7 +202,8 @@ impl Db {
     /// Returns once the write with this stamp is durable, starting a sync if need be.
     ///
     /// # Errors
-    /// `ReadOnly`: a sync failed; `InvalidInput`: no write has this stamp yet.
+    /// `Io`: the sync failed; `ReadOnly`: an earlier one did; `InvalidInput`: no write has this
+    /// stamp yet.
     pub fn wait_durable(&self, stamp: Stamp) -> Result<()> {
         self.engine().check()?;
         let last = self.engine().clock.now();
@@ -215,7 +217,7 @@ impl Db {
     /// Makes everything acknowledged so far durable; returns the watermark reached.
     ///
     /// # Errors
-    /// `ReadOnly`: a sync failed.
+    /// `Io`: the sync failed; `ReadOnly`: an earlier one did.
     pub fn persist(&self) -> Result<Stamp> {
         self.engine().check()?;
         self.engine()

@@ -4,7 +4,7 @@
 //!     tables; the new journal, durable; one durable edit that names tables and new incarnation;
 //!     only then the old journal goes, and what only it referred to, and the database opens.
 //! O2. A crash anywhere repeats the opening; nobody has seen anything of it.
-//! O3. The clock goes on above every stamp that was given out.
+//! O3. The clock goes on above the stamp of every write of earlier runs, whatever survived of it.
 //!
 //! Tests: beside; `tests/lifecycle.rs`, `tests/crash.rs`, `tests/externals.rs`.
 

@@ -1,4 +1,4 @@
-//! Locks for cold paths: never taken on the path of a get or a put.
+//! Locks for cold paths: no get or put waits for one while what it needs is in memory.
 //!
 //! Not poisoned by a panic: what must not be used after one says so itself. In a model the same
 //! interface stands before the model's locks, and time stands still: a wait with a limit is one
