@@ -298,7 +298,8 @@ impl Inventory {
         }
     }
 
-    /// Deletes doomed files and retired segments beyond those that will be reused.
+    /// Deletes doomed files and retired segments beyond those that will be reused. What cannot be
+    /// deleted is tried again at the next sweep.
     pub(crate) fn sweep(&self) -> Result<()> {
         let doomed = {
             let mut state = self.state.lock();
@@ -310,10 +311,17 @@ impl Inventory {
             }
             doomed
         };
+        let mut swept = Ok(());
         for path in doomed {
-            self.config.vfs.remove(&path)?;
+            match self.config.vfs.remove(&path) {
+                Err(error) if error.kind() != ErrorKind::NotFound => {
+                    self.state.lock().doomed.push(path);
+                    swept = swept.and(Err(error));
+                }
+                _ => {}
+            }
         }
-        Ok(())
+        swept
     }
 
     /// Deletes a file at the next sweep.
