@@ -196,7 +196,7 @@ impl Drop for StopOnDrop {
 }
 
 /// Raises the limit of open files to what `wanted` clients need beside so many tables; how many
-/// clients it admits.
+/// clients it admits. Of a low limit tables are left half, and open their files in turn.
 fn affordable_clients(wanted: usize, tables: usize) -> usize {
     let limit = getrlimit(Resource::Nofile);
     let reserved = (tables as u64).saturating_add(FILES_RESERVED);
@@ -216,7 +216,13 @@ fn affordable_clients(wanted: usize, tables: usize) -> usize {
         Ok(()) => raised,
         Err(_) => current,
     };
-    let affordable = raised.saturating_sub(reserved).max(1);
+    admitted(raised, wanted, tables)
+}
+
+/// How many of `wanted` clients a limit of open files admits beside so many tables.
+fn admitted(limit: u64, wanted: usize, tables: usize) -> usize {
+    let room = limit.saturating_sub(FILES_RESERVED);
+    let affordable = (room - (tables as u64).min(room / 2)).max(1);
     usize::try_from(affordable).map_or(wanted, |affordable| affordable.min(wanted))
 }
 
@@ -227,4 +233,17 @@ fn affordable_clients(wanted: usize, tables: usize) -> usize {
 /// As [`Server::start`] and [`Server::wait`].
 pub fn serve(config: Config, db: Db, ready: impl FnOnce(SocketAddr)) -> Result<()> {
     Bound::new(config)?.serve(db, ready)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_low_limit_of_open_files_leaves_room_for_clients_beside_tables() {
+        assert_eq!(admitted(100_000, 10_000, 512), 10_000);
+        assert_eq!(admitted(512, 10_000, 256), 128);
+        assert_eq!(admitted(1024, 10_000, 64), 704);
+        assert_eq!(admitted(64, 10_000, 64), 1);
+    }
 }
