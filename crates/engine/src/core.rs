@@ -301,6 +301,7 @@ impl Engine {
             core.tree.clean();
         }
         self.env.manifest.shut();
+        self.env.files.shut();
         self.lock.lock().take();
         drop((turn, compacting));
     }

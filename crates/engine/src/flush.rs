@@ -164,10 +164,15 @@ impl Engine {
 
     /// Gives journal space back (F3).
     pub(crate) fn release_journal(&self) -> Result<()> {
-        match &self.journal {
-            Some(journal) => journal.release(self.floor()),
-            None => Ok(()),
-        }
+        let Some(journal) = &self.journal else {
+            return Ok(());
+        };
+        let (floor, mut released) = (self.floor(), Ok(()));
+        // What is released is deleted, which another opening must not be met by.
+        self.env
+            .manifest
+            .unless_shut(|| released = journal.release(floor));
+        released
     }
 
     /// Flushes the keyspaces that keep the oldest of the journal, however small, when it has grown

@@ -165,7 +165,10 @@ impl Compaction {
             if let Err(error) = self.commit(finished.files(), &leaving) {
                 // Unless the manifest refused without writing, the edit may be durable, and the
                 // files are not ours to remove.
-                let refused = matches!(error.kind(), ErrorKind::NotFound | ErrorKind::ReadOnly);
+                let refused = matches!(
+                    error.kind(),
+                    ErrorKind::NotFound | ErrorKind::ReadOnly | ErrorKind::Closed
+                );
                 if !refused {
                     drop(finished.keep());
                 }

@@ -65,7 +65,8 @@ impl<'a> Output<'a> {
     fn begin(&mut self) -> Result<&mut TableBuilder> {
         let env = &self.shared.env;
         let number = env.manifest.next_file()?;
-        let file = env.vfs.create(&FileName::Table(number).path(&env.dir))?;
+        let path = FileName::Table(number).path(&env.dir);
+        let file = env.files.with_room(|| env.vfs.create(&path))?;
         self.begun.push(number);
         let context = Context {
             database: env.database,
@@ -114,10 +115,12 @@ impl Drop for Output<'_> {
     fn drop(&mut self) {
         // Best effort (O2).
         drop(self.open.take());
-        let env = &self.shared.env;
-        for number in self.begun.drain(..) {
-            drop(env.vfs.remove(&FileName::Table(number).path(&env.dir)));
-        }
+        let (env, begun) = (&self.shared.env, std::mem::take(&mut self.begun));
+        env.manifest.unless_shut(|| {
+            for number in begun {
+                drop(env.vfs.remove(&FileName::Table(number).path(&env.dir)));
+            }
+        });
     }
 }
 

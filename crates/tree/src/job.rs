@@ -17,7 +17,8 @@ pub trait Job: Send {
     ///
     /// # Errors
     /// `Corruption`, `NoSpace`, `Io`, what `goes_on` returned; `Closed`: it said no. What was not
-    /// committed is removed then; parts that were handed over before stay in force.
+    /// committed is removed then, after the close by the next opening; parts that were handed over
+    /// before stay in force.
     fn run(
         self: Box<Self>,
         retention: &dyn Fn() -> Retention,

@@ -5,13 +5,13 @@
 //! D1. Between reads at most `most` files are open, or those that are read again as soon as they
 //!     are looked at. A read holds the file that it reads, and a file is opened before another is
 //!     closed for it.
-//! D2. A file that was closed is opened again by its path when it is read next: until the database
-//!     is closed its owner keeps it from being deleted (Y1). That it is the same file its length
-//!     says, and every checksum.
+//! D2. A file that was closed is opened again by its path when it is read next: its owner keeps it
+//!     from being deleted (Y1). That it is the same file its length says, and every checksum. Once
+//!     the database is closed another opening may have deleted it: who misses it then is told so.
 //! D3. A read takes a shared lock of its own file. The lock of all is taken by whoever opens or
 //!     gives up a file, and no system call is made under it.
-//! D4. Where no file can be opened, some of these are closed, and it is tried once more: it may be
-//!     these that leave no room for it.
+//! D4. Where a file cannot be opened or created because too many are open, some of these are
+//!     closed, and it is tried once more.
 //!
 //! Threads: any. Tests: below; `crates/engine/tests/open_files.rs`.
 
@@ -22,7 +22,7 @@ use velella_base::{Error, ErrorKind, Result};
 use velella_sync::atomic::{AtomicBool, Ordering};
 use velella_sync::counter::Counter;
 use velella_sync::lock::{Mutex, RwLock};
-use velella_vfs::{ReadFile, Vfs};
+use velella_vfs::{ReadFile, Vfs, lacks_descriptors};
 
 /// The open files of a database's tables.
 #[derive(Debug)]
@@ -33,6 +33,8 @@ pub struct OpenFiles {
     open: Mutex<VecDeque<Weak<Lent>>>,
     /// Files that had to be opened again.
     reopened: Counter,
+    /// The database is closed (D2).
+    is_shut: AtomicBool,
 }
 
 /// A file that may be closed between two reads.
@@ -61,6 +63,7 @@ impl OpenFiles {
             most: most.max(1),
             open: Mutex::default(),
             reopened: Counter::default(),
+            is_shut: AtomicBool::new(false),
         })
     }
 
@@ -69,7 +72,7 @@ impl OpenFiles {
     /// # Errors
     /// What the file system refused.
     pub fn open(self: &Arc<Self>, path: &Path) -> Result<Arc<dyn ReadFile>> {
-        let file = self.open_read(path)?;
+        let file = self.with_room(|| self.vfs.open_read(path))?;
         let lent = Arc::new(Lent {
             path: path.to_path_buf(),
             len: file.len(),
@@ -81,14 +84,34 @@ impl OpenFiles {
         Ok(Arc::new(Loan { lent, files }))
     }
 
-    /// D4.
-    fn open_read(&self, path: &Path) -> Result<Arc<dyn ReadFile>> {
-        match self.vfs.open_read(path) {
-            Err(error) if error.kind() == ErrorKind::Io && self.close_some() => {
-                self.vfs.open_read(path)
-            }
+    /// Opens or creates a file, once more if too many were open (D4).
+    ///
+    /// # Errors
+    /// Those of `open`.
+    pub fn with_room<T>(&self, open: impl Fn() -> Result<T>) -> Result<T> {
+        match open() {
+            Err(error) if lacks_descriptors(&error) && self.close_some() => open(),
             opened => opened,
         }
+    }
+
+    /// The database is being closed: from now on others may delete its files (D2).
+    pub fn shut(&self) {
+        // Release, partner: `reopen`.
+        self.is_shut.store(true, Ordering::Release);
+    }
+
+    /// Opens what was closed.
+    fn reopen(&self, lent: &Lent) -> Result<Arc<dyn ReadFile>> {
+        let opened = self.with_room(|| self.vfs.open_read(&lent.path));
+        opened.map_err(|error| match error.kind() {
+            // Acquire, partner: `shut`. Asked after the file was missed, which was there before.
+            ErrorKind::NotFound if self.is_shut.load(Ordering::Acquire) => {
+                Error::new(ErrorKind::Closed, "read", "the database was closed").on(&lent.path)
+            }
+            ErrorKind::NotFound => lent.is_another("it is not there any more".to_owned()),
+            _ => error,
+        })
     }
 
     /// Closes half of what is open; whether that was anything.
@@ -159,11 +182,7 @@ impl Loan {
         if let Some(file) = &*lent.file.read() {
             return Ok(Arc::clone(file));
         }
-        let opened = self.files.open_read(&lent.path);
-        let file = opened.map_err(|error| match error.kind() {
-            ErrorKind::NotFound => lent.is_another("it is not there any more".to_owned()),
-            _ => error,
-        })?;
+        let file = self.files.reopen(lent)?;
         if file.len() != lent.len {
             let found = format!("it has {} bytes now and had {}", file.len(), lent.len);
             return Err(lent.is_another(found));
@@ -268,6 +287,9 @@ mod tests {
         fs.remove(&paths[0]).unwrap();
         let error = first.read_exact_at(&mut [0], 0).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Corruption, "{error}");
+        files.shut();
+        let error = first.read_exact_at(&mut [0], 0).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Closed, "{error}");
     }
 
     #[test]
@@ -275,10 +297,14 @@ mod tests {
         let (fs, paths) = written(&["/a", "/b", "/c", "/d"]);
         let faulty = FaultFs::over_mem(&fs);
         let files = OpenFiles::new(Arc::new(faulty.clone()), 10);
-        let full = || Rule::every(Fault::Io).of(Operation::OpenRead).times(1);
+        let fault = |fault| Rule::every(fault).of(Operation::OpenRead).times(1);
+        let full = || fault(Fault::TooManyFiles);
         faulty.inject(full());
         files.open(&paths[0]).unwrap_err();
         let open: Vec<_> = paths.iter().map(|path| files.open(path).unwrap()).collect();
+        faulty.inject(fault(Fault::Io));
+        files.open(&paths[0]).unwrap_err();
+        assert_eq!(files.count(), 4, "it was not for them");
         faulty.inject(full());
         let again = files.open(&paths[0]).unwrap();
         assert_eq!(files.count(), 3, "two of four made room");

@@ -10,7 +10,7 @@ use crate::file::{FileLock, MapFile, ReadFile, WriteFile};
 use std::fmt::Debug;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use velella_base::Result;
+use velella_base::{Error, Result};
 
 /// A file system.
 #[expect(clippy::missing_errors_doc, reason = "said once, for all methods")]
@@ -100,4 +100,13 @@ pub struct Identity {
     /// Mount id, unique in this boot where the kernel has such (6.8); meaningful only within the
     /// same mount namespace; 0 where unknown.
     pub mount: u64,
+}
+
+/// Whether a file could not be opened because the process, or the system, has too many open.
+#[must_use]
+pub fn lacks_descriptors(error: &Error) -> bool {
+    let source = std::error::Error::source(error);
+    let source = source.and_then(|source| source.downcast_ref::<std::io::Error>());
+    let code = source.and_then(std::io::Error::raw_os_error);
+    code.is_some_and(|code| [libc::EMFILE, libc::ENFILE].contains(&code))
 }

@@ -3,13 +3,15 @@
 
 use crate::fixture::{fresh, open, tiny};
 use crate::keyspace::Keyspace;
+use std::collections::BTreeSet;
+use std::path::Path;
 use std::sync::Arc;
 use velella_base::ErrorKind;
 use velella_sync::atomic::Ordering;
 use velella_testkit::Watchdog;
 use velella_tree::Wanted;
 use velella_vfs::fault::{Fault, Rule};
-use velella_vfs::{FaultFs, MemFs, Operation};
+use velella_vfs::{FaultFs, MemFs, Operation, Vfs};
 
 /// Flushes tables into level 0, each over the same keys, until writers are braked.
 fn brake(keyspace: &Keyspace) {
@@ -60,7 +62,12 @@ fn a_job_that_begins_after_the_close_changes_nothing() {
     let job = core.tree.next_job(Wanted::Everything).unwrap();
     drop(whole);
     db.close().unwrap();
-    let (again, _) = open(Arc::new(fs.clone()), tiny());
+    let files = || {
+        let names = fs.read_dir(Path::new("/db")).unwrap();
+        let names = names.iter().map(|name| name.to_str().unwrap().to_owned());
+        names.collect::<BTreeSet<_>>()
+    };
+    let before = files();
     // It is short, so nobody asks it whether to go on.
     assert_eq!(
         job.run(&|| engine.retention(), &|| Ok(true))
@@ -68,11 +75,55 @@ fn a_job_that_begins_after_the_close_changes_nothing() {
             .kind(),
         ErrorKind::Closed
     );
+    // Nothing is taken from an opening that may have files of the same names. What the job wrote
+    // goes with the next one.
+    let after = files();
+    assert!(
+        after.is_superset(&before) && after.len() > before.len(),
+        "{before:?}, {after:?}"
+    );
     drop((db, engine, core));
-    again.close().unwrap();
-    let (again, _) = open(Arc::new(fs), tiny());
+    assert!(files().is_superset(&before));
+    let (again, _) = open(Arc::new(fs.clone()), tiny());
+    assert!(
+        after
+            .difference(&before)
+            .all(|name| !files().contains(name))
+    );
     assert_eq!(again.get("k").unwrap().unwrap(), 2u32.to_le_bytes());
     again.verify().unwrap();
+}
+
+#[test]
+fn what_is_flushed_after_the_close_deletes_no_journal() {
+    let _watchdog = Watchdog::new("what_is_flushed_after_the_close", 30);
+    let fs = MemFs::new();
+    let faulty = FaultFs::over_mem(&fs);
+    let (db, engine) = open(Arc::new(faulty.clone()), tiny());
+    db.handle.workers.lock().stop(&engine);
+    let files = || fs.read_dir(Path::new("/db/journal")).unwrap().len();
+    // In a file of the journal's own.
+    db.put("k", vec![7; 200_000]).unwrap();
+    db.persist().unwrap();
+    engine.switch(&engine.cores());
+    engine.flush_next().unwrap();
+    engine.close_idle_lanes().unwrap();
+    engine.exclude_flushed().unwrap();
+    // What could be deleted is still there.
+    let fault = Rule::every(Fault::Permission).of(Operation::Remove);
+    faulty.inject(fault.on("/journal/"));
+    engine.release_journal().unwrap_err();
+    faulty.heal();
+    let before = files();
+    let shut = db.clone();
+    shut.close().unwrap();
+    engine.release_journal().unwrap();
+    assert_eq!(files(), before);
+    // As it would have.
+    let (again, other) = open(Arc::new(fs.clone()), tiny());
+    other.release_journal().unwrap();
+    assert!(files() < before, "{before}");
+    again.close().unwrap();
 }
 
 /// The file system tells one caller, and has perhaps lost the names of tables that others made.
