@@ -56,7 +56,6 @@ pub(crate) fn open(builder: Builder, dir: &Path) -> Result<Arc<Handle>> {
         None => recover(&env, &state, &cores, &options)?,
         Some(doubt) => (Recovered::default(), tables_only(&doubt)),
     };
-    sync_externals(&env, &recovered)?;
     let after = with(&state, &recovered);
     let is_value = |name: &FileName| matches!(name, FileName::External(_));
     remove_unreferenced(&*vfs, dir, &after, &recovered, |name| !is_value(name))?;
@@ -326,18 +325,22 @@ fn recover(
         lease,
     };
     let recovered = replay(&mut journal, cores, &known, options.memory / 4)?;
+    sync_externals(env, &recovered, &journal)?;
     Ok((recovered, journal.report().clone()))
 }
 
 /// A process that died left the values of its last writes in the page cache. Tables that refer to
 /// them are about to be durable, so they must be.
-fn sync_externals(env: &Env, recovered: &Recovered) -> Result<()> {
+fn sync_externals(env: &Env, recovered: &Recovered, journal: &Recovery) -> Result<()> {
     for &file in &recovered.externals {
         if seeded("recovered-values-are-not-synced") {
             continue;
         }
         match env.vfs.open_write(&FileName::External(file).path(&env.dir)) {
-            Ok(file) => file.sync_data()?,
+            Ok(file) => {
+                let synced = file.sync_data();
+                synced.inspect_err(|_| journal.note_failed_sync())?;
+            }
             // Whoever reads the value is told.
             Err(error) if error.kind() == ErrorKind::NotFound => {}
             Err(error) => return Err(error),

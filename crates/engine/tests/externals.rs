@@ -11,7 +11,7 @@ use velella::limits::INLINE_VALUE_BYTES_MAX;
 use velella::vfs::fault::{Fault, Rule};
 use velella::vfs::mem::CrashMode;
 use velella::vfs::{FaultFs, MemFs, Operation, OsFs};
-use velella::{Decision, ErrorKind, RecoveryMode, WriteBatch, WriteOptions};
+use velella::{Db, Decision, ErrorKind, RecoveryMode, WriteBatch, WriteOptions};
 use velella_testkit::Watchdog;
 
 /// Files of the database that are as long as an external value of `len` bytes at least.
@@ -26,7 +26,7 @@ fn files_of(fs: &MemFs, len: usize) -> Vec<PathBuf> {
 
 /// Flushes until only `left` files are there: memory and files go when their last reader does,
 /// which some later step finds out.
-fn gone(db: &velella::Db, fs: &MemFs, left: usize) {
+fn gone(db: &Db, fs: &MemFs, left: usize) {
     let _watchdog = Watchdog::new("external files go", 60);
     common::until(|| {
         db.put("step", "x").unwrap();
@@ -353,4 +353,60 @@ fn an_opening_that_fails_takes_none_of_them_from_the_next() {
     faulty.heal();
     let db = try_on(Arc::new(faulty), alone()).unwrap();
     assert_eq!(db.get("large").unwrap().unwrap(), patterned(2 << 20));
+}
+
+/// What a later opening finds, and after a power loss the next one: the file of the value may have
+/// lost any part of it, and no later sync of it says so.
+fn assert_not_believed(fs: &MemFs, seed: u64) {
+    let db = on(fs, alone());
+    assert_eq!(db.get("k").unwrap().unwrap(), "durable", "{seed}");
+    db.put("other", "1").unwrap();
+    db.close().unwrap();
+    let db = on(&fs.crash(seed, CrashMode::Strict), alone());
+    assert_eq!(db.get("k").unwrap().unwrap(), "durable", "{seed}");
+    assert_eq!(db.get("other").unwrap().unwrap(), "1", "{seed}");
+}
+
+/// A durable value, and one in a file of its own over it that is in the page cache alone.
+fn large_over_durable(fs: FaultFs) -> Db {
+    let db = try_on(Arc::new(fs), alone()).unwrap();
+    db.put_with("k", "durable", WriteOptions::sync()).unwrap();
+    db.put("k", patterned(2 << 20)).unwrap();
+    db
+}
+
+fn failing_sync() -> Rule {
+    Rule::every(Fault::Io)
+        .of(Operation::SyncData)
+        .on(".ext")
+        .times(1)
+}
+
+#[test]
+fn one_whose_sync_failed_in_a_round_is_believed_by_no_later_opening() {
+    for seed in 0..8 {
+        let fs = MemFs::new();
+        let faulty = FaultFs::over_device(&fs, seed);
+        let db = large_over_durable(faulty.clone());
+        faulty.inject(failing_sync());
+        assert_eq!(db.persist().unwrap_err().kind(), ErrorKind::Io);
+        assert_eq!(faulty.fired(), 1);
+        drop(db);
+        assert_not_believed(&fs, seed);
+    }
+}
+
+#[test]
+fn one_whose_sync_failed_in_an_opening_is_believed_by_no_later_one() {
+    for seed in 0..8 {
+        let fs = MemFs::new();
+        let db = large_over_durable(FaultFs::over_mem(&fs));
+        let killed = fs.crash(seed, CrashMode::KeepAll);
+        drop(db);
+        let faulty = FaultFs::over_device(&killed, seed);
+        faulty.inject(failing_sync());
+        let error = try_on(Arc::new(faulty.clone()), alone()).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Io, "{error}");
+        assert_not_believed(&killed, seed);
+    }
 }

@@ -16,8 +16,9 @@
 //!     failed sync takes away from a segment, the shadow of the seal still tells of.
 //! N7. After the syncs of a round failed, the seal file says so, with a frontier of then and how
 //!     far the lanes had come. Any part of what is beyond may be gone, so it does not count; of
-//!     what is below, a part that is gone is missed. A seal that D was raised for is never written
-//!     again: it would vouch for what is not durable.
+//!     what is below, a part that is gone is missed. Where it was an external value's, the
+//!     frontier is D: nothing would miss a part of that. A seal that D was raised for is never
+//!     written again: it would vouch for what is not durable.
 //!
 //! Threads: any; N2.
 //!
@@ -152,13 +153,7 @@ impl Rounds {
         velella_sync::spot(60);
         let externals = externals(core);
         let early = seeded("a-seal-is-written-before-its-external-values");
-        if !early {
-            sync_all(core, &externals)?;
-        }
-        let dirty = self.dirty(core, &lanes);
-        let place = self.place(&dirty, ending);
-        let home = next_home(&place, &dirty, ending);
-        let seal = Seal {
+        let mut seal = Seal {
             round,
             frontier: bound,
             wall_ms: thread::wall_ms(),
@@ -166,10 +161,20 @@ impl Rounds {
             failed: false,
             // Of what was durable before the seal: it is never ahead of the caller's log.
             note: core.config.note.as_ref().map_or(0, |note| note()),
-            anchor: self.anchor_of(&place),
-            home: home.as_ref().map_or(0, |home| home.number),
+            anchor: 0,
+            home: 0,
             lanes,
         };
+        if !early && let Err(error) = sync_all(core, &externals) {
+            core.stop(error.clone());
+            self.leave_word(core, core.durable(), &self.place(&[], ending), seal);
+            return Err(error);
+        }
+        let dirty = self.dirty(core, &seal.lanes);
+        let place = self.place(&dirty, ending);
+        let home = next_home(&place, &dirty, ending);
+        seal.anchor = self.anchor_of(&place);
+        seal.home = home.as_ref().map_or(0, |home| home.number);
         self.write_seal(&place, &seal)?;
         if early {
             sync_all(core, &externals)?;
@@ -184,7 +189,12 @@ impl Rounds {
         let done_first = core.config.ack_after_done || ending == Ending::Closed;
         if let Err(error) = self.sync(core, dirty, &place) {
             core.stop(error.clone());
-            self.leave_word(core, frontier, &place, seal);
+            // External values that nobody synced must not lie below what it vouches for (N1).
+            let reached = match core.externals.lock().is_empty() {
+                true => frontier().max(bound),
+                false => bound,
+            };
+            self.leave_word(core, reached, &place, seal);
             return Err(error);
         }
         self.announce(core, &place, &seal, done_first)?;
@@ -211,16 +221,14 @@ impl Rounds {
         Ok(())
     }
 
-    /// A sync failed, and of what lanes hold any part may be gone from the page cache, the seal
-    /// too. Writes it once more into the seal file, with all that is complete now that nobody
-    /// begins a record any more (N7). Who had begun one may still complete it, of which a part is
-    /// gone; so what is beyond does not count. If even this write fails, nothing is left to try.
-    fn leave_word(&self, core: &Core, frontier: &dyn Fn() -> Stamp, place: &Place, mut seal: Seal) {
-        let reached = frontier().max(seal.frontier);
-        // External values that nobody synced must not lie below what the seal vouches for (N1).
-        if core.externals.lock().is_empty() {
-            seal.frontier = reached;
-        }
+    /// A sync failed, and of what it was to cover any part may be gone from the page cache, the
+    /// seal too. Writes it once more into the seal file, with all that is complete now that nobody
+    /// begins a record any more, up to `reached` (N7). Who had begun one may still complete it, of
+    /// which a part is gone; so what is beyond does not count. If even this write fails, nothing is
+    /// left to try.
+    fn leave_word(&self, core: &Core, reached: Stamp, place: &Place, mut seal: Seal) {
+        seal.anchor = self.anchor_of(place);
+        seal.frontier = reached;
         for ((_, end), ledger) in seal.lanes.iter_mut().zip(&core.ledgers) {
             *end = ledger.tail();
         }

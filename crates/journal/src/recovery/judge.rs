@@ -146,7 +146,9 @@ impl Case<'_> {
         Ok(match self.sync_all()? {
             Ok(()) => Ok(verdict),
             Err(error) => {
-                self.seals.note_failed(self.vfs, &path);
+                if let Some(word) = self.seals.word(&path) {
+                    word.leave(self.vfs);
+                }
                 Err(format!("a file cannot be synced ({error})"))
             }
         })

@@ -9,11 +9,12 @@ use super::catalog::Catalog;
 use super::judge::Case;
 use super::reader::{LaneReader, Tail};
 use super::report::{Last, Report, Rule};
-use super::seals::Seals;
+use super::seals::{Seals, Word};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::path::Path;
 use std::sync::Arc;
+use velella_base::file_name::FileName;
 use velella_base::{DatabaseId, Result, Stamp, seeded};
 use velella_vfs::Vfs;
 
@@ -35,6 +36,8 @@ pub struct Recovery {
     current: Option<usize>,
     large: Vec<u8>,
     report: Report,
+    /// To be left should the page cache be believed and turn out not to be writable.
+    word: Option<(Arc<dyn Vfs>, Word)>,
 }
 
 impl Recovery {
@@ -79,8 +82,14 @@ impl Recovery {
         let lanes: Vec<_> = lanes
             .map(|(lane, &(start, limit))| case.reader(lane, start, limit))
             .collect();
+        let seal_file = FileName::Seal(last.start.seal_file).path(dir);
+        let word = match verdict.rule {
+            Rule::PageCache => seals.word(&seal_file),
+            _ => None,
+        };
         let mut recovery = Recovery {
             lanes,
+            word: word.map(|word| (Arc::clone(&vfs), word)),
             ..Recovery::empty(report)
         };
         for lane in 0..recovery.lanes.len() {
@@ -96,6 +105,15 @@ impl Recovery {
             current: None,
             large: Vec::new(),
             report,
+            word: None,
+        }
+    }
+
+    /// A file that records refer to could not be synced: leaves word of it for who recovers next
+    /// while the page cache is the same. He would find it synced, and a part of it may be gone.
+    pub fn note_failed_sync(&self) {
+        if let Some((vfs, word)) = &self.word {
+            word.leave(&**vfs);
         }
     }
 

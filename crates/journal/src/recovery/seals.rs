@@ -51,6 +51,23 @@ struct Journal<'a> {
     header: FileHeader,
 }
 
+/// Stands beside the newest seal for who recovers next while the page cache is the same: a sync
+/// failed after it (J1).
+#[derive(Debug)]
+pub(super) struct Word {
+    path: PathBuf,
+    at: u64,
+    bytes: Vec<u8>,
+}
+
+impl Word {
+    /// If that fails too, nothing is left to try.
+    pub(super) fn leave(&self, vfs: &dyn Vfs) {
+        let file = vfs.open_write(&self.path);
+        let _ = file.and_then(|file| file.write_at(self.at, &self.bytes));
+    }
+}
+
 impl Seals {
     pub(super) fn read(
         vfs: &dyn Vfs,
@@ -194,21 +211,19 @@ impl Seals {
         }
     }
 
-    /// Notes beside the newest seal that a sync failed after it, for who recovers next while the
-    /// page cache is the same. If that fails too, nothing is left to try.
-    pub(super) fn note_failed(&self, vfs: &dyn Vfs, seal_file: &Path) {
-        if let (Some(newest), Some(shadows)) = (self.newest(), &self.shadows) {
-            let failed = Seal {
-                closed: false,
-                failed: true,
-                ..newest.clone()
-            };
-            let at = shadows.seal_at(failed.round);
-            let bytes = shadows.encode_seal(&failed);
-            let _ = vfs
-                .open_write(seal_file)
-                .and_then(|file| file.write_at(at, &bytes));
-        }
+    /// What to say in `seal_file` should a sync of recovery's fail.
+    pub(super) fn word(&self, seal_file: &Path) -> Option<Word> {
+        let (newest, shadows) = (self.newest()?, self.shadows.as_ref()?);
+        let failed = Seal {
+            closed: false,
+            failed: true,
+            ..newest.clone()
+        };
+        Some(Word {
+            path: seal_file.to_path_buf(),
+            at: shadows.seal_at(failed.round),
+            bytes: shadows.encode_seal(&failed),
+        })
     }
 
     pub(super) fn newest(&self) -> Option<&Seal> {
