@@ -6,6 +6,7 @@ mod common;
 
 use common::*;
 use std::sync::Arc;
+use velella_base::file_name::FileName;
 use velella_journal::{Access, Last, Rule};
 use velella_vfs::mem::CrashMode;
 use velella_vfs::{MemFs, Vfs};
@@ -55,6 +56,7 @@ fn damage_behind_the_newest_seal_leaves_no_hole_and_is_told() {
                     let (stamps, report) = (recovered.stamps(), recovered.report);
                     let context = format!("{access:?}, {} at {at}: {report:?}", path.display());
                     if stamps == all {
+                        assert!(recovered.records == whole.records, "{context}");
                         continue;
                     }
                     assert_eq!((stamps, report.rule), (vec![1, 2], Rule::Cut), "{context}");
@@ -82,15 +84,48 @@ fn a_file_that_is_cut_short_or_missing_behind_the_newest_seal_leaves_no_hole() {
     }
     // The last one was made after the round.
     let last_made = files(&fs, "seg").pop().unwrap();
-    for cut in 0..60 {
+    let lengths = [1, 50, 99, 100, 4_000].into_iter();
+    for cut in lengths.chain((0..60).map(|of| 5_000 + of * 4_000)) {
         let damaged = fs.image(0, CrashMode::KeepAll);
         let file = damaged.open_write(&last_made).unwrap();
-        file.set_len(5_000 + cut * 4_000).unwrap();
+        file.set_len(cut).unwrap();
         let recovered = recover(&damaged, &last).unwrap();
         assert_eq!(recovered.stamps(), [1, 2], "{cut}");
         let notes = recovered.report.notes.join("\n");
         assert!(notes.contains(last_made.to_str().unwrap()), "{notes}");
     }
+}
+
+/// The header of a segment and that of its first extent: neither the one nor the other is found.
+#[test]
+fn damage_of_two_headers_behind_the_newest_seal_leaves_no_hole() {
+    let (_, fs, last) = killed(Access::Mapped);
+    let last_made = files(&fs, "seg").pop().unwrap();
+    let damaged = fs.image(0, CrashMode::KeepAll);
+    let file = damaged.open_write(&last_made).unwrap();
+    file.write_at(0, &[0xaa; 8 << 10]).unwrap();
+    let recovered = recover(&damaged, &last).unwrap();
+    let report = &recovered.report;
+    assert_eq!(
+        (recovered.stamps(), report.rule),
+        (vec![1, 2], Rule::Cut),
+        "{report:?}"
+    );
+    assert!(
+        report
+            .notes
+            .join("\n")
+            .contains(last_made.to_str().unwrap()),
+        "{report:?}"
+    );
+    // A file of which nothing was written yet is none.
+    let begun = fs.image(0, CrashMode::KeepAll);
+    for (number, zeros) in [(9_000, 0), (9_001, 64 << 10)] {
+        let name = FileName::Segment(number).path(&dir());
+        begun.write_file(&name, &vec![0; zeros]).unwrap();
+    }
+    let recovered = recover(&begun, &last).unwrap();
+    assert_eq!(recovered.report.rule, Rule::PageCache);
 }
 
 /// A process that dies while a lane begins an extent in recycled space leaves a part of its header,

@@ -6,7 +6,7 @@
 //! C3. Of that, what stands in a sound segment of the incarnation is damage, and never what the
 //!     death of the process left: a segment has its whole length before its header, its extents
 //!     stand at the same places whenever it is recycled, and the word of an extent's header comes
-//!     last.
+//!     last. So is the header of a segment, unless nothing of it was written.
 //! C4. Only what was read and is wrong is damage: a file that cannot be opened or read, or is of a
 //!     newer version, is the caller's error.
 //!
@@ -14,7 +14,7 @@
 
 use super::seals::{ATTEMPT, Seals, read_header};
 use crate::extent::{self, ExtentHeader, Found};
-use crate::header::PAGE;
+use crate::header::{HEADER, PAGE};
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
@@ -104,7 +104,10 @@ impl Catalog {
             Err(error) => return Err(error),
         };
         if let Some(damage) = &segment_damage {
-            self.suspects.push(damage.clone());
+            match is_unwritten(&*file)? {
+                true => self.suspects.push(damage.clone()),
+                false => self.note_damage(damage.clone()),
+            }
         } else if file.len() < bytes {
             let found = format!(
                 "the file has {} bytes instead of {bytes}: it is cut short",
@@ -169,4 +172,12 @@ impl Catalog {
         self.suspects.push(damage.clone());
         self.damage.get_or_insert(damage);
     }
+}
+
+/// Whether nothing of its header is there: it was being made.
+fn is_unwritten(file: &dyn ReadFile) -> Result<bool> {
+    let len = usize::try_from(file.len()).map_or(HEADER, |len| len.min(HEADER));
+    let mut bytes = [0; HEADER];
+    file.read_exact_at(&mut bytes[..len], 0)?;
+    Ok(bytes == [0; HEADER] && (len == 0 || len == HEADER))
 }
