@@ -106,6 +106,14 @@ impl Core {
         self.wake_stopped();
     }
 
+    /// Who made a file may have stopped the journal by it (I6 of the inventory): wakes the others.
+    pub(crate) fn wake_if_stopped<T>(&self, made: Result<T>) -> Result<T> {
+        if made.is_err() && self.poison.check().is_err() {
+            self.wake_stopped();
+        }
+        made
+    }
+
     pub(crate) fn wake_stopped(&self) {
         self.waiters.wake_all();
         self.inventory.wake_preparer();

@@ -199,12 +199,9 @@ impl Lane {
         if let Some(large) = &self.large {
             return Ok(Arc::clone(&large.file));
         }
-        let file = LargeFile::make(
-            &self.core.config,
-            &self.core.inventory,
-            self.core.seal_file,
-            self.id,
-        )?;
+        let core = &*self.core;
+        let made = LargeFile::make(&core.config, &core.inventory, core.seal_file, self.id);
+        let file = core.wake_if_stopped(made)?;
         self.ledger().files().large.push(LargeSpan {
             file: Arc::clone(&file),
             closed: None,
@@ -333,7 +330,7 @@ impl Lane {
     }
 
     fn open_extent(&mut self) -> Result<u64> {
-        let taken = self.core.inventory.take()?;
+        let taken = self.core.wake_if_stopped(self.core.inventory.take())?;
         let segment = Arc::clone(&taken.segment);
         let header = ExtentHeader {
             database: self.core.config.database,

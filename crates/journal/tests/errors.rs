@@ -530,7 +530,7 @@ fn the_journal_knows_how_far_the_log_that_names_it_was_written() {
 
 /// Who makes a file himself, because nobody prepared one, may have lost others' names by it.
 #[test]
-fn a_failed_sync_of_a_new_files_name_ends_writing() {
+fn a_failed_sync_of_a_new_files_name_ends_writing_and_waiting() {
     for len in [15_000, 90_000] {
         let mem = MemFs::new();
         let faulty = FaultFs::over_mem(&mem);
@@ -538,18 +538,28 @@ fn a_failed_sync_of_a_new_files_name_ends_writing() {
         let mut bench = Bench::start(config).unwrap();
         bench.write(0, b"before").unwrap();
         bench.round().unwrap();
-        let once = velella_vfs::fault::Rule::every(Fault::Io).of(Operation::SyncDir);
+        let waiting = Arc::clone(&bench.journal);
+        let (tell, told) = std::sync::mpsc::channel();
+        std::thread::spawn(move || tell.send(waiting.wait_durable(Stamp(1_000), None)));
+        // It sleeps by then, as a rule; if not it is told at once.
+        std::thread::sleep(Duration::from_millis(20));
+        let once = FaultRule::every(Fault::Io).of(Operation::SyncDir);
         faulty.inject(once.times(1));
-        let payload = vec![7; len];
-        let error = (0..100).find_map(|_| bench.write(0, &payload).err());
-        assert_eq!(error.unwrap().kind(), ErrorKind::Io, "{len}");
+        let (payload, mut written) = (vec![7; len], vec![1]);
+        let error = loop {
+            match bench.write(0, &payload) {
+                Ok(stamp) => written.push(stamp.0),
+                Err(error) => break error,
+            }
+        };
+        assert_eq!(error.kind(), ErrorKind::Io, "{len}");
         let refused = bench.write(0, b"after").unwrap_err();
         assert_eq!(refused.kind(), ErrorKind::ReadOnly, "{len}: {refused}");
-        assert!(
-            recover(&mem, &bench.last())
-                .unwrap()
-                .stamps()
-                .starts_with(&[1])
-        );
+        let waited = told
+            .recv_timeout(Duration::from_secs(60))
+            .expect("it was woken");
+        let waited = waited.unwrap_err();
+        assert_eq!(waited.kind(), ErrorKind::ReadOnly, "{len}: {waited}");
+        assert_eq!(recover(&mem, &bench.last()).unwrap().stamps(), written);
     }
 }
