@@ -354,6 +354,16 @@ impl Inventory {
         self.make_one(&self.making.lock(), bytes, &|| false)
     }
 
+    /// Removes the seal file and the first segment, of a journal that could not be made.
+    pub(crate) fn unmake(&self) {
+        let segments = std::mem::take(&mut self.state.lock().ready);
+        let segments = segments.iter().map(|of| FileName::Segment(of.number));
+        for name in segments.chain([FileName::Seal(self.seal_file)]) {
+            // The error that led here is the one to report.
+            let _ = self.config.vfs.remove(&name.path(&self.config.dir));
+        }
+    }
+
     /// Bytes mapped now.
     pub(crate) fn mapped_bytes(&self) -> u64 {
         let state = self.state.lock();

@@ -116,13 +116,9 @@ impl Journal {
         config.check()?;
         config.vfs.create_dir_all(&journal_dir(&config))?;
         let (seals, seal_file) = make_seal_file(&config, durable)?;
-        let token = token(&config, seal_file)?;
         let core = Arc::new(Core::new(config, seal_file, durable));
-        // All is written before anything is synced: one commit of the file system's own journal
-        // does for all of it. Making the segment syncs it, and the directory of both files.
-        core.inventory.first()?;
-        seals.sync_new()?;
-        core.config.vfs.sync_dir(&core.config.dir)?;
+        // No manifest names what was made, and who tries again makes it anew.
+        let token = make_durable(&core, &seals).inspect_err(|_| core.inventory.unmake())?;
         let rounds = Rounds::new(seals, core.config.lanes);
         let lanes = (0..core.config.lanes)
             .map(|id| Lane::new(&core, u32::try_from(id).expect("LANES_MAX is small")))
@@ -374,6 +370,17 @@ fn token(config: &Config, seal_file: u64) -> Result<Identity> {
         Err(error) if error.kind() == ErrorKind::Unsupported => Ok(Identity::default()),
         told => told,
     }
+}
+
+/// Makes the first segment, and all there is durable. Everything is written before anything is
+/// synced: one commit of the file system's own journal does for all of it. Making the segment syncs
+/// it, and the directory of both files.
+fn make_durable(core: &Core, seals: &SealFile) -> Result<Identity> {
+    let token = token(&core.config, core.seal_file)?;
+    core.inventory.first()?;
+    seals.sync_new()?;
+    core.config.vfs.sync_dir(&core.config.dir)?;
+    Ok(token)
 }
 
 /// Makes the seal file under the first number no leftover file has.

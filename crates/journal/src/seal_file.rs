@@ -43,18 +43,13 @@ impl SealFile {
             ],
         };
         let (layout, shadows) = (Layout::of(&header), Layout::shadows(&header));
-        let file = config
-            .vfs
-            .create(&FileName::Seal(number).path(&config.dir))?;
-        file.allocate(shadows.end())?;
-        fill(&*file, 0, shadows.end())?;
-        file.write_at(0, &header.encode())?;
+        let path = FileName::Seal(number).path(&config.dir);
         let made = SealFile {
-            file,
+            file: config.vfs.create(&path)?,
             layout,
             shadows,
         };
-        made.write(&Seal {
+        let first = Seal {
             round: 0,
             frontier: durable,
             wall_ms: velella_sync::thread::wall_ms(),
@@ -64,8 +59,21 @@ impl SealFile {
             anchor: 0,
             home: 0,
             lanes: vec![(0, 0); config.lanes],
-        })?;
+        };
+        if let Err(error) = made.fill(&header, &first) {
+            drop(made);
+            // The first error is the one to report; what stays goes at the next opening.
+            let _ = config.vfs.remove(&path);
+            return Err(error);
+        }
         Ok(made)
+    }
+
+    fn fill(&self, header: &FileHeader, first: &Seal) -> Result<()> {
+        self.file.allocate(self.shadows.end())?;
+        fill(&*self.file, 0, self.shadows.end())?;
+        self.file.write_at(0, &header.encode())?;
+        self.write(first)
     }
 
     /// Makes a new seal file durable.

@@ -563,3 +563,20 @@ fn a_failed_sync_of_a_new_files_name_ends_writing_and_waiting() {
         assert_eq!(recover(&mem, &bench.last()).unwrap().stamps(), written);
     }
 }
+
+#[test]
+fn a_journal_that_cannot_be_made_leaves_nothing_behind() {
+    for operation in Operation::ALL {
+        for nth in 1.. {
+            let mem = MemFs::new();
+            let faulty = FaultFs::over_mem(&mem);
+            let config = config(Arc::new(faulty.clone()), 1, 2);
+            faulty.inject(FaultRule::every(Fault::NoSpace).of(operation).nth(nth));
+            if Journal::create(config, Stamp::ZERO).is_ok() {
+                break;
+            }
+            let left = mem.files();
+            assert!(left.is_empty(), "{operation:?} {nth}: {left:?}");
+        }
+    }
+}
