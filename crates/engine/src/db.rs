@@ -153,8 +153,8 @@ impl Db {
     /// Applies a batch: all of it, or nothing, for readers and across crashes.
     ///
     /// # Errors
-    /// `InvalidInput`: over a limit; `NotFound`: of a dropped keyspace; `ReadOnly`, `NoSpace`, `Io`,
-    /// `Closed`; `OutcomeUnknown`: the batch may or may not survive.
+    /// `InvalidInput`: over a limit; `NotFound`: of a dropped keyspace; `ReadOnly`, `NoSpace`,
+    /// `Io`, `Closed`; `OutcomeUnknown`: the batch may or may not survive.
     pub fn write(&self, batch: &WriteBatch) -> Result<Stamp> {
         self.write_with(batch, WriteOptions::default())
     }
