@@ -237,7 +237,7 @@ pub(crate) const READERS: Model = model(
         flush,
         |scene| scene.db.compact().unwrap(),
         |scene| {
-            for _ in 0..3 {
+            for _ in 0..8 {
                 assert_eq!(scene.get("a"), Some(1), "a is on its way down");
             }
         },
