@@ -196,7 +196,7 @@ impl Drop for StopOnDrop {
 }
 
 /// Raises the limit of open files to what `wanted` clients need beside so many tables; how many
-/// clients it admits. Of a low limit tables are left half, and open their files in turn.
+/// clients it admits. Of a low limit they get a quarter at least: tables open their files in turn.
 fn affordable_clients(wanted: usize, tables: usize) -> usize {
     let limit = getrlimit(Resource::Nofile);
     let reserved = (tables as u64).saturating_add(FILES_RESERVED);
@@ -222,7 +222,7 @@ fn affordable_clients(wanted: usize, tables: usize) -> usize {
 /// How many of `wanted` clients a limit of open files admits beside so many tables.
 fn admitted(limit: u64, wanted: usize, tables: usize) -> usize {
     let room = limit.saturating_sub(FILES_RESERVED);
-    let affordable = (room - (tables as u64).min(room / 2)).max(1);
+    let affordable = room.saturating_sub(tables as u64).max(room / 4).max(1);
     usize::try_from(affordable).map_or(wanted, |affordable| affordable.min(wanted))
 }
 
@@ -242,7 +242,7 @@ mod tests {
     #[test]
     fn a_low_limit_of_open_files_leaves_room_for_clients_beside_tables() {
         assert_eq!(admitted(100_000, 10_000, 512), 10_000);
-        assert_eq!(admitted(512, 10_000, 256), 128);
+        assert_eq!(admitted(512, 10_000, 256), 64);
         assert_eq!(admitted(1024, 10_000, 64), 704);
         assert_eq!(admitted(64, 10_000, 64), 1);
     }
