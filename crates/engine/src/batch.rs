@@ -80,7 +80,8 @@ impl Engine {
         // What was refused, or failed, is in the memtables all the same.
         let mut cores: Vec<&Arc<Core>> = plan.changes.iter().map(|(core, _)| *core).collect();
         cores.dedup_by_key(|core| core.id);
-        for core in cores {
+        // A dropped keyspace's are nobody's any more.
+        for core in cores.into_iter().filter(|core| !core.is_dropped()) {
             let fills = self.fills(&core.view.load(&epoch::pin()).cur);
             if fills {
                 // What stops writers now is the next one's business.

@@ -96,7 +96,7 @@ impl Engine {
 
     /// The key's entry, to decide on; `None` after waiting for an undecided one.
     fn look(&self, core: &Core, key: &[u8]) -> Result<Option<Seen>> {
-        core.check_there()?;
+        core.check_writable()?;
         let guard = epoch::pin();
         let view = core.view.load(&guard);
         // If tables are read first, nothing of it is left to wait for when the write comes.
