@@ -15,6 +15,7 @@ use velella_base::limits;
 use velella_base::{Error, ErrorKind, KeyspaceId, Result, ValueKind, seeded};
 use velella_journal::batch;
 use velella_memtable::Intent;
+use velella_vfs::lacks_descriptors;
 
 /// External files that may wait for the next round, open (C2): far below what a process may open.
 const FILES_TO_SYNC_MAX: usize = 48;
@@ -86,7 +87,11 @@ impl<'a> Change<'a> {
         // The name must be as durable as the record that will point to it.
         let named = engine.env.manifest.sync_names();
         // Names that others made may be lost by it.
-        let named = named.inspect_err(|error| engine.halt_after_sync(error));
+        let named = named.inspect_err(|error| {
+            if !lacks_descriptors(error) {
+                engine.halt_after_sync(error);
+            }
+        });
         let synced = named.and_then(|()| match &engine.journal {
             _ if seeded("external-values-are-not-synced") => Ok(()),
             Some(journal) if journal.files_to_sync() < FILES_TO_SYNC_MAX => {

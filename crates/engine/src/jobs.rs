@@ -17,6 +17,7 @@ use std::time::{Duration, Instant};
 use velella_base::{Error, ErrorKind, Result};
 use velella_sync::atomic::Ordering;
 use velella_sync::thread::{self, JoinHandle};
+use velella_vfs::lacks_descriptors;
 
 /// A power loss takes at most what was written within this time (`Buffered`).
 const SYNC_EVERY: Duration = Duration::from_secs(1);
@@ -125,9 +126,10 @@ fn start(name: &str, body: impl FnOnce() + Send + 'static) -> std::io::Result<Jo
 
 impl Engine {
     /// A worker halts on any error. An error of the device ends writing also where a caller of
-    /// `flush` or `compact` met it: what it says of the device is the same.
+    /// `flush` or `compact` met it: what it says of the device is the same. That too many files are
+    /// open says nothing of it.
     pub(crate) fn halt_after_job(&self, job: &str, error: &Error) {
-        if error.kind() == ErrorKind::Io {
+        if error.kind() == ErrorKind::Io && !lacks_descriptors(error) {
             self.halt(failed(job, error));
         }
     }

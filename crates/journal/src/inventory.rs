@@ -213,7 +213,11 @@ impl Inventory {
     /// Makes the names of new files durable (I6).
     pub(crate) fn sync_names(&self) -> Result<()> {
         let synced = self.names.sync();
-        synced.inspect_err(|error| self.poison.set(error.clone()))
+        synced.inspect_err(|error| {
+            if self.names.check().is_err() {
+                self.poison.set(error.clone());
+            }
+        })
     }
 
     fn make_one(
@@ -229,7 +233,10 @@ impl Inventory {
             let retired = is_whole.then(|| self.state.lock().retired.pop()).flatten();
             let (config, seal_file) = (&self.config, self.seal_file);
             let made = Segment::make(config, seal_file, number, bytes, retired, cancelled);
-            let named = made.and_then(|segment| self.sync_names().map(|()| segment));
+            let named = made.and_then(|segment| match segment {
+                None => Ok(None),
+                some => self.sync_names().map(|()| some),
+            });
             match named {
                 Ok(segment) => {
                     self.state.lock().ready.extend(segment.map(Arc::new));

@@ -190,10 +190,13 @@ impl Rounds {
         if let Err(error) = self.sync(core, dirty, &place) {
             core.stop(error.clone());
             // External values that nobody synced must not lie below what it vouches for (N1).
-            let reached = match core.externals.lock().is_empty() {
+            // None comes while its frontier is read.
+            let externals = core.externals.lock();
+            let reached = match externals.is_empty() {
                 true => frontier().max(bound),
                 false => bound,
             };
+            drop(externals);
             self.leave_word(core, reached, &place, seal);
             return Err(error);
         }

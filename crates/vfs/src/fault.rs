@@ -250,7 +250,9 @@ impl Interceptor for Faults {
             Fault::Interrupted => libc::EINTR,
             Fault::TooManyFiles => libc::EMFILE,
         };
-        if let Some(mem) = self.mem.as_ref().filter(|_| call.operation.is_sync()) {
+        // Where the directory could not even be opened, nothing was synced.
+        let syncs = call.operation.is_sync() && fault != Fault::TooManyFiles;
+        if let Some(mem) = self.mem.as_ref().filter(|_| syncs) {
             // A file without a name is not found, and nobody will find what it loses.
             let _ = mem.fail_sync(call.path, self.choice(number));
             self.state.lock().lost_pages = true;

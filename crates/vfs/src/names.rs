@@ -5,12 +5,14 @@
 //!
 //! D1. After a sync that failed every other fails: those that begin later, and those that were
 //!     under way.
+//! D2. One for which the directory could not be opened, since too many files were, has not failed:
+//!     nothing was synced, nothing is lost.
 //!
 //! Threads: any; those that sync at once still share what the file system makes of it.
 //!
 //! Tests: below.
 
-use crate::vfs::Vfs;
+use crate::vfs::{Vfs, lacks_descriptors};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use velella_base::{Error, ErrorKind, Result};
@@ -46,7 +48,9 @@ impl Names {
     pub fn sync(&self) -> Result<()> {
         let under_way = self.under_way.read();
         let synced = self.vfs.sync_dir(&self.dir);
-        if let Err(error) = &synced {
+        if let Err(error) = &synced
+            && !lacks_descriptors(error)
+        {
             self.failed.lock().get_or_insert_with(|| error.clone());
         }
         drop(under_way);
@@ -57,7 +61,10 @@ impl Names {
     }
 
     /// Fails if a sync failed.
-    fn check(&self) -> Result<()> {
+    ///
+    /// # Errors
+    /// `ReadOnly`, with what the file system refused.
+    pub fn check(&self) -> Result<()> {
         let Some(cause) = self.failed.lock().clone() else {
             return Ok(());
         };
@@ -82,6 +89,10 @@ mod tests {
         let faulty = FaultFs::over_mem(&MemFs::new());
         faulty.create_dir_all(Path::new("/db")).unwrap();
         let names = Names::new(Arc::new(faulty.clone()), Path::new("/db"));
+        names.sync().unwrap();
+        let unopened = Rule::every(Fault::TooManyFiles).of(Operation::SyncDir);
+        faulty.inject(unopened.times(1));
+        assert_eq!(names.sync().unwrap_err().kind(), ErrorKind::Io);
         names.sync().unwrap();
         let once = Rule::every(Fault::Io).of(Operation::SyncDir).times(1);
         faulty.inject(once);

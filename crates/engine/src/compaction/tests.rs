@@ -134,6 +134,8 @@ fn after_a_failed_sync_of_names_no_table_is_taken_in() {
     let (db, engine) = open(Arc::new(faulty.clone()), tiny());
     db.handle.workers.lock().stop(&engine);
     db.put("k", "1").unwrap();
+    // So that the second flush asks the journal for nothing: writing has ended there, too.
+    db.persist().unwrap();
     let once = Rule::every(Fault::Io).of(Operation::SyncDir).on("/db");
     faulty.inject(once.times(1));
     let error = db.flush().unwrap_err();
@@ -141,6 +143,7 @@ fn after_a_failed_sync_of_names_no_table_is_taken_in() {
     // As who was flushing already would, when it halted.
     let error = engine.flush_next().unwrap_err();
     assert_eq!(error.kind(), ErrorKind::ReadOnly, "{error}");
+    assert!(error.to_string().contains("may have lost names"), "{error}");
     assert_eq!(db.get("k").unwrap().unwrap(), "1");
     let _ = db.close();
     let (db, _) = open(Arc::new(mem), tiny());
@@ -170,4 +173,25 @@ fn an_error_of_the_device_ends_writing_whoever_met_it() {
         assert_eq!(error.kind(), ErrorKind::ReadOnly, "{error}");
         assert_eq!(db.get("k").unwrap().unwrap(), 2u32.to_le_bytes());
     }
+}
+
+#[test]
+fn too_many_open_files_end_nothing() {
+    let faulty = FaultFs::over_mem(&MemFs::new());
+    let (db, engine) = open(Arc::new(faulty.clone()), tiny());
+    db.handle.workers.lock().stop(&engine);
+    engine.stopping.store(false, Ordering::Release);
+    db.put("k", "1").unwrap();
+    let fault = || Rule::every(Fault::TooManyFiles).times(1);
+    for call in [Operation::Create, Operation::SyncDir] {
+        faulty.inject(fault().of(call));
+        assert_eq!(db.flush().unwrap_err().kind(), ErrorKind::Io);
+        faulty.inject(fault().of(call));
+        let large = db.put("large", vec![7; 2 << 20]);
+        assert_eq!(large.unwrap_err().kind(), ErrorKind::Io);
+        db.put("k", "2").unwrap();
+    }
+    assert_eq!(faulty.fired(), 4);
+    db.flush().unwrap();
+    assert_eq!(db.get("k").unwrap().unwrap(), "2");
 }
