@@ -24,6 +24,8 @@ use velella_sync::thread::now;
 
 /// Unsent bytes above which a client's requests wait.
 const BACKLOG_BYTES_MAX: usize = 1 << 20;
+/// Sent bytes that stay in the output, at least, until all of it is sent.
+const SENT_BYTES_KEPT: usize = 64 << 10;
 /// Unsent bytes above which a client that has yet to authenticate is closed.
 const UNAUTHENTICATED_BACKLOG_MAX: usize = 1 << 10;
 /// Time a client has to authenticate.
@@ -295,6 +297,7 @@ impl Connection {
         if self.hold.is_some() || self.broken {
             return;
         }
+        let before = self.sent;
         while self.backlog() > 0 && self.writable {
             match self.stream.write(&self.reply.bytes()[self.sent..]) {
                 Ok(0) => self.broken = true,
@@ -316,6 +319,15 @@ impl Connection {
             self.reply.swap_buffer(&mut buffer);
             buffers.take_back(buffer);
             self.sent = 0;
+        } else if self.sent > before {
+            // It takes what it asked for, however slowly.
+            self.active = now();
+            // Of a client that is never quite up to date too: once it is no more than was sent,
+            // what is left costs little to move.
+            if self.sent >= SENT_BYTES_KEPT.max(self.backlog()) {
+                self.reply.forget(self.sent);
+                self.sent = 0;
+            }
         }
         let unauthenticated = !self.session.authenticated;
         if unauthenticated && self.backlog() > UNAUTHENTICATED_BACKLOG_MAX {

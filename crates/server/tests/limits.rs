@@ -246,3 +246,56 @@ fn shutdown_sends_what_is_written_and_keeps_what_is_acknowledged() {
     server.wait().unwrap();
     assert!(client.closed());
 }
+
+#[test]
+fn who_takes_a_long_reply_slowly_is_not_silent() {
+    let fixture = Fixture::with(|config| config.timeout = Duration::from_secs(1));
+    let mut client = fixture.client();
+    let value = vec![b'v'; 48 << 20];
+    assert_eq!(client.call(&[b"SET", b"k", &value]), ok());
+    client.send(&encode(&[&b"GET"[..], b"k"]));
+    let (mut taken, mut piece) = (0, vec![0; 1 << 20]);
+    // Some three seconds.
+    while taken < value.len() {
+        let got = std::io::Read::read(&mut client.stream, &mut piece).unwrap();
+        assert!(got > 0, "closed after {taken} bytes");
+        taken += got;
+        std::thread::sleep(Duration::from_micros(got as u64 / 16));
+    }
+    fixture.stop();
+}
+
+/// The most memory this process ever had, in bytes.
+#[cfg(target_os = "linux")]
+fn most_memory() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let most = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+    let kilobytes = most.unwrap().trim().trim_end_matches(" kB");
+    kilobytes.parse::<u64>().unwrap() << 10
+}
+
+/// A short request for the same long value again and again.
+#[cfg(target_os = "linux")]
+#[test]
+fn commands_over_many_values_hold_one_at_a_time() {
+    let fixture = Fixture::start();
+    let mut client = fixture.client();
+    let value = vec![b'v'; 900 << 10];
+    assert_eq!(client.call(&[b"SET", b"k", &value]), ok());
+    let before = most_memory();
+    let times = |head: &[&'static [u8]]| {
+        let again = std::iter::repeat_n(&b"k"[..], 1_500);
+        head.iter().copied().chain(again).collect::<Vec<_>>()
+    };
+    let refused = client.call(&times(&[b"MGET"]));
+    assert!(
+        matches!(&refused, Answer::Error(text) if text.contains("exceeds")),
+        "{refused:?}"
+    );
+    let combined = client.call(&times(&[b"BITOP", b"OR", b"d"]));
+    assert_eq!(combined, Answer::Integer(900 << 10));
+    // All at once they are 1.3 GB; what other tests need at the same time counts as well.
+    let grown = most_memory() - before;
+    assert!(grown < 600 << 20, "{grown} bytes");
+    fixture.stop();
+}

@@ -14,7 +14,6 @@ use super::substrings::{clamp, window};
 use crate::number::parse_i64;
 use crate::resp::request::Args;
 use std::ops::Range;
-use velella::Value;
 
 pub(crate) const ROWS: &[Row] = &[
     Row::new("setbit", 4, WRITE | MEMORY, setbit)
@@ -199,9 +198,17 @@ fn bitop(ctx: &mut Context<'_>, args: Args<'_>) -> Outcome {
     };
     let keyspace = ctx.writable()?.clone();
     let len = ctx.atomically(|snapshot, batch| {
-        let values = args.from(3).iter().map(|key| snapshot.get(&keyspace, key));
-        let values = values.collect::<Result<Vec<_>, _>>()?;
-        let result = combine(&values, operation, is(args.at(1), "not"));
+        let mut result = None;
+        for key in args.from(3).iter() {
+            let value = snapshot.get(&keyspace, key)?;
+            combine(&mut result, value.as_deref().unwrap_or_default(), operation);
+        }
+        let mut result = result.unwrap_or_default();
+        if is(args.at(1), "not") {
+            result
+                .iter_mut()
+                .for_each(|byte| *byte = operation(*byte, 0));
+        }
         if !result.is_empty() {
             batch.put(&keyspace, args.at(2), &result);
         } else if snapshot.get(&keyspace, args.at(2))?.is_some() {
@@ -213,26 +220,18 @@ fn bitop(ctx: &mut Context<'_>, args: Args<'_>) -> Outcome {
     Ok(())
 }
 
-/// Combines the bytes of all values, the shorter ones continued by zeros.
-fn combine(values: &[Option<Value>], operation: fn(u8, u8) -> u8, unary: bool) -> Vec<u8> {
-    let mut values = values
-        .iter()
-        .map(|value| value.as_deref().unwrap_or_default());
-    let mut result = values.next().unwrap_or_default().to_vec();
-    if unary {
-        result
-            .iter_mut()
-            .for_each(|byte| *byte = operation(*byte, 0));
+/// Combines the bytes of the values so far with those of one more; the shorter is continued by
+/// zeros.
+fn combine(result: &mut Option<Vec<u8>>, value: &[u8], operation: fn(u8, u8) -> u8) {
+    let Some(result) = result else {
+        *result = Some(value.to_vec());
+        return;
+    };
+    result.resize(result.len().max(value.len()), 0);
+    let padded = value.iter().chain(std::iter::repeat(&0));
+    for (a, b) in result.iter_mut().zip(padded) {
+        *a = operation(*a, *b);
     }
-    for value in values {
-        result.resize(result.len().max(value.len()), 0);
-        let padded = value.iter().chain(std::iter::repeat(&0));
-        result
-            .iter_mut()
-            .zip(padded)
-            .for_each(|(a, b)| *a = operation(*a, *b));
-    }
-    result
 }
 
 #[cfg(test)]

@@ -304,13 +304,15 @@ fn getex(ctx: &mut Context<'_>, args: Args<'_>) -> Outcome {
 }
 
 fn mget(ctx: &mut Context<'_>, args: Args<'_>) -> Outcome {
-    let keys: Vec<&[u8]> = args.from(1).iter().collect();
-    ctx.reply.array(keys.len());
-    let values = match ctx.existing()? {
-        Some(keyspace) => keyspace.multi_get(&keys)?,
-        None => vec![None; keys.len()],
-    };
-    for value in &values {
+    ctx.reply.array(args.len() - 1);
+    let keyspace = ctx.existing()?.cloned();
+    // One at a time: many large values, or one many times, may be more than there is memory.
+    let snapshot = ctx.shared.db.snapshot();
+    for key in args.from(1).iter() {
+        let value = match &keyspace {
+            Some(keyspace) => snapshot.get(keyspace, key)?,
+            None => None,
+        };
         ctx.counters.looked_up(value.is_some());
         ctx.reply.bulk_or_null(value.as_deref());
         ctx.check_output()?;

@@ -55,6 +55,11 @@ impl Reply {
         self.bytes.truncate(len);
     }
 
+    /// Drops the first `len` bytes, which were taken.
+    pub(crate) fn forget(&mut self, len: usize) {
+        self.bytes.drain(..len);
+    }
+
     /// Exchanges the buffer, which keeps its protocol.
     pub(crate) fn swap_buffer(&mut self, buffer: &mut Vec<u8>) {
         std::mem::swap(&mut self.bytes, buffer);
