@@ -250,8 +250,10 @@ impl Interceptor for Faults {
             Fault::Interrupted => libc::EINTR,
             Fault::TooManyFiles => libc::EMFILE,
         };
-        // Where the directory could not even be opened, nothing was synced.
-        let syncs = call.operation.is_sync() && fault != Fault::TooManyFiles;
+        // Where the directory could not even be opened, nothing was synced. An open file cannot
+        // meet that; if it is made to, its sync failed.
+        let unopened = fault == Fault::TooManyFiles && call.operation == Operation::SyncDir;
+        let syncs = call.operation.is_sync() && !unopened;
         if let Some(mem) = self.mem.as_ref().filter(|_| syncs) {
             // A file without a name is not found, and nobody will find what it loses.
             let _ = mem.fail_sync(call.path, self.choice(number));
