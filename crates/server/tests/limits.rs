@@ -247,6 +247,28 @@ fn shutdown_sends_what_is_written_and_keeps_what_is_acknowledged() {
     assert!(client.closed());
 }
 
+/// Each reply is more than the kernel takes at once, so the client is never quite up to date.
+#[test]
+fn replies_to_a_slow_reader_are_each_within_the_limit() {
+    let fixture = Fixture::with(|config| config.max_output_bytes = 16 << 20);
+    let mut client = fixture.client();
+    let value = vec![b'v'; 900 << 10];
+    assert_eq!(client.call(&[b"SET", b"k", &value]), ok());
+    let request: Vec<&[u8]> = std::iter::once(&b"MGET"[..])
+        .chain(std::iter::repeat_n(&b"k"[..], 8))
+        .collect();
+    client.send(&encode(&request).repeat(40));
+    for turn in 0..40 {
+        std::thread::sleep(Duration::from_millis(5));
+        let answer = client.answer();
+        let Answer::Array(values) = answer else {
+            panic!("{turn}: {answer:?}")
+        };
+        assert_eq!(values.len(), 8, "{turn}");
+    }
+    fixture.stop();
+}
+
 #[test]
 fn who_takes_a_long_reply_slowly_is_not_silent() {
     let fixture = Fixture::with(|config| config.timeout = Duration::from_secs(1));
