@@ -10,11 +10,12 @@
 //! I5. Only segments that this journal made are reused. One of another run may have been copied
 //!     since, and be sparse or share its space with another file, although it is as long as ours
 //!     and reads the same; its records are of other incarnations and its extents may lie elsewhere.
-//! I6. A failed sync of the directory stops the journal, whoever made a file.
+//! I6. A failed sync of the directory stops the journal, whoever made a file; one for which there
+//!     was no descriptor was none.
 //!
 //! Threads: any. Making is serialised by a lock of its own, which no writer takes unless I1.
 //!
-//! Tests: `tests/retention.rs`.
+//! Tests: `tests/retention.rs`, `tests/errors.rs` (I6, what is left of a failure).
 
 use crate::config::Config;
 use crate::poison::Poison;

@@ -177,8 +177,7 @@ impl Vfs for OsFs {
 
 /// `flock` belongs to the open file description, of which a process that is just being started by
 /// another thread has a duplicate: the last one closed would release the lock, so it is given up by
-/// name.
-/// Not by a process that was forked with it: the lock is its parent's.
+/// name; not by a process that was forked with it, whose parent's it is.
 #[derive(Debug)]
 struct OsLock {
     file: File,
