@@ -288,7 +288,7 @@ impl Engine {
             cell.decide(None);
             window.close();
             cell.settle(pendings, guard);
-            self.halt(error.clone());
+            self.halt_after("a write to the journal", &error);
             return Err(error.with_kind(ErrorKind::OutcomeUnknown));
         }
         velella_sync::spot(10);

@@ -89,7 +89,7 @@ impl<'a> Change<'a> {
         // Names that others made may be lost by it.
         let named = named.inspect_err(|error| {
             if !lacks_descriptors(error) {
-                engine.halt_after_sync(error);
+                engine.halt_after("a sync", error);
             }
         });
         let synced = named.and_then(|()| match &engine.journal {

@@ -169,7 +169,7 @@ impl Engine {
         if let Err(error) = complete(pair, stamp) {
             pending.abort();
             window.close();
-            self.halt(error.clone());
+            self.halt_after("a write to the journal", &error);
             return Err(error.with_kind(ErrorKind::OutcomeUnknown));
         }
         spot(10);

@@ -51,7 +51,7 @@ impl Engine {
         let started = thread::now();
         let durable = journal.round_for(stamp, || self.frontier_for(stamp));
         self.timers.round.note(started.elapsed());
-        durable.inspect_err(|error| self.halt_after_sync(error))
+        durable.inspect_err(|error| self.halt_after("a sync", error))
     }
 
     /// D4.
@@ -77,14 +77,15 @@ impl Engine {
         let round = journal.round(|| self.slots.frontier(&self.clock));
         round
             .map(drop)
-            .inspect_err(|error| self.halt_after_sync(error))
+            .inspect_err(|error| self.halt_after("a sync", error))
     }
 
-    pub(crate) fn halt_after_sync(&self, error: &Error) {
+    /// Ends writing after `step` failed: later writes are refused, whatever became of this one.
+    pub(crate) fn halt_after(&self, step: &str, error: &Error) {
         let cause = Error::new(
             ErrorKind::ReadOnly,
             "write",
-            format!("a sync failed earlier ({error}), the database is read-only"),
+            format!("{step} failed earlier ({error}), the database is read-only"),
         );
         self.halt(cause.remedy("mend the device, then open the database again"));
     }

@@ -4,13 +4,13 @@
 
 mod common;
 
-use common::{fresh, on, tiny, try_on};
+use common::{INLINE_BYTES, alone, fresh, on, tiny, try_on};
 use std::sync::Arc;
 use std::time::Duration;
 use velella::vfs::fault::{Fault, Rule};
 use velella::vfs::mem::CrashMode;
 use velella::vfs::{FaultFs, MemFs, Operation};
-use velella::{Durability, ErrorKind, JournalMode, Stamp, WriteOptions};
+use velella::{Durability, ErrorKind, JournalMode, Stamp, WriteBatch, WriteOptions};
 use velella_testkit::Watchdog;
 
 #[test]
@@ -178,4 +178,26 @@ fn a_failed_sync_poisons_and_reads_go_on() {
     );
     assert_eq!(db.get("a").unwrap().unwrap(), "1");
     assert_eq!(db.iter().unwrap().count(), 2);
+}
+
+#[test]
+fn only_the_write_that_failed_has_an_unknown_outcome() {
+    let mem = MemFs::new();
+    let faulty = FaultFs::over_mem(&mem);
+    let written = alone().journal(JournalMode::Write);
+    let db = try_on(Arc::new(faulty.clone()), written).unwrap();
+    db.put("a", "1").unwrap();
+    let files = mem.files();
+    faulty.inject(Rule::every(Fault::Io).of(Operation::Write));
+    let error = db.put("b", "2").unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::OutcomeUnknown, "{error}");
+    faulty.heal();
+    let error = db.put("c", [7; INLINE_BYTES + 1]).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::ReadOnly, "{error}");
+    let mut batch = WriteBatch::new();
+    batch.put(&db, "d", "4");
+    batch.put(&db, "e", [7; INLINE_BYTES + 1]);
+    let error = db.write(&batch).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::ReadOnly, "{error}");
+    assert_eq!(mem.files(), files, "nothing is left of what was refused");
 }
