@@ -193,13 +193,16 @@ impl Db {
         Snapshot::take(self.handle())
     }
 
-    /// The watermark: every write with a stamp at or below it survives a power loss.
+    /// The watermark: every write with a stamp at or below it survives a power loss. It speaks of
+    /// what this opening found and wrote: stamps of writes that an earlier opening gave up (see
+    /// [`Db::recovery`]) lie below it, too.
     #[must_use]
     pub fn durable(&self) -> Stamp {
         self.engine().durable()
     }
 
-    /// Returns once the write with this stamp is durable, starting a sync if need be.
+    /// Returns once the write with this stamp is durable, starting a sync if need be. As
+    /// [`Db::durable`], it speaks of this opening: the stamp of a write that is lost tells nothing.
     ///
     /// # Errors
     /// `Io`: the sync failed; `ReadOnly`: an earlier one did; `InvalidInput`: no write has this

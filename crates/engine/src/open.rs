@@ -304,7 +304,12 @@ fn recover(
     options: &Options,
 ) -> Result<(Recovered, Report)> {
     if state.seal_file == 0 {
-        return Ok((Recovered::default(), Report::default()));
+        // There was no journal: nothing had to be given up.
+        let report = Report {
+            cut: Stamp::MAX,
+            ..Report::default()
+        };
+        return Ok((Recovered::default(), report));
     }
     let last = Last {
         incarnation: state.incarnation,

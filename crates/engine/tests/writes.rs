@@ -156,6 +156,19 @@ fn without_a_journal_a_sync_write_is_in_tables() {
 }
 
 #[test]
+fn without_a_journal_the_watermark_reaches_what_was_seen() {
+    let fs = MemFs::new();
+    let db = on(&fs, tiny().journal(JournalMode::Off));
+    db.put("a", "1").unwrap();
+    db.flush().unwrap();
+    assert!(db.durable() >= db.snapshot().stamp());
+    assert_eq!(db.recovery().cut, Stamp::MAX, "nothing was given up");
+    let after = fs.crash(1, CrashMode::KeepAll);
+    let db = on(&after, tiny().journal(JournalMode::Off));
+    assert_eq!(db.recovery().cut, Stamp::MAX, "nothing was given up");
+}
+
+#[test]
 fn a_failed_sync_poisons_and_reads_go_on() {
     let mem = MemFs::new();
     let faulty = FaultFs::over_mem(&mem);
