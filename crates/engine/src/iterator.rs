@@ -28,6 +28,7 @@ use crate::keyspace_core::Core;
 use crate::read::Judged;
 use crate::snapshot::Snapshot;
 use options::{above, below, narrow_to_prefix};
+use pairs::Turn;
 use sources::{Merged, sources};
 use std::ops::Bound;
 use std::sync::Arc;
@@ -90,8 +91,8 @@ pub struct Iter {
     /// The payload, when it was copied (backward steps, external values).
     payload: Vec<u8>,
     payload_copied: bool,
-    /// As an iterator of the standard library it has ended.
-    ended: bool,
+    /// Where it goes on as an iterator of the standard library.
+    turn: Turn,
 }
 
 impl Iter {
@@ -131,7 +132,7 @@ impl Iter {
             kind: ValueKind::Put,
             payload: Vec::new(),
             payload_copied: false,
-            ended: false,
+            turn: Turn::Step,
         })
     }
 
@@ -288,6 +289,13 @@ impl Iter {
     /// # Errors
     /// As [`Iter::seek_first`]; after an error the same one again, until a seek.
     pub fn step(&mut self) -> Result<bool> {
+        let there = self.step_forward();
+        self.turn = Turn::Step;
+        there
+    }
+
+    #[inline]
+    fn step_forward(&mut self) -> Result<bool> {
         self.follow_view()?;
         if !self.there {
             return match &self.nowhere {
@@ -313,6 +321,13 @@ impl Iter {
     /// # Errors
     /// As [`Iter::step`].
     pub fn step_back(&mut self) -> Result<bool> {
+        let there = self.step_backward();
+        self.turn = Turn::Step;
+        there
+    }
+
+    #[inline]
+    fn step_backward(&mut self) -> Result<bool> {
         self.follow_view()?;
         if !self.there {
             return match &self.nowhere {
@@ -361,8 +376,10 @@ impl Iter {
     /// After the sources were replaced: finds the pair it stood on again.
     fn restore_position(&mut self) -> Result<()> {
         if self.there {
-            let key = std::mem::take(&mut self.key);
-            self.seek(&key)?;
+            let (key, turn) = (std::mem::take(&mut self.key), self.turn);
+            if self.seek(&key)? && self.is_same(&key, &self.key) {
+                self.turn = turn;
+            }
         }
         Ok(())
     }
@@ -395,6 +412,7 @@ impl Iter {
         self.there = false;
         self.stand = Stand::Lost;
         self.payload_copied = false;
+        self.turn = Turn::Here;
         let there = self
             .handle
             .engine

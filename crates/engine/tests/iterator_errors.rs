@@ -75,7 +75,14 @@ fn an_iterator_that_failed_stays_failed_until_it_seeks() {
 fn pairs_end_after_the_error_they_yielded() {
     let (db, faulty) = database();
     faulty.inject(Rule::every(Fault::Io).of(Operation::Read).nth(3));
-    let pairs: Vec<_> = db.iter().unwrap().collect();
+    let mut iter = db.iter().unwrap();
+    let pairs: Vec<_> = iter.by_ref().collect();
     assert!(pairs.last().unwrap().is_err());
     assert_eq!(pairs.iter().filter(|pair| pair.is_err()).count(), 1);
+    faulty.heal();
+    let seen = pairs.len() - 1;
+    iter.seek(u32::try_from(seen).unwrap().to_be_bytes())
+        .unwrap();
+    let rest = iter.filter(Result::is_ok).count();
+    assert_eq!(seen + rest, PAIRS as usize, "after a seek it goes on");
 }

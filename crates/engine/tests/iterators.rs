@@ -345,6 +345,48 @@ fn refresh_keeps_the_view_and_refresh_to_now_moves_it() {
 }
 
 #[test]
+fn pairs_go_on_from_where_the_iterator_was_put() {
+    let db = fresh();
+    for key in ["a", "b", "c", "d", "e"] {
+        db.put(key, "v").unwrap();
+    }
+    fn rest(iter: &mut velella::Iter) -> String {
+        let keys = iter.map(|pair| String::from_utf8(pair.unwrap().0).unwrap());
+        keys.collect()
+    }
+    let mut iter = db.iter().unwrap();
+    assert_eq!(rest(&mut iter), "abcde");
+    assert_eq!(rest(&mut iter), "", "it is over");
+    assert!(iter.seek("c").unwrap());
+    assert_eq!(rest(&mut iter), "cde", "what was sought comes first");
+    assert!(iter.seek_before("c").unwrap());
+    assert_eq!(rest(&mut iter), "bcde");
+    assert!(iter.seek_first().unwrap() && iter.step().unwrap());
+    assert_eq!(rest(&mut iter), "cde", "what was stepped to was seen");
+    assert!(!iter.seek("x").unwrap());
+    assert_eq!(rest(&mut iter), "");
+    assert!(iter.step_back().unwrap() && iter.step_back().unwrap());
+    assert_eq!(rest(&mut iter), "e");
+    iter.seek("b").unwrap();
+    assert_eq!(iter.next().unwrap().unwrap().0, b"b");
+    iter.refresh().unwrap();
+    assert_eq!(iter.next().unwrap().unwrap().0, b"c", "b was seen");
+    db.delete("c").unwrap();
+    iter.refresh_to_now().unwrap();
+    assert_eq!(
+        rest(&mut iter),
+        "de",
+        "d took the place of c and was not seen"
+    );
+    let back: Vec<_> = iter.rev().map(|pair| pair.unwrap().0).collect();
+    assert_eq!(
+        back,
+        [b"e", b"d", b"b", b"a"],
+        "an iterator at its end turns"
+    );
+}
+
+#[test]
 fn a_step_costs_no_search() {
     let db = fresh();
     for number in 0..2_000u32 {

@@ -1,19 +1,33 @@
 //! Iterators of the standard library: owned pairs, ascending and descending.
 //!
-//! Threads: one, as the iterator. Tests: `tests/iterators.rs`.
+//! P1. No pair is passed over and none comes twice, however iteration and positioning calls are
+//!     mixed: a pair that was sought comes next, one that was stepped to has been seen.
+//! P2. After its end or an error it is over, until the iterator is positioned anew: a caller who
+//!     passes over errors would go on for ever, since the steps repeat them.
+//!
+//! Threads: one, as the iterator. Tests: `tests/iterators.rs`, `tests/iterator_errors.rs`.
 
 use super::Iter;
 use crate::value::Value;
 use velella_base::Result;
 
+/// What the next pair of the standard library's iterator is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Turn {
+    /// The one after what it stands on.
+    Step,
+    /// The one it stands on.
+    Here,
+    /// There is none (P2).
+    Ended,
+}
+
 impl Iter {
-    /// The pairs, descending.
+    /// The pairs, descending, from the last one on, wherever the iterator stood.
     #[must_use]
-    pub fn rev(self) -> Rev {
-        Rev {
-            iter: self,
-            started: false,
-        }
+    pub fn rev(mut self) -> Rev {
+        self.turn = Turn::Here;
+        Rev { iter: self }
     }
 
     fn owned_pair(&mut self) -> Result<(Vec<u8>, Value)> {
@@ -27,20 +41,26 @@ impl Iter {
             Ok(true) => Some(self.owned_pair()),
             Err(error) => Some(Err(error)),
         };
-        self.ended = !matches!(item, Some(Ok(_)));
+        self.turn = match item {
+            Some(Ok(_)) => Turn::Step,
+            _ => Turn::Ended,
+        };
         item
     }
 }
 
+/// Ascending, from where it stands: after a seek the pair sought comes first, after a step the one
+/// behind. After an error it has ended until it is positioned anew.
 impl Iterator for Iter {
     type Item = Result<(Vec<u8>, Value)>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        if self.ended {
-            return None;
-        }
-        let stepped = self.step();
-        self.yielded(stepped)
+        let there = match self.turn {
+            Turn::Ended => return None,
+            Turn::Here if self.there => Ok(true),
+            _ => self.step(),
+        };
+        self.yielded(there)
     }
 }
 
@@ -48,23 +68,17 @@ impl Iterator for Iter {
 #[derive(Debug)]
 pub struct Rev {
     iter: Iter,
-    started: bool,
 }
 
 impl Iterator for Rev {
     type Item = Result<(Vec<u8>, Value)>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        if self.iter.ended {
-            return None;
-        }
-        // Wherever the iterator stood, the last pair comes first.
-        let stepped = if self.started {
-            self.iter.step_back()
-        } else {
-            self.iter.seek_last()
+        let there = match self.iter.turn {
+            Turn::Ended => return None,
+            Turn::Here => self.iter.seek_last(),
+            Turn::Step => self.iter.step_back(),
         };
-        self.started = true;
-        self.iter.yielded(stepped)
+        self.iter.yielded(there)
     }
 }
