@@ -27,11 +27,14 @@ use velella_journal::{Access, Config, Journal, Last, Recovery, Report, Start, ne
 use velella_mvcc::{Clock, Snapshots};
 use velella_sst::BlockCache;
 use velella_sync::lock::Mutex;
+use velella_sync::thread;
 use velella_tree::{Edit, Env, ExternalStore, KeyspaceState, Manifest, OpenFiles, State};
 use velella_vfs::Vfs;
 
 /// Id of the keyspace every database has.
 const DEFAULT_ID: KeyspaceId = 0;
+/// What a clock may be behind without a word: clocks that are kept right step back, too.
+const CLOCK_BEHIND_MAX_MS: u64 = 1_000;
 
 /// Opens the database in `dir`.
 pub(crate) fn open(builder: Builder, dir: &Path) -> Result<Arc<Handle>> {
@@ -52,10 +55,11 @@ pub(crate) fn open(builder: Builder, dir: &Path) -> Result<Arc<Handle>> {
     let shared = MadeOf::new(sizes.lanes, budget::spare_bytes(&options));
     let cores = open_keyspaces(&env, &state, &options, &orders, &shared)?;
 
-    let (recovered, report) = match doubt {
+    let (recovered, mut report) = match doubt {
         None => recover(&env, &state, &cores, &options)?,
         Some(doubt) => (Recovered::default(), tables_only(&doubt)),
     };
+    report.notes.extend(clock_behind(&state));
     let after = with(&state, &recovered);
     let is_value = |name: &FileName| matches!(name, FileName::External(_));
     remove_unreferenced(&*vfs, dir, &after, &recovered, |name| !is_value(name))?;
@@ -296,6 +300,19 @@ fn open_keyspace(
     Core::open(env, state, order, options, shared)
 }
 
+/// What to say where time stands still at first: it does not go back (`Wall`).
+fn clock_behind(state: &State) -> Option<String> {
+    let behind = state.wall_ms.saturating_sub(thread::wall_ms());
+    (behind > CLOCK_BEHIND_MAX_MS).then(|| {
+        format!(
+            "this machine's clock is {} s behind what it was when the database was last used: \
+             until it has caught up, nothing expires, and what is written to expire before that is \
+             absent at once",
+            behind / 1_000
+        )
+    })
+}
+
 /// What the journal of the last incarnation holds, written to tables.
 fn recover(
     env: &Env,
@@ -438,7 +455,7 @@ fn commit_opening(
     edits.push(incarnation);
     edits.push(Edit::ClockLease { until: lease });
     edits.push(Edit::WallClock {
-        ms: velella_sync::thread::wall_ms(),
+        ms: thread::wall_ms(),
     });
     env.manifest.commit(&edits)
 }

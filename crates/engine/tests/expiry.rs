@@ -4,10 +4,11 @@
 
 mod common;
 
-use common::{contents, fresh, on, tiny, until, wall_ms};
+use common::{alone, contents, fresh, on, tiny, until, wall_ms};
 use velella::vfs::MemFs;
 use velella::vfs::mem::CrashMode;
 use velella::{Db, Decision, ErrorKind, Snapshot, Value, WriteBatch, WriteOptions};
+use velella_sync::simulation::Simulation;
 use velella_testkit::Watchdog;
 
 const PAST: u64 = 1;
@@ -172,4 +173,21 @@ fn a_snapshot_keeps_its_time() {
         db.compact().unwrap();
         db.verify().unwrap().entries == 1
     });
+}
+
+#[test]
+fn a_clock_that_was_set_back_is_told_when_the_database_opens() {
+    let fs = MemFs::new();
+    let ahead = Simulation::begin(wall_ms() + 3_600_000);
+    let db = on(&fs, alone());
+    db.put("k", "v").unwrap();
+    db.close().unwrap();
+    drop(ahead);
+    let db = on(&fs, alone());
+    let notes = db.recovery().notes.join("; ");
+    let (_, rest) = notes.split_once("clock is ").expect(&notes);
+    let seconds: u64 = rest.split(' ').next().unwrap().parse().unwrap();
+    assert!((3_500..=3_600).contains(&seconds), "{notes}");
+    expire(&db, "k", wall_ms() + 60_000);
+    assert_eq!(db.get("k").unwrap(), None, "as it says");
 }
