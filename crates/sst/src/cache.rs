@@ -47,6 +47,8 @@ pub struct BlockCache {
     shards: Box<[CachePadded<Shard>]>,
     /// Bytes that open tables hold outside of it: filters, indexes, slots.
     pinned: AtomicU64,
+    /// Held while shards are told their capacity, so that the latest sum is what stays.
+    telling: Mutex<()>,
     hits: Counter,
     misses: Counter,
 }
@@ -114,6 +116,7 @@ impl BlockCache {
         Arc::new(BlockCache {
             shards: (0..shards).map(shard).collect(),
             pinned: AtomicU64::new(0),
+            telling: Mutex::new(()),
             hits: Counter::new(),
             misses: Counter::new(),
         })
@@ -148,6 +151,7 @@ impl BlockCache {
 
     /// Tables hold `more` and give up `less` bytes outside of the cache.
     pub(crate) fn pin(&self, more: u64, less: u64) {
+        let _telling = self.telling.lock();
         // Relaxed: each shard obeys its new capacity at its next insertion.
         let before = self
             .pinned

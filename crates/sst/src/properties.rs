@@ -48,7 +48,10 @@ impl TableMeta {
     /// Entries of all kinds.
     #[must_use]
     pub fn entries(&self) -> u64 {
-        self.kinds.iter().sum()
+        // Saturating: the counts may come from a file that was tampered with.
+        self.kinds
+            .iter()
+            .fold(0, |sum, &count| sum.saturating_add(count))
     }
 
     /// Appends the encoding (P1).
@@ -238,6 +241,16 @@ mod tests {
             raw_block_bytes: 12_000,
             bloom_bits: 10,
         }
+    }
+
+    #[test]
+    fn counts_beyond_reason_do_not_overflow() {
+        let kinds = [0, u64::MAX, u64::MAX, 1, 0, 0, 0];
+        let meta = TableMeta {
+            kinds,
+            ..TableMeta::default()
+        };
+        assert_eq!(meta.entries(), u64::MAX);
     }
 
     #[test]

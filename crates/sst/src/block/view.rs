@@ -226,7 +226,7 @@ impl Layout {
                 matched = item.shared + common_prefix(suffix, &key[item.shared..]);
             }
             if here >= ordinal {
-                let len = item.shared + (item.end - item.suffix_at);
+                let len = item.shared.saturating_add(item.end - item.suffix_at);
                 if matched != key.len() || len != key.len() {
                     // Another key at once, or after the last version of this one.
                     return Ok((here > ordinal).then_some(None));
