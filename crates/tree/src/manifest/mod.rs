@@ -393,9 +393,11 @@ impl Manifest {
     fn roll(&self, writer: &mut Writer) {
         let file = {
             let mut numbers = self.numbers.lock();
-            let file = numbers.next;
-            numbers.next += 1;
-            writer.state.next_file = numbers.extend();
+            let Some(file) = numbers.take() else {
+                return; // The next commit extends the lease.
+            };
+            // As far as is durable (N3): should this file not come into force, no more was leased.
+            writer.state.next_file = numbers.leased;
             file
         };
         let state = &writer.state;
