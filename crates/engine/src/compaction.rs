@@ -30,8 +30,9 @@ impl Engine {
         let Some(_shared) = self.compacting.try_read() else {
             return Ok(false);
         };
+        let retention = self.retention();
         for core in self.cores() {
-            if let Some(job) = core.tree.next_job(Wanted::Due) {
+            if let Some(job) = core.tree.next_job(Wanted::Due, &retention) {
                 self.run_job(&core, job)?;
                 return Ok(!self.is_stopping());
             }
@@ -46,10 +47,12 @@ impl Engine {
         // It may have been waited for until the database was closed.
         self.check()?;
         for core in cores {
-            while let Some(job) = core.tree.next_job(Wanted::Everything) {
+            let mut wanted = Wanted::Everything;
+            while let Some(job) = core.tree.next_job(wanted, &self.retention()) {
                 self.run_job(core, job)?;
                 self.check()?;
                 self.relieve()?;
+                wanted = Wanted::Rest;
             }
         }
         drop(whole);
@@ -61,7 +64,7 @@ impl Engine {
     fn relieve(&self) -> Result<()> {
         for core in self.cores() {
             while core.tree.pressure().brake > 0.0
-                && let Some(job) = core.tree.next_job(Wanted::Due)
+                && let Some(job) = core.tree.next_job(Wanted::Due, &self.retention())
             {
                 self.run_job(&core, job)?;
                 // A job that the close cut off leaves the brake as it was.

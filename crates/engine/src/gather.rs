@@ -38,7 +38,7 @@ impl Engine {
         let Some(_shared) = self.compacting.try_read() else {
             return Ok(());
         };
-        if let Some(job) = core.tree.next_job(Wanted::Gathering) {
+        if let Some(job) = core.tree.next_job(Wanted::Gathering, &self.retention()) {
             self.run_job(core, job)?;
         }
         self.counters.gatherings.increment();

@@ -171,7 +171,7 @@ fn measure(dir: &std::path::Path, entries: u64, value_bytes: usize) -> Result<()
     report("flush", since, entries);
     gets("get, 8 runs in level 0", &*tree, entries)?;
     let since = Instant::now();
-    while let Some(job) = tree.next_job(Wanted::Due) {
+    while let Some(job) = tree.next_job(Wanted::Due, &keep) {
         println!("{}", job.describe());
         job.run(&|| keep.clone(), &|| Ok(true))?;
     }

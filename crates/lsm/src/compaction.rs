@@ -136,7 +136,6 @@ impl Compaction {
         for file in self.inputs.all() {
             file.table().check_rewritable()?;
         }
-        self.shared.note_wall(retention);
         let mut report = JobReport {
             bytes_read: self.bytes,
             ..JobReport::default()

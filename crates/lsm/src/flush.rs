@@ -11,7 +11,6 @@ use velella_tree::{Built, Retain};
 
 /// Writes the whole of `run`, less what `retention` drops.
 pub(crate) fn build(shared: &Shared, run: &mut dyn Cursor, retention: &Retention) -> Result<Built> {
-    shared.note_wall(retention);
     let mut output = Output::new(shared, 0);
     let mut retain = Retain::new(retention, shared.options.table.order.clone());
     let bottom = |_: &[u8]| false;

@@ -144,7 +144,7 @@ impl Tree for Lsm {
         self.shared.env.externals.discard(&built.dropped_externals);
     }
 
-    fn next_job(&self, wanted: Wanted) -> Option<Box<dyn Job>> {
+    fn next_job(&self, wanted: Wanted, retention: &Retention) -> Option<Box<dyn Job>> {
         self.shared.clean();
         let mut upkeep = self.shared.upkeep();
         let version = self.shared.version();
@@ -155,11 +155,12 @@ impl Tree for Lsm {
             .collect();
         let options = self.shared.options_now();
         let choice = match wanted {
-            Wanted::Due => pick(&shape, &upkeep.busy, &options, self.shared.wall_ms()),
+            Wanted::Due => pick(&shape, &upkeep.busy, &options, retention),
             Wanted::Gathering => pick_gathering(&shape, &upkeep.busy, &options),
-            Wanted::Everything => {
+            Wanted::Everything | Wanted::Rest => {
+                let begun = upkeep.pending.take().filter(|_| wanted == Wanted::Rest);
                 let all = || version.all().map(|file| file.meta().file).collect();
-                let pending = upkeep.pending.take().unwrap_or_else(all);
+                let pending = begun.unwrap_or_else(all);
                 let choice = pick_full(&shape, &upkeep.busy, &pending, &options);
                 let finished = pending.is_empty() || shape.is_empty();
                 upkeep.pending = (!finished).then_some(pending);

@@ -9,12 +9,15 @@
 //!     stays disjoint; two running jobs never share an input, nor overlap in an output level.
 //! P3. When level 0 waits for tables of level 1, no other job takes tables of level 1: otherwise
 //!     it could wait for ever.
+//! P4. What is rewritten in its place loses by it whatever it was chosen for, so it is not chosen
+//!     again.
 //!
 //! Tests: `picker/tests.rs`.
 
 use crate::pressure::{is_level0_due, target};
 use std::collections::HashSet;
 use velella_base::{Order, ValueKind, seeded};
+use velella_mvcc::Retention;
 use velella_sst::TableMeta;
 use velella_tree::TreeOptions;
 
@@ -69,12 +72,12 @@ struct Picker<'a> {
     options: &'a TreeOptions,
 }
 
-/// The most useful compaction that can start now; `wall_ms` is when it is.
+/// The most useful compaction that can start now; `retention` says what nobody needs any more.
 pub(crate) fn pick(
     shape: &Shape<'_>,
     busy: &Busy,
     options: &TreeOptions,
-    wall_ms: u64,
+    retention: &Retention,
 ) -> Option<Choice> {
     let picker = Picker {
         shape,
@@ -99,11 +102,12 @@ pub(crate) fn pick(
             return choice;
         }
     }
-    let crumbs = picker.crumbs();
-    let worth = || picker.worth();
-    let deleted = || picker.tombstones();
-    let upper = crumbs.or_else(worth);
-    upper.or_else(deleted).or_else(|| picker.expired(wall_ms))
+    // P3: here, level 0 is due only if it could not start.
+    let from = if level0_due { 2 } else { 1 };
+    let upper = picker.crumbs().or_else(|| picker.worth());
+    upper
+        .or_else(|| picker.tombstones(from, retention))
+        .or_else(|| picker.expired(from, retention))
 }
 
 /// Level 0 goes down, however little it is: one level is left to search instead of its tables.
@@ -341,30 +345,46 @@ impl Picker<'_> {
     }
 
     /// With nothing due: a table that is mostly tombstones goes down, to take what it deletes
-    /// along.
-    fn tombstones(&self) -> Option<Choice> {
-        let last = self.shape.len().saturating_sub(1);
-        (1..last).find_map(|level| {
-            self.level_choice(level, |table| {
-                table.kinds[ValueKind::Delete as usize] * 2 > table.entries()
-            })
+    /// along. One that came to the last level without meeting anything there is rewritten without
+    /// them, once nobody reads below them.
+    fn tombstones(&self, from: usize, retention: &Retention) -> Option<Choice> {
+        let is_deleted =
+            |table: &TableMeta| is_most(table.kinds[ValueKind::Delete as usize], table);
+        self.down_from(from, is_deleted, |table| {
+            is_deleted(table) && table.max_stamp <= retention.oldest()
         })
     }
 
     /// With nothing due either: a table of which most has expired goes down, or is rewritten where
     /// it is the last.
-    fn expired(&self, wall_ms: u64) -> Option<Choice> {
+    fn expired(&self, from: usize, retention: &Retention) -> Option<Choice> {
+        let now_ms = retention.now_ms();
         let is_expired = |table: &TableMeta| {
             let expiring = table.kinds[ValueKind::PutExpiring as usize]
-                + table.kinds[ValueKind::External as usize];
-            table.max_expiry_ms.is_some_and(|latest| latest < wall_ms)
-                && expiring * 2 > table.entries()
+                .saturating_add(table.kinds[ValueKind::External as usize]);
+            table.max_expiry_ms.is_some_and(|latest| latest < now_ms) && is_most(expiring, table)
         };
-        let last = self.shape.len().saturating_sub(1);
-        (1..last)
-            .find_map(|level| self.level_choice(level, is_expired))
-            .or_else(|| (last > 0).then(|| self.rewrite(last, is_expired)).flatten())
+        self.down_from(from, is_expired, is_expired)
     }
+
+    /// The first table of level `from` or deeper that `goes_down`, or that `is_rewritten` in the
+    /// last level.
+    fn down_from(
+        &self,
+        from: usize,
+        goes_down: impl Fn(&TableMeta) -> bool,
+        is_rewritten: impl Fn(&TableMeta) -> bool,
+    ) -> Option<Choice> {
+        let last = self.shape.len().saturating_sub(1);
+        (from..last)
+            .find_map(|level| self.level_choice(level, &goes_down))
+            .or_else(|| self.rewrite(last, is_rewritten).filter(|_| from <= last))
+    }
+}
+
+/// Whether `count` of the table's entries are most of them.
+fn is_most(count: u64, table: &TableMeta) -> bool {
+    count > table.entries() / 2
 }
 
 fn span_of(table: &TableMeta, level: usize) -> Span {

@@ -10,7 +10,6 @@ use crate::picker::{Busy, Choice};
 use crate::version::Version;
 use std::collections::HashSet;
 use std::sync::Arc;
-use velella_mvcc::Retention;
 use velella_sst::TableMeta;
 use velella_sync::atomic::{AtomicU64, Ordering};
 use velella_sync::lock::{Mutex, MutexGuard};
@@ -27,8 +26,6 @@ pub(crate) struct Shared {
     pub(crate) graveyard: Arc<Graveyard>,
     version: Swap<Version>,
     generation: AtomicU64,
-    /// The wall clock of the last retention seen: what a job can treat as expired.
-    wall_ms: AtomicU64,
     upkeep: Mutex<Upkeep>,
 }
 
@@ -64,7 +61,6 @@ impl Shared {
             graveyard,
             version: Swap::new(Arc::new(version)),
             generation: AtomicU64::new(1),
-            wall_ms: AtomicU64::new(0),
             upkeep: Mutex::default(),
         }
     }
@@ -100,19 +96,6 @@ impl Shared {
     pub(crate) fn generation(&self) -> u64 {
         // Acquire, partner: the Release in `install`: who sees a generation sees its version.
         self.generation.load(Ordering::Acquire)
-    }
-
-    /// Notes the wall clock a collector was given. The latest, not the highest: then a table that
-    /// a job has gone over holds nothing that seems expired, and is not chosen again.
-    pub(crate) fn note_wall(&self, retention: &Retention) {
-        // Relaxed: a hint for the picker.
-        self.wall_ms.store(retention.now_ms(), Ordering::Relaxed);
-    }
-
-    /// See `note_wall`.
-    pub(crate) fn wall_ms(&self) -> u64 {
-        // Relaxed: see `note_wall`.
-        self.wall_ms.load(Ordering::Relaxed)
     }
 
     pub(crate) fn upkeep(&self) -> MutexGuard<'_, Upkeep> {

@@ -23,7 +23,7 @@ fn drive(bench: &Bench, model: &mut Model, rng: &mut Rng) -> Result<()> {
             } else {
                 Wanted::Due
             };
-            while bench.work(wanted, &model.retention())? {}
+            bench.work_all(wanted, &model.retention())?;
         } else {
             let mut next = model.clone();
             let run = next.write(rng, 60, 80);

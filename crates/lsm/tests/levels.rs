@@ -95,7 +95,7 @@ fn a_run_that_meets_nothing_moves_without_being_rewritten() {
         bench.flush(vec![put(key, stamp)], &at(stamp)).unwrap();
     }
     let before = bench.files().unwrap();
-    let job = bench.tree.next_job(Wanted::Due).unwrap();
+    let job = bench.tree.next_job(Wanted::Due, &at(0)).unwrap();
     assert!(
         job.describe().starts_with("move table"),
         "{}",
@@ -120,17 +120,20 @@ fn disjoint_jobs_run_side_by_side_and_overlapping_ones_wait() {
             )
             .unwrap();
     }
-    let first = bench.tree.next_job(Wanted::Due).unwrap();
-    let second = bench.tree.next_job(Wanted::Due).unwrap();
+    let first = bench.tree.next_job(Wanted::Due, &at(0)).unwrap();
+    let second = bench.tree.next_job(Wanted::Due, &at(0)).unwrap();
     assert!(
-        bench.tree.next_job(Wanted::Due).is_none(),
+        bench.tree.next_job(Wanted::Due, &at(0)).is_none(),
         "two tables of level 0 are not due"
     );
     // A newer run over the first job's keys must not overtake it.
     for stamp in 10..14 {
         bench.flush(vec![put("a", stamp)], &at(stamp)).unwrap();
     }
-    let third = bench.tree.next_job(Wanted::Due).map(|job| job.describe());
+    let third = bench
+        .tree
+        .next_job(Wanted::Due, &at(0))
+        .map(|job| job.describe());
     assert_eq!(
         third.as_deref(),
         Some("compact 2 tables of level 0 with 0 of level 1 (0 MiB)")
@@ -158,16 +161,43 @@ fn expired_values_leave_by_themselves() {
     }
     bench.work_all(Wanted::Due, &at(9)).unwrap();
     assert_eq!(bench.all().unwrap().len(), 2);
-    let later = at(9).at_wall(5_000);
-    bench.flush(vec![put("z", 9)], &later).unwrap();
-    bench.work_all(Wanted::Due, &later).unwrap();
-    let keys: Vec<_> = bench
-        .all()
-        .unwrap()
-        .into_iter()
-        .map(|version| version.0)
-        .collect();
-    assert_eq!(keys, [b"z"]);
+    // Though nothing is written any more.
+    bench.work_all(Wanted::Due, &at(9).at_wall(5_000)).unwrap();
+    assert_eq!(bench.all().unwrap(), []);
+    assert!(shape_of(&bench).is_empty(), "and their space with them");
+}
+
+/// How many tables each level has.
+fn shape_of(bench: &Bench) -> Vec<usize> {
+    let levels = bench.tree.levels();
+    levels.iter().map(|level| level.tables).collect()
+}
+
+#[test]
+fn tombstones_leave_that_met_nothing_on_their_way_down() {
+    let deleted = |bench, key: &str, stamp| {
+        let run = vec![(key.into(), stamp, ValueKind::Delete, Vec::new())];
+        install_at(bench, 1, run)
+    };
+    let bench = deleted(deleted(bench(), "a", 1), "b", 3);
+    let snapshot = Retention::new(Stamp(9), Stamp(9), vec![Stamp(2)]);
+    bench.work_all(Wanted::Due, &snapshot).unwrap();
+    assert_eq!(shape_of(&bench), [0, 1], "of one, something may be read");
+    bench.work_all(Wanted::Due, &at(9)).unwrap();
+    assert!(shape_of(&bench).is_empty());
+}
+
+#[test]
+fn a_full_compaction_that_was_given_up_leaves_nothing_to_the_next() {
+    let bench = bench();
+    let flush = |stamp| bench.flush(vec![put("k", stamp)], &at(0)).unwrap();
+    (1..4).for_each(flush);
+    assert!(bench.work(Wanted::Everything, &at(0)).unwrap());
+    // Whoever asked for it met an error and went away. These came later.
+    (4..7).for_each(flush);
+    bench.work_all(Wanted::Everything, &at(9)).unwrap();
+    let stamps: Vec<u64> = bench.all().unwrap().iter().map(|v| v.1).collect();
+    assert_eq!(stamps, [6]);
 }
 
 #[test]

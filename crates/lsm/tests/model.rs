@@ -84,8 +84,14 @@ fn jobs_run_or_given_up_in_any_order_beside_flushes_lose_nothing_that_is_read() 
                     bench.flush(run, &model.retention()).unwrap();
                 }
                 4..7 => {
-                    let wanted = [Wanted::Due, Wanted::Gathering, Wanted::Everything];
-                    begun.extend(bench.tree.next_job(wanted[rng.below(3) as usize]));
+                    let wanted = [
+                        Wanted::Due,
+                        Wanted::Gathering,
+                        Wanted::Everything,
+                        Wanted::Rest,
+                    ];
+                    let wanted = wanted[rng.below(4) as usize];
+                    begun.extend(bench.tree.next_job(wanted, &model.retention()));
                 }
                 7..9 if !begun.is_empty() => {
                     let job = begun.swap_remove(rng.below(begun.len() as u64) as usize);
@@ -260,8 +266,9 @@ fn a_full_compaction_ends_though_flushes_go_on_beside_it() {
         let run = model.write(&mut rng, 100, 500);
         bench.flush(run, &model.retention()).unwrap();
     }
-    let mut steps = 0;
-    while bench.work(Wanted::Everything, &model.retention()).unwrap() {
+    let (mut steps, mut wanted) = (0, Wanted::Everything);
+    while bench.work(wanted, &model.retention()).unwrap() {
+        wanted = Wanted::Rest;
         let run = model.write(&mut rng, 30, 500);
         bench.flush(run, &model.retention()).unwrap();
         steps += 1;
@@ -323,7 +330,7 @@ fn a_job_that_fails_at_any_call_says_so_frees_its_inputs_and_leaves_no_files() {
             let bench = Bench::create(vfs, Order::Bytewise, velella_lsm::open).unwrap();
             script(&bench);
             let (before, all) = (bench.files().unwrap(), bench.all().unwrap());
-            let job = bench.tree.next_job(Wanted::Due).unwrap();
+            let job = bench.tree.next_job(Wanted::Due, &at(0)).unwrap();
             // Only calls for tables: what a failed commit leaves is the manifest's to say.
             faulty.reset();
             faulty.inject(Rule::every(Fault::Io).of(operation).on(".sst").nth(nth));
@@ -343,7 +350,7 @@ fn a_job_that_fails_at_any_call_says_so_frees_its_inputs_and_leaves_no_files() {
                 }
                 let again = bench
                     .tree
-                    .next_job(Wanted::Due)
+                    .next_job(Wanted::Due, &at(0))
                     .expect("its inputs are free");
                 again.run(&|| at(9_999), &|| Ok(true)).unwrap();
             }
@@ -404,13 +411,13 @@ fn jobs_say_what_they_do_and_report_what_they_did() {
             .collect();
         bench.flush(run, &at(0)).unwrap();
     }
-    let job = bench.tree.next_job(Wanted::Due).unwrap();
+    let job = bench.tree.next_job(Wanted::Due, &at(0)).unwrap();
     assert_eq!(
         job.describe(),
         "compact 4 tables of level 0 with 0 of level 1 (0 MiB)"
     );
     assert!(
-        bench.tree.next_job(Wanted::Gathering).is_none(),
+        bench.tree.next_job(Wanted::Gathering, &at(0)).is_none(),
         "its inputs are taken"
     );
     let bytes: u64 = bench.tree.levels()[0].bytes;
@@ -420,7 +427,7 @@ fn jobs_say_what_they_do_and_report_what_they_did() {
         (160, 40, bytes)
     );
     assert_eq!(report.bytes_written, bench.tree.levels()[1].bytes);
-    let job = bench.tree.next_job(Wanted::Everything).unwrap();
+    let job = bench.tree.next_job(Wanted::Everything, &at(0)).unwrap();
     let said = job.describe();
     assert!(
         said.starts_with("rewrite table ") && said.contains("of level 1"),
@@ -428,7 +435,7 @@ fn jobs_say_what_they_do_and_report_what_they_did() {
     );
     drop(job);
     bench.flush(vec![put("999", 9_000)], &at(0)).unwrap();
-    let job = bench.tree.next_job(Wanted::Gathering).unwrap();
+    let job = bench.tree.next_job(Wanted::Gathering, &at(0)).unwrap();
     let said = job.describe();
     assert!(
         said.starts_with("move table ") && said.contains("to level 1"),

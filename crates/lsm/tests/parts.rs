@@ -89,7 +89,7 @@ fn readers_of_a_job_see_one_state_and_little_of_it_stands_on_the_disk_twice() {
         state.tables().map(|table| table.file).collect()
     };
     let before = named();
-    let job = bench.tree.next_job(Wanted::Gathering).unwrap();
+    let job = bench.tree.next_job(Wanted::Gathering, &at(0)).unwrap();
     let said = job.describe();
     assert!(said.starts_with("compact 2 tables of level 0"), "{said}");
     let (most, left) = (Cell::new(0), RefCell::new(BTreeSet::new()));
@@ -140,7 +140,7 @@ fn a_job_that_ends_between_its_parts_leaves_everything_readable_and_can_be_done_
 fn until(bench: &Bench, still: &str, is_gone: impl Fn() -> bool) {
     for _ in 0..10_000 {
         epoch::flush();
-        drop(bench.tree.next_job(Wanted::Due));
+        drop(bench.tree.next_job(Wanted::Due, &at(0)));
         bench.env.externals.reap();
         if is_gone() {
             return;
@@ -152,7 +152,7 @@ fn until(bench: &Bench, still: &str, is_gone: impl Fn() -> bool) {
 
 /// The job's n-th question is answered by an error.
 fn cut_off(bench: &Bench, n: u32, rule: &Retention) {
-    let job = bench.tree.next_job(Wanted::Gathering).unwrap();
+    let job = bench.tree.next_job(Wanted::Gathering, &at(0)).unwrap();
     let left = Cell::new(n);
     let goes_on = || {
         left.set(left.get() - 1);
@@ -248,7 +248,7 @@ fn external_values_of_all_parts_stay_or_go_when_the_job_is_done() {
     ];
     bench.flush(vec![older.clone()], &at(0)).unwrap();
     bench.flush(kept.to_vec(), &at(0)).unwrap();
-    let job = bench.tree.next_job(Wanted::Gathering).unwrap();
+    let job = bench.tree.next_job(Wanted::Gathering, &at(0)).unwrap();
     let gone = ExternalRef::decode(&older.3).unwrap();
     let look = || {
         // Z5: a table of level 0 refers to it until the end.

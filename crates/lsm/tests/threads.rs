@@ -62,7 +62,7 @@ fn reads_are_exact_while_everything_moves() {
             });
             scope.spawn(move || {
                 while !done.load(Ordering::Acquire) {
-                    if let Some(job) = bench.tree.next_job(Wanted::Due) {
+                    if let Some(job) = bench.tree.next_job(Wanted::Due, &retention()) {
                         job.run(&retention, &|| Ok(true)).unwrap();
                     }
                     std::thread::yield_now();

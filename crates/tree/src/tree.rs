@@ -92,8 +92,10 @@ pub enum Wanted {
     Due,
     /// What leaves fewer places to look in for a seek, due or not.
     Gathering,
-    /// The next step of rewriting everything.
+    /// The first step of rewriting everything there is now.
     Everything,
+    /// The next step of it; the first, if it was interrupted.
+    Rest,
 }
 
 /// An on-disk layout of one keyspace.
@@ -133,9 +135,9 @@ pub trait Tree: Send + Sync + std::fmt::Debug {
     /// durable.
     fn apply(&self, built: Built);
 
-    /// The most useful job of this sort that can start now, if any. Marks its inputs busy until
-    /// `run` or the job's drop.
-    fn next_job(&self, wanted: Wanted) -> Option<Box<dyn Job>>;
+    /// The most useful job of this sort that can start now, if any; `retention` says what nobody
+    /// needs any more. Marks its inputs busy until `run` or the job's drop.
+    fn next_job(&self, wanted: Wanted, retention: &Retention) -> Option<Box<dyn Job>>;
 
     /// Work waiting and brakes.
     fn pressure(&self) -> Pressure;

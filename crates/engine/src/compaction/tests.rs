@@ -59,7 +59,10 @@ fn a_job_that_begins_after_the_close_changes_nothing() {
         db.flush().unwrap();
     }
     let core = Arc::clone(&db.core);
-    let job = core.tree.next_job(Wanted::Everything).unwrap();
+    let job = core
+        .tree
+        .next_job(Wanted::Everything, &engine.retention())
+        .unwrap();
     drop(whole);
     db.close().unwrap();
     let files = || {

@@ -3,6 +3,7 @@
 #![allow(clippy::cast_possible_truncation, reason = "small numbers of a test")]
 
 use super::*;
+use velella_base::Stamp;
 use velella_sst::TableOptions;
 use velella_sync::rng::Rng;
 
@@ -22,6 +23,11 @@ fn table(file: u64, smallest: u8, largest: u8, bytes: u64) -> TableMeta {
         largest: vec![largest],
         ..TableMeta::default()
     }
+}
+
+/// Nobody reads but the newest, and it is `wall_ms`.
+fn now(wall_ms: u64) -> Retention {
+    Retention::newest_only().at_wall(wall_ms)
 }
 
 fn shape(levels: &[Vec<TableMeta>]) -> Vec<Vec<&TableMeta>> {
@@ -51,7 +57,7 @@ fn level_0_takes_all_that_overlap_and_what_they_meet() {
             table(12, 95, 96, 9),
         ],
     ];
-    let choice = pick(&shape(&levels), &Busy::default(), &options(), 0).unwrap();
+    let choice = pick(&shape(&levels), &Busy::default(), &options(), &now(0)).unwrap();
     assert_eq!(choice.upper, [1, 2, 4]);
     assert_eq!(choice.lower, [10]);
     assert_eq!(
@@ -64,8 +70,11 @@ fn level_0_takes_all_that_overlap_and_what_they_meet() {
 #[test]
 fn nothing_due_is_nothing_to_do() {
     let levels = [vec![table(1, 1, 9, 9); 3], vec![table(10, 1, 9, 1000 - 1)]];
-    assert_eq!(pick(&shape(&levels), &Busy::default(), &options(), 0), None);
-    assert_eq!(pick(&[], &Busy::default(), &options(), 0), None);
+    assert_eq!(
+        pick(&shape(&levels), &Busy::default(), &options(), &now(0)),
+        None
+    );
+    assert_eq!(pick(&[], &Busy::default(), &options(), &now(0)), None);
 }
 
 #[test]
@@ -75,12 +84,14 @@ fn small_tables_of_level_0_wait_until_there_are_many() {
     };
     let upper = |count| {
         let levels = [small(count), vec![table(1, 1, 9, 999)]];
-        pick(&shape(&levels), &Busy::default(), &options(), 0).map(|choice| choice.upper.len())
+        pick(&shape(&levels), &Busy::default(), &options(), &now(0))
+            .map(|choice| choice.upper.len())
     };
     assert_eq!((upper(4), upper(15), upper(16)), (None, None, Some(16)));
     let beside = |below: u64| {
         let levels = [small(4), vec![table(1, 1, 9, below)]];
-        pick(&shape(&levels), &Busy::default(), &options(), 0).map(|choice| choice.upper.len())
+        pick(&shape(&levels), &Busy::default(), &options(), &now(0))
+            .map(|choice| choice.upper.len())
     };
     assert_eq!(beside(4 * 9 * 4 / 3), Some(4), "three quarters of level 1");
     assert_eq!(beside(4 * 9 * 4 / 3 + 1), None);
@@ -88,7 +99,8 @@ fn small_tables_of_level_0_wait_until_there_are_many() {
 
 #[test]
 fn tables_of_level_0_that_meet_little_do_not_wait_for_the_others() {
-    let pick = |levels: &[Vec<TableMeta>]| pick(&shape(levels), &Busy::default(), &options(), 0);
+    let pick =
+        |levels: &[Vec<TableMeta>]| pick(&shape(levels), &Busy::default(), &options(), &now(0));
     let small = [
         table(14, 92, 93, 9),
         table(13, 50, 51, 9),
@@ -129,7 +141,7 @@ fn what_is_very_little_goes_down_at_once_with_what_it_meets() {
             vec![table(3, 1, 9, above)],
             vec![table(10, 5, 9, below), table(11, 20, 30, 9_000)],
         ];
-        pick(&shape(&levels), &Busy::default(), &options, 0)
+        pick(&shape(&levels), &Busy::default(), &options, &now(0))
     };
     let choice = pick(500, 524).expect("a 1024th of the level");
     assert_eq!((choice.upper, choice.lower), (vec![3], vec![10]));
@@ -148,7 +160,7 @@ fn the_table_with_the_least_overlap_goes_first() {
             table(12, 25, 26, 900),
         ],
     ];
-    let choice = pick(&shape(&levels), &Busy::default(), &options(), 0).unwrap();
+    let choice = pick(&shape(&levels), &Busy::default(), &options(), &now(0)).unwrap();
     assert_eq!(
         (choice.level, &*choice.upper, &*choice.lower),
         (1, &[2][..], &[12][..])
@@ -165,13 +177,13 @@ fn a_table_that_meets_nothing_moves_unless_it_has_to_be_recompressed() {
         vec![table(10, 20, 30, 9)],
     ];
     assert!(
-        pick(&shape(&levels), &Busy::default(), &options, 0)
+        pick(&shape(&levels), &Busy::default(), &options, &now(0))
             .unwrap()
             .is_move
     );
     options.upper_compression = velella_sst::Compression::None;
     assert!(
-        !pick(&shape(&levels), &Busy::default(), &options, 0)
+        !pick(&shape(&levels), &Busy::default(), &options, &now(0))
             .unwrap()
             .is_move
     );
@@ -193,10 +205,16 @@ fn while_level_0_waits_for_level_1_nothing_else_takes_level_1() {
         files: HashSet::from([10]),
         outputs: vec![span_of(&levels[1][0], 2)],
     };
-    assert_eq!(pick(&shape(&levels), &running, &options(), 0), None, "P3");
+    assert_eq!(
+        pick(&shape(&levels), &running, &options(), &now(0)),
+        None,
+        "P3"
+    );
     let calm = [vec![levels[0][0].clone()], levels[1].clone(), Vec::new()];
     assert_eq!(
-        pick(&shape(&calm), &running, &options(), 0).unwrap().upper,
+        pick(&shape(&calm), &running, &options(), &now(0))
+            .unwrap()
+            .upper,
         [11]
     );
 }
@@ -213,7 +231,7 @@ fn a_job_never_writes_where_another_does() {
             largest: vec![20],
         }],
     };
-    assert_eq!(pick(&shape(&levels), &running, &options(), 0), None);
+    assert_eq!(pick(&shape(&levels), &running, &options(), &now(0)), None);
 }
 
 #[test]
@@ -221,11 +239,50 @@ fn tombstones_go_down_when_nothing_is_due() {
     let mut heavy = table(1, 1, 9, 10);
     heavy.kinds[ValueKind::Delete as usize] = 11;
     let levels = [Vec::new(), vec![heavy], vec![table(10, 1, 9, 10)]];
-    let choice = pick(&shape(&levels), &Busy::default(), &options(), 0).unwrap();
+    let choice = pick(&shape(&levels), &Busy::default(), &options(), &now(0)).unwrap();
     assert_eq!((choice.upper[0], choice.lower[0]), (1, 10));
-    // At the last level they have nowhere to go.
-    let last = [Vec::new(), levels[1].clone()];
-    assert_eq!(pick(&shape(&last), &Busy::default(), &options(), 0), None);
+}
+
+#[test]
+fn tombstones_of_the_last_level_leave_once_nobody_reads_below_them() {
+    let mut heavy = table(1, 1, 9, 10);
+    heavy.kinds[ValueKind::Delete as usize] = 11;
+    heavy.max_stamp = Stamp(7);
+    let last = [Vec::new(), vec![heavy]];
+    let at = |snapshot| {
+        let read = Retention::new(Stamp(99), Stamp(99), vec![Stamp(snapshot)]);
+        pick(&shape(&last), &Busy::default(), &options(), &read)
+    };
+    assert_eq!(at(6), None, "P4: some would stay");
+    let choice = at(7).unwrap();
+    assert_eq!((choice.level, choice.output.level), (1, 1));
+    assert!(!choice.is_move);
+}
+
+#[test]
+fn neither_tombstones_nor_expired_tables_go_before_level_0() {
+    let mut heavy = table(11, 50, 60, 10);
+    heavy.kinds[ValueKind::PutExpiring as usize] = 30;
+    heavy.max_expiry_ms = Some(1_000);
+    let mut due = vec![table(10, 1, 9, 10), heavy.clone()];
+    let busy = |levels: &[Vec<TableMeta>]| Busy {
+        files: HashSet::from([10]),
+        outputs: vec![span_of(&levels[1][0], levels.len() - 1)],
+    };
+    for deeper in [true, false] {
+        for kind in [ValueKind::PutExpiring, ValueKind::Delete] {
+            due[1].kinds = [0; 7];
+            due[1].kinds[kind as usize] = 30;
+            let upper = (1..=4).map(|file| table(file, 1, 99, 600)).collect();
+            let mut levels = vec![upper, due.clone()];
+            levels.extend(deeper.then(Vec::new));
+            let picked = pick(&shape(&levels), &busy(&levels), &options(), &now(2_000));
+            assert_eq!(picked, None, "P3");
+            levels[0].truncate(1);
+            let picked = pick(&shape(&levels), &busy(&levels), &options(), &now(2_000));
+            assert_eq!(picked.unwrap().upper, [11], "level 0 is not due");
+        }
+    }
 }
 
 #[test]
@@ -234,7 +291,7 @@ fn expired_tables_go_down_or_are_rewritten_in_the_last_level() {
     old.kinds[ValueKind::PutExpiring as usize] = 11;
     old.max_expiry_ms = Some(1_000);
     let at = |levels: &[Vec<TableMeta>], wall_ms| {
-        pick(&shape(levels), &Busy::default(), &options(), wall_ms)
+        pick(&shape(levels), &Busy::default(), &options(), &now(wall_ms))
     };
     let last = [Vec::new(), vec![old.clone()]];
     assert_eq!(at(&last, 1_000), None);
@@ -265,7 +322,10 @@ fn a_full_compaction_goes_level_by_level_and_ends_with_the_last() {
 #[test]
 fn gathering_takes_level_0_though_it_is_not_due_and_nothing_else() {
     let gathered = |levels: &[Vec<TableMeta>], busy: &Busy| {
-        assert_eq!(pick(&shape(levels), &Busy::default(), &options(), 0), None);
+        assert_eq!(
+            pick(&shape(levels), &Busy::default(), &options(), &now(0)),
+            None
+        );
         pick_gathering(&shape(levels), busy, &options())
     };
     let free = Busy::default();
@@ -309,7 +369,7 @@ fn the_level_that_is_most_over_its_target_goes_first() {
             Vec::new(),
         ];
         let picked = |levels: &[Vec<TableMeta>]| {
-            pick(&shape(levels), &Busy::default(), &options(), 0).map(|choice| choice.level)
+            pick(&shape(levels), &Busy::default(), &options(), &now(0)).map(|choice| choice.level)
         };
         assert_eq!(picked(&levels), Some(expected), "{level1} {level2}");
         levels[0].clear();
@@ -332,7 +392,7 @@ fn what_is_busy_counts_neither_as_due_nor_as_free() {
             files: files.iter().copied().collect(),
             outputs: Vec::new(),
         };
-        pick(&shape(&levels), &busy, &options(), 0)
+        pick(&shape(&levels), &busy, &options(), &now(0))
     };
     assert_eq!(with(&[]).unwrap().level, 0);
     assert_eq!(
@@ -352,7 +412,7 @@ fn mostly_means_more_than_half() {
         half.kinds[kind as usize] = count;
         half.max_expiry_ms = Some(5);
         let levels = [Vec::new(), vec![half], vec![table(10, 1, 9, 10)]];
-        let choice = pick(&shape(&levels), &Busy::default(), &options(), 6);
+        let choice = pick(&shape(&levels), &Busy::default(), &options(), &now(6));
         choice.map(|choice| (choice.upper[0], choice.lower[0]))
     };
     // Ten others are in it.
@@ -417,7 +477,7 @@ fn choices_obey_the_order_of_keys() {
             table(12, 25, 5, 99_000),
         ],
     ];
-    let choice = pick(&shape(&levels), &Busy::default(), &options, 0).unwrap();
+    let choice = pick(&shape(&levels), &Busy::default(), &options, &now(0)).unwrap();
     assert_eq!(
         (&*choice.upper, &*choice.lower),
         (&[10][..], &[][..]),
@@ -428,14 +488,14 @@ fn choices_obey_the_order_of_keys() {
         levels[1].clone(),
         vec![levels[2][0].clone(), levels[2][1].clone()],
     ];
-    let choice = pick(&shape(&calm), &Busy::default(), &options, 0).unwrap();
+    let choice = pick(&shape(&calm), &Busy::default(), &options, &now(0)).unwrap();
     assert_eq!(
         (&*choice.upper, &*choice.lower),
         (&[2][..], &[][..]),
         "between 31 and 5"
     );
     let busy = busy(&choice);
-    let choice = pick(&shape(&calm), &busy, &options, 0).unwrap();
+    let choice = pick(&shape(&calm), &busy, &options, &now(0)).unwrap();
     assert_eq!((&*choice.upper, &*choice.lower), (&[1][..], &[10][..]));
     assert_eq!(
         (&*choice.output.smallest, &*choice.output.largest),
@@ -468,7 +528,7 @@ fn running_choices_share_nothing_and_miss_nothing() {
         }
         let shape = shape(&levels);
         let mut taken = Busy::default();
-        while let Some(choice) = pick(&shape, &taken, &options(), 0) {
+        while let Some(choice) = pick(&shape, &taken, &options(), &now(0)) {
             check_choice(&levels, &taken, &choice);
             let new = busy(&choice);
             taken.files.extend(new.files);

@@ -176,7 +176,7 @@ impl Bench {
     /// # Errors
     /// The job's.
     pub fn work(&self, wanted: Wanted, retention: &Retention) -> Result<bool> {
-        let Some(job) = self.tree.next_job(wanted) else {
+        let Some(job) = self.tree.next_job(wanted, retention) else {
             return Ok(false);
         };
         job.run(&|| retention.clone(), &|| Ok(true))?;
@@ -190,10 +190,13 @@ impl Bench {
     ///
     /// # Panics
     /// If upkeep does not come to an end.
-    pub fn work_all(&self, wanted: Wanted, retention: &Retention) -> Result<usize> {
+    pub fn work_all(&self, mut wanted: Wanted, retention: &Retention) -> Result<usize> {
         let mut jobs = 0;
         while self.work(wanted, retention)? {
             jobs += 1;
+            if wanted == Wanted::Everything {
+                wanted = Wanted::Rest;
+            }
             assert!(jobs < 10_000, "upkeep goes on for ever");
         }
         Ok(jobs)

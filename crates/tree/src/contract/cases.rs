@@ -16,9 +16,10 @@ use velella_vfs::MemFs;
 type Case = fn(OpenTree);
 
 fn any_sort(rng: &mut Rng) -> Wanted {
-    match rng.below(4) {
+    match rng.below(5) {
         0 => Wanted::Everything,
-        1 => Wanted::Gathering,
+        1 => Wanted::Rest,
+        2 => Wanted::Gathering,
         _ => Wanted::Due,
     }
 }
@@ -85,8 +86,18 @@ fn an_empty_tree_answers(open: OpenTree) {
     let bench = bench(open);
     assert_eq!(bench.get(b"a", 9).expect("answers"), None);
     assert!(bench.all().expect("walks").is_empty());
-    assert!(bench.tree.next_job(Wanted::Due).is_none());
-    assert!(bench.tree.next_job(Wanted::Everything).is_none());
+    assert!(
+        bench
+            .tree
+            .next_job(Wanted::Due, &everything_at(0))
+            .is_none()
+    );
+    assert!(
+        bench
+            .tree
+            .next_job(Wanted::Everything, &everything_at(0))
+            .is_none()
+    );
     bench
         .flush(Run::new(), &everything_at(1))
         .expect("an empty run is no error");
@@ -151,7 +162,7 @@ fn cl11_snapshot_during_a_job(open: OpenTree) {
     }
     let job = bench
         .tree
-        .next_job(Wanted::Everything)
+        .next_job(Wanted::Everything, &everything_at(0))
         .expect("six runs are work");
     // Chosen, not started: the snapshot at 3 must count, though it came after the choice.
     let asked = std::cell::Cell::new(0);
@@ -163,7 +174,7 @@ fn cl11_snapshot_during_a_job(open: OpenTree) {
     assert!(asked.get() <= 1, "one answer for the whole job");
     let mut left = Some(());
     while left.is_some() {
-        left = bench.tree.next_job(Wanted::Everything).map(|job| {
+        left = bench.tree.next_job(Wanted::Rest, &readers()).map(|job| {
             job.run(&readers, &|| Ok(true)).expect("runs");
         });
     }
@@ -268,7 +279,7 @@ fn an_old_cursor_keeps_its_files(open: OpenTree) {
 fn settle(bench: &Bench, count: usize) {
     for _ in 0..10_000 {
         epoch::flush();
-        drop(bench.tree.next_job(Wanted::Due));
+        drop(bench.tree.next_job(Wanted::Due, &everything_at(0)));
         if bench.files().expect("lists").len() == count {
             return;
         }
@@ -288,7 +299,7 @@ fn a_cancelled_job_changes_nothing(open: OpenTree) {
     let files = bench.files().expect("lists");
     let job = bench
         .tree
-        .next_job(Wanted::Everything)
+        .next_job(Wanted::Everything, &everything_at(0))
         .expect("three runs are work");
     let error = job
         .run(&|| model.retention(), &|| Ok(false))
@@ -298,7 +309,7 @@ fn a_cancelled_job_changes_nothing(open: OpenTree) {
     model.check(&bench);
     let again = bench
         .tree
-        .next_job(Wanted::Everything)
+        .next_job(Wanted::Everything, &everything_at(0))
         .expect("its inputs are free again");
     let refused = || {
         Err(velella_base::Error::new(
@@ -390,7 +401,7 @@ fn a_dropped_keyspace_gives_its_files_up(open: OpenTree) {
     }
     let running = bench
         .tree
-        .next_job(Wanted::Everything)
+        .next_job(Wanted::Everything, &everything_at(0))
         .expect("five runs are work");
     let drop_edit = Edit::DropKeyspace {
         id: KEYSPACE,
