@@ -1,5 +1,7 @@
 //! Limits, passwords, panics and ends: what a server does when things are not as they should be.
 
+#![allow(clippy::unwrap_used, reason = "what helps a test fails as a test does")]
+
 mod common;
 
 use common::{Answer, Client, Fixture, bulk, encode, error, ok};
