@@ -346,10 +346,11 @@ impl Connection {
         self.broken || self.session.closing && self.backlog() == 0 && self.hold.is_none()
     }
 
-    /// Whether the client has been silent, or unable to authenticate, for too long.
-    pub(crate) fn overdue(&self, now: Instant, timeout: Duration) -> bool {
-        let idle = now.saturating_duration_since(self.active);
-        let age = now.saturating_duration_since(self.opened);
+    /// Whether the client, served with all it had sent by `heard`, had then been silent, or unable
+    /// to authenticate, for too long.
+    pub(crate) fn overdue(&self, heard: Instant, timeout: Duration) -> bool {
+        let idle = heard.saturating_duration_since(self.active);
+        let age = heard.saturating_duration_since(self.opened);
         !timeout.is_zero() && idle >= timeout
             || !self.session.authenticated && age >= AUTHENTICATION_TIME
     }

@@ -8,6 +8,8 @@
 //! W2. The thread waits only in `poll`, and in the engine.
 //! W3. Events are edge-triggered: a connection stays in the list of ready ones until its socket
 //!     says that it would block.
+//! W4. How long a client has been silent is judged at an instant up to which everybody has been
+//!     heard: a thread that was busy does not take its own silence for theirs.
 //!
 //! Tests: through sockets in `tests/`.
 
@@ -29,6 +31,8 @@ use velella_sync::thread::now;
 
 /// The token of the waker; connections have their place in the list.
 pub(crate) const WAKE: Token = Token(usize::MAX);
+/// Most events taken at once.
+const EVENTS_MAX: usize = 1024;
 /// How often overdue connections are looked for.
 const SWEEP_INTERVAL: Duration = Duration::from_secs(1);
 /// How long a stopping server tries to send what is written.
@@ -50,6 +54,8 @@ pub(crate) struct Network {
     /// Connections whose replies are withheld.
     held: Vec<usize>,
     kills_seen: u64,
+    /// What had arrived by then has been served (W4).
+    heard: Instant,
     next_sweep: Instant,
 }
 
@@ -78,19 +84,24 @@ impl Network {
             ready: Vec::new(),
             held: Vec::new(),
             kills_seen: 0,
+            heard: now(),
             next_sweep: now() + SWEEP_INTERVAL,
         }
     }
 
     /// Serves until the server stops.
     pub(crate) fn run(mut self) {
-        let mut events = Events::with_capacity(1024);
+        let mut events = Events::with_capacity(EVENTS_MAX);
         while !self.runner.shared.stopping() {
             let patience = self.patience();
-            // An interrupted wait is a wait that found nothing.
-            let _interrupted = self.poll.poll(&mut events, Some(patience));
+            let asked = now();
+            let waited = self.poll.poll(&mut events, Some(patience));
             self.take_events(&events);
             self.round();
+            // A full list may have left some out; an interrupted wait found nothing.
+            if waited.is_ok() && events.iter().count() < EVENTS_MAX {
+                self.heard = asked;
+            }
             self.sweep();
         }
         self.farewell(&mut events);
@@ -269,7 +280,8 @@ impl Network {
             .timeout_seconds
             .load(Ordering::Relaxed);
         let timeout = Duration::from_secs(seconds);
-        self.close_where(|connection| connection.overdue(now, timeout));
+        let heard = self.heard;
+        self.close_where(|connection| connection.overdue(heard, timeout));
     }
 
     fn close_where(&mut self, condition: impl Fn(&Connection) -> bool) {

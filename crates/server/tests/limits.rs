@@ -289,6 +289,34 @@ fn who_takes_a_long_reply_slowly_is_not_silent() {
     fixture.stop();
 }
 
+/// A thread busy for longer than the time-out, and a request that comes meanwhile.
+#[test]
+fn who_waits_for_a_busy_thread_is_not_silent() {
+    let fixture = Fixture::with(|config| {
+        config.timeout = Duration::from_secs(1);
+        config.threads = 1;
+    });
+    let (mut busy, mut waiting) = (fixture.client(), fixture.client());
+    let value = vec![b'v'; 2000];
+    assert_eq!(busy.call(&[b"SET", b"k", &value]), ok());
+    let slow = encode(&[b"LCS", b"k", b"k", b"LEN"]);
+    let begun = std::time::Instant::now();
+    busy.send(&slow);
+    assert_eq!(busy.answer(), Answer::Integer(2000));
+    // All at once: the thread serves no other meanwhile.
+    let times = 2_500_000 / begun.elapsed().as_micros().max(1) + 1;
+    assert_eq!(waiting.ask("PING"), Answer::Simple("PONG".into()));
+    busy.send(&slow.repeat(usize::try_from(times).unwrap()));
+    // So that the thread has most likely begun; if not, this test sees nothing.
+    std::thread::sleep(Duration::from_millis(100));
+    waiting.send(&encode(&[b"PING"]));
+    assert_eq!(waiting.try_answer(), Some(Answer::Simple("PONG".into())));
+    for _ in 0..times {
+        assert_eq!(busy.answer(), Answer::Integer(2000));
+    }
+    fixture.stop();
+}
+
 /// The most memory this process ever had, in bytes.
 #[cfg(target_os = "linux")]
 fn most_memory() -> u64 {
