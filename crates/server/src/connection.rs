@@ -9,7 +9,7 @@
 //! P4. Replies that vouch for durability are withheld, with all that follow on the connection,
 //!     until it is reached; if it cannot be, they are never sent.
 //!
-//! Tests: through sockets in `tests/`.
+//! Tests: below, and through sockets in `tests/`.
 
 use crate::command::run::Runner;
 use crate::command::session::Session;
@@ -26,9 +26,9 @@ use velella_sync::thread::now;
 const BACKLOG_BYTES_MAX: usize = 1 << 20;
 /// Sent bytes that stay in the output, at least, until all of it is sent.
 const SENT_BYTES_KEPT: usize = 64 << 10;
-/// Unsent bytes above which a client that has yet to authenticate is closed.
-const UNAUTHENTICATED_BACKLOG_MAX: usize = 1 << 10;
-/// Time a client has to authenticate.
+/// Unsent bytes above which a client that has never authenticated is closed.
+const STRANGER_BACKLOG_MAX: usize = 1 << 10;
+/// Time a client has to authenticate first.
 const AUTHENTICATION_TIME: Duration = Duration::from_secs(10);
 /// Bytes received at once that count as activity even if no request is complete: a large value
 /// is on its way, not a drip that keeps a connection open.
@@ -329,8 +329,7 @@ impl Connection {
                 self.sent = 0;
             }
         }
-        let unauthenticated = !self.session.authenticated;
-        if unauthenticated && self.backlog() > UNAUTHENTICATED_BACKLOG_MAX {
+        if !self.session.known && self.backlog() > STRANGER_BACKLOG_MAX {
             self.broken = true;
         }
     }
@@ -351,7 +350,33 @@ impl Connection {
     pub(crate) fn overdue(&self, heard: Instant, timeout: Duration) -> bool {
         let idle = heard.saturating_duration_since(self.active);
         let age = heard.saturating_duration_since(self.opened);
-        !timeout.is_zero() && idle >= timeout
-            || !self.session.authenticated && age >= AUTHENTICATION_TIME
+        is_overdue(idle, age, self.session.known, timeout)
+    }
+}
+
+/// Whether to close a client that has been silent and here for so long; a `timeout` of zero: never
+/// for its silence.
+fn is_overdue(idle: Duration, age: Duration, known: bool, timeout: Duration) -> bool {
+    !timeout.is_zero() && idle >= timeout || !known && age >= AUTHENTICATION_TIME
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn silence_and_strangeness_end_connections() {
+        let seconds = Duration::from_secs;
+        for (idle, age, known, timeout, overdue) in [
+            (59, 59, true, 60, false),
+            (60, 60, true, 60, true),
+            (9000, 9000, true, 0, false),
+            (0, 9, false, 60, false),
+            (0, 10, false, 60, true),
+            (0, 10, false, 0, true),
+        ] {
+            let found = is_overdue(seconds(idle), seconds(age), known, seconds(timeout));
+            assert_eq!(found, overdue, "{idle} {age} {known} {timeout}");
+        }
     }
 }

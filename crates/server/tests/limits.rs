@@ -59,6 +59,30 @@ fn without_the_password_nothing_is_said_or_done() {
     fixture.stop();
 }
 
+/// What it asked for while it was known is due, whatever a stranger may ask for.
+#[test]
+fn a_reset_asks_for_the_password_and_takes_no_reply_back() {
+    let fixture = Fixture::with(|config| config.requirepass = Some("secret".into()));
+    let mut client = fixture.client();
+    assert_eq!(client.ask("AUTH secret"), ok());
+    let value = vec![b'v'; 100 << 10];
+    assert_eq!(client.call(&[b"SET", b"k", &value]), ok());
+    let mut pipeline = encode(&[b"GET", b"k"]).repeat(200);
+    pipeline.extend(encode(&[b"RESET"]));
+    client.send(&pipeline);
+    for turn in 0..200 {
+        std::thread::sleep(Duration::from_millis(2));
+        assert_eq!(client.answer(), Answer::Bulk(value.clone()), "{turn}");
+    }
+    assert_eq!(client.answer(), Answer::Simple("RESET".into()));
+    let noauth = error("NOAUTH Authentication required.");
+    assert_eq!(client.ask("STRLEN k"), noauth);
+    assert_eq!(client.ask("RESET"), Answer::Simple("RESET".into()));
+    assert_eq!(client.ask("AUTH secret"), ok());
+    assert_eq!(client.ask("STRLEN k"), Answer::Integer(100 << 10));
+    fixture.stop();
+}
+
 /// The names of all commands, subcommands left out.
 fn fixture_commands() -> Answer {
     let fixture = Fixture::start();

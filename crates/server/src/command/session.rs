@@ -36,6 +36,9 @@ pub(crate) struct Session {
     pub database: usize,
     /// Whether commands other than AUTH, HELLO and QUIT are allowed.
     pub authenticated: bool,
+    /// Whether the client ever was authenticated: RESET makes it prove itself again, yet no
+    /// stranger, from whom little is taken and for whom little is kept.
+    pub known: bool,
     /// Whether replies are wanted.
     pub replies: Replies,
     /// What a write must survive before it is answered.
@@ -53,9 +56,11 @@ pub(crate) struct Session {
 impl Session {
     /// A client that has just connected.
     pub(crate) fn new(client: Arc<Client>, shared: &Shared) -> Self {
+        let authenticated = shared.settings.requirepass.lock().is_none();
         Session {
             database: 0,
-            authenticated: shared.settings.requirepass.lock().is_none(),
+            authenticated,
+            known: authenticated,
             replies: Replies::On,
             durability: shared.db.options().durability,
             last_stamp: Stamp::ZERO,
