@@ -4,11 +4,11 @@
 //!
 //! Tests: through sockets in `tests/commands.rs`.
 
-use super::failure::Failure;
+use super::failure::{Failure, Outcome};
 use super::row::Context;
 use super::session::BUFFERED;
 use crate::resp::reply::Protocol;
-use velella::{Entry, Keyspace, Snapshot, WriteBatch};
+use velella::{Entry, Keyspace, Snapshot, Value, WriteBatch};
 
 impl Context<'_> {
     /// The keyspace selected, if it was ever written.
@@ -63,6 +63,26 @@ impl Context<'_> {
             (None, Some(read)) => Ok(read(None)),
             (None, None) => Err(Failure::new("ERR the engine lent a value twice")),
         }
+    }
+
+    /// Hands the values of `keys`, all of one instant, to `take`: one at a time, since many large
+    /// values, or one many times, may be more than there is memory.
+    pub(crate) fn read_together<'k>(
+        &mut self,
+        keys: impl Iterator<Item = &'k [u8]>,
+        mut take: impl FnMut(&mut Self, Option<Value>) -> Outcome,
+    ) -> Outcome {
+        let keyspace = self.existing()?.cloned();
+        let snapshot = self.shared.db.snapshot();
+        for key in keys {
+            let value = match &keyspace {
+                Some(keyspace) => snapshot.get(keyspace, key)?,
+                None => None,
+            };
+            self.counters.looked_up(value.is_some());
+            take(self, value)?;
+        }
+        Ok(())
     }
 
     /// Applies the batch that `fill` makes of a snapshot, as one step: if a key of the batch was

@@ -305,19 +305,10 @@ fn getex(ctx: &mut Context<'_>, args: Args<'_>) -> Outcome {
 
 fn mget(ctx: &mut Context<'_>, args: Args<'_>) -> Outcome {
     ctx.reply.array(args.len() - 1);
-    let keyspace = ctx.existing()?.cloned();
-    // One at a time: many large values, or one many times, may be more than there is memory.
-    let snapshot = ctx.shared.db.snapshot();
-    for key in args.from(1).iter() {
-        let value = match &keyspace {
-            Some(keyspace) => snapshot.get(keyspace, key)?,
-            None => None,
-        };
-        ctx.counters.looked_up(value.is_some());
+    ctx.read_together(args.from(1).iter(), |ctx, value| {
         ctx.reply.bulk_or_null(value.as_deref());
-        ctx.check_output()?;
-    }
-    Ok(())
+        ctx.check_output()
+    })
 }
 
 /// Puts the pairs of MSET and MSETNX into `batch`.
