@@ -57,15 +57,20 @@ fn parse(args: Args<'_>) -> Result<Options, Failure> {
 
 fn lcs(ctx: &mut Context<'_>, args: Args<'_>) -> Outcome {
     let options = parse(args)?;
-    let a = ctx.read(args.at(1), |value| value.unwrap_or_default().to_vec())?;
-    let b = ctx.read(args.at(2), |value| value.unwrap_or_default().to_vec())?;
+    let mut values = Vec::with_capacity(2);
+    ctx.read_together(args.from(1).iter().take(2), |_, value| {
+        // An absent value is as an empty one.
+        values.push(value.unwrap_or_else(|| Vec::new().into()));
+        Ok(())
+    })?;
+    let (a, b) = (&values[0], &values[1]);
     let cells = (a.len() + 1).checked_mul(b.len() + 1);
     if cells.is_none_or(|cells| cells > CELLS_MAX) {
         return Err(Failure::new(
             "ERR Insufficient memory, transient memory for LCS exceeds 128 MiB",
         ));
     }
-    let table = Table::new(&a, &b);
+    let table = Table::new(a, b);
     if options.len {
         ctx.reply.count(table.lcs_len());
     } else if options.index {
