@@ -4,7 +4,7 @@
 
 mod common;
 
-use common::{Answer, Fixture, bulk, encode, ok};
+use common::{Answer, Fixture, bulk, encode, error, ok};
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -99,6 +99,60 @@ fn two_values_are_compared_as_of_one_instant() {
             });
         }
     });
+    fixture.stop();
+}
+
+/// As Redis 7.0.15 answers.
+#[test]
+fn options_may_be_repeated_but_not_contradict_each_other() {
+    let fixture = Fixture::start();
+    let mut client = fixture.client();
+    let syntax = error("ERR syntax error");
+    for (options, answer, ttl) in [
+        ("EX 10 EX 20", ok(), 20),
+        ("EX x ex 20", ok(), 20),
+        ("EX 0 EX 20 XX XX", ok(), 20),
+        ("PX 10000 PX 20000 GET GET", bulk("v"), 20),
+        ("KEEPTTL KEEPTTL", ok(), 20),
+        ("NX NX", Answer::Null, 20),
+        (
+            "EX 30 EX 0",
+            error("ERR invalid expire time in 'set' command"),
+            20,
+        ),
+        ("EX 30 PX 30000", syntax.clone(), 20),
+        ("EX 0 foo", syntax.clone(), 20),
+        ("EX 30 KEEPTTL", syntax.clone(), 20),
+        ("KEEPTTL EX 30", syntax.clone(), 20),
+        ("NX XX", syntax.clone(), 20),
+        ("EX 30 EX", syntax.clone(), 20),
+    ] {
+        assert_eq!(
+            client.ask(&format!("SET k v {options}")),
+            answer,
+            "{options}"
+        );
+        assert_eq!(client.ask("TTL k"), Answer::Integer(ttl), "{options}");
+    }
+    for (options, answer, ttl) in [
+        ("EX 100 EX 200", bulk("v"), 200),
+        ("EX 300 PERSIST", syntax.clone(), 200),
+        ("PERSIST EX 300", syntax.clone(), 200),
+        ("EX 300 EXAT 9999999999", syntax.clone(), 200),
+        (
+            "EX 300 EX 0",
+            error("ERR invalid expire time in 'getex' command"),
+            200,
+        ),
+        ("PERSIST PERSIST", bulk("v"), -1),
+    ] {
+        assert_eq!(
+            client.ask(&format!("GETEX k {options}")),
+            answer,
+            "{options}"
+        );
+        assert_eq!(client.ask("TTL k"), Answer::Integer(ttl), "{options}");
+    }
     fixture.stop();
 }
 

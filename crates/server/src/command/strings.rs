@@ -149,44 +149,48 @@ struct SetOptions {
 
 impl SetOptions {
     fn parse(args: Args<'_>, command: &str) -> Result<SetOptions, Failure> {
-        let (mut condition, mut expiry, mut get) = (Condition::Always, Expiry::Never, false);
-        let mut at = 3;
-        while let Some(option) = args.get(at) {
-            at += 1;
+        let (mut condition, mut keep, mut get) = (Condition::Always, false, false);
+        let mut time = None;
+        let mut options = args.from(3).iter();
+        while let Some(option) = options.next() {
             if is(option, "nx") && condition != Condition::IfPresent {
                 condition = Condition::IfAbsent;
             } else if is(option, "xx") && condition != Condition::IfAbsent {
                 condition = Condition::IfPresent;
             } else if is(option, "get") {
                 get = true;
-            } else if is(option, "keepttl") && !matches!(expiry, Expiry::At(_)) {
-                expiry = Expiry::Keep;
-            } else if let (Some(time), Expiry::Never) = (Time::option(option), expiry) {
-                let value = args.get(at).ok_or(SYNTAX)?;
-                at += 1;
-                // A syntax error further on comes before a wrong time.
-                expiry = Expiry::At(time.positive(value, command).or_else(|failure| {
-                    SetOptions::rest_is_sound(args.from(at)).and(Err(failure))
-                })?);
-            } else {
+            } else if is(option, "keepttl") && time.is_none() {
+                keep = true;
+            } else if keep {
                 return Err(SYNTAX);
+            } else {
+                time = Some(timed(option, options.next(), time)?);
             }
         }
+        let expiry = match time {
+            // Read only now: a syntax error anywhere comes before a wrong time.
+            Some((time, value)) => Expiry::At(time.positive(value, command)?),
+            None if keep => Expiry::Keep,
+            None => Expiry::Never,
+        };
         Ok(SetOptions {
             condition,
             expiry,
             get,
         })
     }
+}
 
-    fn rest_is_sound(args: Args<'_>) -> Outcome {
-        let known = |option: &[u8]| ["nx", "xx", "get"].iter().any(|name| is(option, name));
-        if args.iter().all(known) {
-            Ok(())
-        } else {
-            Err(SYNTAX)
-        }
-    }
+/// The time that `option` announces, with its value. As in Redis it may be given again, and the
+/// last counts; two units contradict each other.
+fn timed<'a>(
+    option: &[u8],
+    value: Option<&'a [u8]>,
+    before: Option<(Time, &[u8])>,
+) -> Result<(Time, &'a [u8]), Failure> {
+    let agrees = |time: &Time| before.is_none_or(|(before, _)| before == *time);
+    let time = Time::option(option).filter(agrees);
+    time.zip(value).ok_or(SYNTAX)
 }
 
 fn set(ctx: &mut Context<'_>, args: Args<'_>) -> Outcome {
@@ -278,19 +282,24 @@ fn getex(ctx: &mut Context<'_>, args: Args<'_>) -> Outcome {
     if args.len() == 2 {
         return get(ctx, args);
     }
-    let persists = args.from(2).iter().all(|option| is(option, "persist"));
-    let time = match args.len() {
-        _ if persists => None,
-        4 => Some(Time::option(args.at(2)).ok_or(SYNTAX)?),
-        _ => return Err(SYNTAX),
-    };
+    let (mut persists, mut time) = (false, None);
+    let mut options = args.from(2).iter();
+    while let Some(option) = options.next() {
+        if is(option, "persist") && time.is_none() {
+            persists = true;
+        } else if persists {
+            return Err(SYNTAX);
+        } else {
+            time = Some(timed(option, options.next(), time)?);
+        }
+    }
     // An absent key is no occasion to look at the time given.
     if !ctx.contains(args.at(1))? {
         ctx.reply.null();
         return Ok(());
     }
     let expiry = match time {
-        Some(time) => Some(time.positive(args.at(3), "getex")?),
+        Some((time, value)) => Some(time.positive(value, "getex")?),
         None => None,
     };
     let outcome = ctx.modify(args.at(1), |old| {
