@@ -10,7 +10,9 @@
 
 use crate::number::{format_float, parse_float};
 
-const SCALE_DIGITS: usize = 17;
+const SCALE_DIGITS: i64 = 17;
+/// The first number with 21 digits before the point, scaled; two below it have a sum.
+const SCALED_END: i128 = 10i128.pow(37);
 
 /// The sum of two numbers as text; `None` if it is infinite or not a number. Both texts must have
 /// passed [`parse_float`].
@@ -26,30 +28,45 @@ pub(crate) fn sum(a: &[u8], b: &[u8]) -> Option<String> {
 
 /// The number times 10^17, if D1 holds.
 fn scaled(text: &[u8]) -> Option<i128> {
-    let (negative, digits) = match text {
+    let (negative, unsigned) = match text {
         [b'-', rest @ ..] => (true, rest),
         [b'+', rest @ ..] => (false, rest),
         rest => (false, rest),
     };
-    let point = digits.iter().position(|&byte| byte == b'.');
-    let (whole, fraction) = match point {
-        Some(at) => (&digits[..at], &digits[at + 1..]),
-        None => (digits, &[][..]),
+    let (digits, exponent): (_, i32) = match split(unsigned, |byte| matches!(byte, b'e' | b'E')) {
+        (digits, None) => (digits, 0),
+        (digits, Some(exponent)) => (digits, std::str::from_utf8(exponent).ok()?.parse().ok()?),
     };
-    if whole.len() > 20 || fraction.len() > SCALE_DIGITS {
-        return None;
-    }
-    let padding = std::iter::repeat_n(&b'0', SCALE_DIGITS - fraction.len());
-    let value = whole
+    let (whole, fraction) = split(digits, |byte| byte == b'.');
+    let fraction = fraction.unwrap_or_default();
+    let number = whole
         .iter()
         .chain(fraction)
-        .chain(padding)
         .try_fold(0i128, |value, &digit| {
-            digit
-                .is_ascii_digit()
-                .then(|| value * 10 + i128::from(digit - b'0'))
+            let digit = digit.is_ascii_digit().then(|| i128::from(digit - b'0'))?;
+            value.checked_mul(10)?.checked_add(digit)
         })?;
+    let places = i64::try_from(fraction.len()).ok()?;
+    let value = shifted(number, SCALE_DIGITS + i64::from(exponent) - places)?;
+    let value = (value < SCALED_END).then_some(value)?;
     Some(if negative { -value } else { value })
+}
+
+/// What stands before the first such byte, and what behind it.
+fn split(text: &[u8], is_end: impl Fn(u8) -> bool) -> (&[u8], Option<&[u8]>) {
+    match text.iter().position(|&byte| is_end(byte)) {
+        Some(at) => (&text[..at], Some(&text[at + 1..])),
+        None => (text, None),
+    }
+}
+
+/// `number` times 10^`digits`, if that is an integer, and not too large.
+fn shifted(number: i128, digits: i64) -> Option<i128> {
+    let power = 10i128.checked_pow(u32::try_from(digits.unsigned_abs()).ok()?)?;
+    if digits >= 0 {
+        return number.checked_mul(power);
+    }
+    (number % power == 0).then_some(number / power)
 }
 
 fn unscaled(value: i128) -> String {
@@ -75,6 +92,16 @@ mod tests {
             ("1", "1", "2"),
             ("1.5", "1.5", "3"),
             (".5", "0", "0.5"),
+            ("1e-1", "2e-1", "0.3"),
+            ("1E+1", "-.1e-02", "9.999"),
+            ("90071992547409930e-1", "1", "9007199254740994"),
+            ("0.10000000000000000000", "0.2", "0.3"),
+            ("1e19", "1e-17", "10000000000000000000.00000000000000001"),
+            ("1e20", "1", "100000000000000000000"),
+            ("1e-20", "0", "0"),
+            ("-1e-20", "0", "0"),
+            ("1.5e-17", "-1e-18", "0.00000000000000001"),
+            ("0e999", "7e-0", "7"),
         ] {
             assert_eq!(
                 sum(a.as_bytes(), b.as_bytes()).unwrap(),

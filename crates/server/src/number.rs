@@ -80,6 +80,9 @@ impl Decimal {
     }
 }
 
+/// Digits after the point that a float is printed with, at most: as many as Redis prints.
+const PLACES_MAX: usize = 17;
+
 /// Reads a float: decimal with an optional exponent, or an infinity. Not-a-number is no number.
 pub(crate) fn parse_float(text: &[u8]) -> Option<f64> {
     let text = std::str::from_utf8(text).ok()?;
@@ -93,7 +96,15 @@ pub(crate) fn parse_float(text: &[u8]) -> Option<f64> {
 /// A finite float without exponent, with at most 17 digits after the point and none in vain.
 pub(crate) fn format_float(value: f64) -> String {
     // Rust prints the shortest decimal that reads back as the same float, never an exponent.
-    let text = format!("{value}");
+    let mut text = format!("{value}");
+    let places = text.split_once('.').map_or(0, |(_, places)| places.len());
+    if places > PLACES_MAX {
+        let rounded = format!("{value:.PLACES_MAX$}");
+        text = rounded
+            .trim_end_matches('0')
+            .trim_end_matches('.')
+            .to_owned();
+    }
     if text == "-0" { "0".to_owned() } else { text }
 }
 
@@ -140,6 +151,9 @@ mod tests {
         assert_eq!(format_float(10.5 + 0.1), "10.6");
         assert_eq!(format_float(5.0e3), "5000");
         assert_eq!(format_float(-0.0), "0");
+        assert_eq!(format_float(1e-18), "0");
+        assert_eq!(format_float(-1e-18), "0");
+        assert_eq!(format_float(1.5e-17), "0.00000000000000002");
         assert_eq!(parse_float(b"5.0e3"), Some(5000.0));
         assert_eq!(parse_float(b"nan"), None);
         assert_eq!(parse_float(b" 1"), None);
