@@ -110,6 +110,56 @@ fn one_client_too_many_is_told_so() {
     fixture.stop();
 }
 
+/// As Redis 7.0.15 answers.
+#[test]
+fn several_settings_change_together_or_not_at_all() {
+    let fixture = Fixture::start();
+    let mut client = fixture.client();
+    assert_eq!(client.ask("CONFIG SET timeout 100 slowlog-max-len 7"), ok());
+    let failed = |name: &str, why: &str| {
+        let what = "ERR CONFIG SET failed (possibly related to argument";
+        error(&format!("{what} '{name}') - {why}"))
+    };
+    for (settings, answer) in [
+        (
+            "timeout 200 slowlog-max-len x",
+            failed(
+                "slowlog-max-len",
+                "argument couldn't be parsed into an integer",
+            ),
+        ),
+        (
+            "requirepass secret maxclients 0",
+            failed("maxclients", "argument must be within its limits"),
+        ),
+        (
+            "timeout 200 port 1",
+            failed("port", "can't set immutable config"),
+        ),
+        (
+            "timeout 200 timeout 300",
+            failed("timeout", "duplicate parameter"),
+        ),
+        ("timeout 200 slowlog-max-len", error("ERR syntax error")),
+        (
+            "timeout 200 nosuch 1",
+            error("ERR Unknown option or number of arguments for CONFIG SET - 'nosuch'"),
+        ),
+    ] {
+        assert_eq!(client.ask(&format!("CONFIG SET {settings}")), answer);
+        let all = ["slowlog-max-len", "7", "timeout", "100"].map(bulk);
+        assert_eq!(
+            client.ask("CONFIG GET timeout slowlog-max-len"),
+            Answer::Array(all.to_vec()),
+            "{settings}"
+        );
+        let password = client.ask("CONFIG GET requirepass");
+        let none = Answer::Array(vec![bulk("requirepass"), bulk("")]);
+        assert_eq!(password, none, "{settings}");
+    }
+    fixture.stop();
+}
+
 #[test]
 fn a_panic_ends_only_its_own_connection() {
     let fixture = Fixture::with(|config| config.debug_commands = true);

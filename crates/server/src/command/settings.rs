@@ -3,9 +3,12 @@
 //! Settings of Redis that are always one way here, such as `appendonly`, are told and cannot be
 //! changed; paths cannot be changed by a client.
 //!
-//! Tests: `tests/redis_py.py`.
+//! S1. CONFIG SET changes all settings it names, or none: nothing is changed before the last of
+//!     them is known to be possible.
+//!
+//! Tests: `tests/limits.rs`, `tests/redis_py.py`.
 
-use super::failure::{Failure, Outcome, quoted};
+use super::failure::{Failure, Outcome, SYNTAX, quoted};
 use super::row::{ADMIN, Context, Row};
 use super::subcommands::{help, needs_subcommand};
 use crate::glob;
@@ -33,14 +36,16 @@ pub(crate) const ROWS: &[Row] = &[Row::new("config", -2, ADMIN, needs_subcommand
         Row::new("config|help", 2, ADMIN, help).doc("server", "5.0.0", "List these."),
     ])];
 
-/// Changes a setting, or says why not.
-type Change = fn(&Shared, &[u8]) -> Result<(), &'static str>;
+/// Changes a setting, which cannot fail.
+type Change = Box<dyn FnOnce(&Shared)>;
+/// The change to a setting that a value asks for, or why there is none.
+type Plan = fn(&Shared, &[u8]) -> Result<Change, &'static str>;
 
 /// One setting: its name, how it is told, and how it is changed.
 struct Setting {
     name: &'static str,
     get: fn(&Shared) -> String,
-    set: Option<Change>,
+    set: Option<Plan>,
 }
 
 const NOT_AN_INTEGER: &str = "argument couldn't be parsed into an integer";
@@ -75,8 +80,7 @@ const SETTINGS: &[Setting] = &[
         set: Some(|shared, value| {
             let most = integer(value, 1, shared.config.maxclients as u64)?;
             let most = usize::try_from(most).map_err(|_| OUTSIDE)?;
-            shared.settings.maxclients.store(most, Ordering::Relaxed);
-            Ok(())
+            change(move |shared| shared.settings.maxclients.store(most, Ordering::Relaxed))
         }),
     },
     fixed("maxmemory", |shared| shared.db.options().memory.to_string()),
@@ -91,14 +95,13 @@ const SETTINGS: &[Setting] = &[
                 .load(Ordering::Relaxed)
                 .to_string()
         },
-        set: Some(|shared, value| {
+        set: Some(|_, value| {
             let most = integer(value, 1 << 10, limits::VALUE_BYTES_MAX as u64)?;
             let most = usize::try_from(most).map_err(|_| OUTSIDE)?;
-            shared
-                .settings
-                .max_bulk_bytes
-                .store(most, Ordering::Relaxed);
-            Ok(())
+            change(move |shared| {
+                let setting = &shared.settings.max_bulk_bytes;
+                setting.store(most, Ordering::Relaxed);
+            })
         }),
     },
     Setting {
@@ -117,8 +120,8 @@ const SETTINGS: &[Setting] = &[
             if password.is_empty() && !shared.config.bind.is_loopback() {
                 return Err("other machines can reach this server: it needs a password");
             }
-            *shared.settings.requirepass.lock() = Some(password).filter(|text| !text.is_empty());
-            Ok(())
+            let password = Some(password).filter(|text| !text.is_empty());
+            change(move |shared| *shared.settings.requirepass.lock() = password)
         }),
     },
     fixed("save", |_| String::new()),
@@ -128,11 +131,10 @@ const SETTINGS: &[Setting] = &[
             let micros = shared.settings.slow_micros.load(Ordering::Relaxed);
             i64::try_from(micros).unwrap_or(-1).to_string()
         },
-        set: Some(|shared, value| {
+        set: Some(|_, value| {
             let micros = parse_i64(value).ok_or(NOT_AN_INTEGER)?;
             let micros = u64::try_from(micros).unwrap_or(u64::MAX);
-            shared.settings.slow_micros.store(micros, Ordering::Relaxed);
-            Ok(())
+            change(move |shared| shared.settings.slow_micros.store(micros, Ordering::Relaxed))
         }),
     },
     Setting {
@@ -144,14 +146,13 @@ const SETTINGS: &[Setting] = &[
                 .load(Ordering::Relaxed)
                 .to_string()
         },
-        set: Some(|shared, value| {
+        set: Some(|_, value| {
             let most = integer(value, 0, 10_000)?;
             let most = usize::try_from(most).map_err(|_| OUTSIDE)?;
-            shared
-                .settings
-                .slowlog_entries
-                .store(most, Ordering::Relaxed);
-            Ok(())
+            change(move |shared| {
+                let setting = &shared.settings.slowlog_entries;
+                setting.store(most, Ordering::Relaxed);
+            })
         }),
     },
     Setting {
@@ -163,13 +164,12 @@ const SETTINGS: &[Setting] = &[
                 .load(Ordering::Relaxed)
                 .to_string()
         },
-        set: Some(|shared, value| {
+        set: Some(|_, value| {
             let seconds = integer(value, 0, u64::from(u32::MAX))?;
-            shared
-                .settings
-                .timeout_seconds
-                .store(seconds, Ordering::Relaxed);
-            Ok(())
+            change(move |shared| {
+                let setting = &shared.settings.timeout_seconds;
+                setting.store(seconds, Ordering::Relaxed);
+            })
         }),
     },
 ];
@@ -180,6 +180,10 @@ const fn fixed(name: &'static str, get: fn(&Shared) -> String) -> Setting {
         get,
         set: None,
     }
+}
+
+fn change(apply: impl FnOnce(&Shared) + 'static) -> Result<Change, &'static str> {
+    Ok(Box::new(apply))
 }
 
 fn integer(value: &[u8], least: u64, most: u64) -> Result<u64, &'static str> {
@@ -209,9 +213,9 @@ fn get(ctx: &mut Context<'_>, args: Args<'_>) -> Outcome {
 
 fn set(ctx: &mut Context<'_>, args: Args<'_>) -> Outcome {
     if !args.len().is_multiple_of(2) {
-        return Err(Failure::arity("config|set"));
+        return Err(SYNTAX);
     }
-    let mut changes = Vec::new();
+    let mut plans: Vec<(&str, Plan, &[u8])> = Vec::new();
     for at in (2..args.len()).step_by(2) {
         let named = |setting: &&Setting| args.at(at).eq_ignore_ascii_case(setting.name.as_bytes());
         let setting = SETTINGS.iter().find(named).ok_or_else(|| {
@@ -220,14 +224,19 @@ fn set(ctx: &mut Context<'_>, args: Args<'_>) -> Outcome {
                 "ERR Unknown option or number of arguments for CONFIG SET - '{name}'"
             ))
         })?;
-        let change = setting
+        let plan = setting
             .set
             .ok_or_else(|| refused(setting.name, "can't set immutable config"))?;
-        changes.push((setting.name, change, args.at(at + 1)));
+        if plans.iter().any(|(name, ..)| *name == setting.name) {
+            return Err(refused(setting.name, "duplicate parameter"));
+        }
+        plans.push((setting.name, plan, args.at(at + 1)));
     }
-    for (name, change, value) in changes {
-        change(ctx.shared, value).map_err(|why| refused(name, why))?;
-    }
+    let changes: Result<Vec<Change>, Failure> = plans
+        .into_iter()
+        .map(|(name, plan, value)| plan(ctx.shared, value).map_err(|why| refused(name, why)))
+        .collect();
+    changes?.into_iter().for_each(|change| change(ctx.shared));
     ctx.reply.ok();
     Ok(())
 }
