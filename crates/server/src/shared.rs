@@ -85,9 +85,12 @@ impl Shared {
         counters: Vec<Arc<Counters>>,
         wakers: Vec<Waker>,
     ) -> Self {
+        // Rounded up: a part of a second must not become zero, which means never.
+        let timeout = config.timeout;
+        let begun_second = u64::from(timeout.subsec_nanos() > 0);
         let settings = Settings {
             maxclients: AtomicUsize::new(config.maxclients),
-            timeout_seconds: AtomicU64::new(config.timeout.as_secs()),
+            timeout_seconds: AtomicU64::new(timeout.as_secs().saturating_add(begun_second)),
             max_bulk_bytes: AtomicUsize::new(config.max_bulk_bytes),
             slow_micros: AtomicU64::new(10_000),
             slowlog_entries: AtomicUsize::new(128),

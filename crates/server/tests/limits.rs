@@ -363,6 +363,23 @@ fn who_takes_a_long_reply_slowly_is_not_silent() {
     fixture.stop();
 }
 
+#[test]
+fn a_part_of_a_second_is_a_time_out_and_no_second_is_none() {
+    let second = Duration::from_secs(1);
+    for (timeout, told) in [
+        (second / 10 * 9, "1"),
+        (Duration::from_nanos(1), "1"),
+        (second, "1"),
+        (second * 3 / 2, "2"),
+        (Duration::ZERO, "0"),
+    ] {
+        let fixture = Fixture::with(|config| config.timeout = timeout);
+        let answer = fixture.client().ask("CONFIG GET timeout");
+        assert_eq!(answer, Answer::Array(vec![bulk("timeout"), bulk(told)]));
+        fixture.stop();
+    }
+}
+
 /// A thread busy for longer than the time-out, and a request that comes meanwhile.
 #[test]
 fn who_waits_for_a_busy_thread_is_not_silent() {
