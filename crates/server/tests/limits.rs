@@ -1,7 +1,5 @@
 //! Limits, passwords, panics and ends: what a server does when things are not as they should be.
 
-#![allow(clippy::unwrap_used, reason = "what helps a test fails as a test does")]
-
 mod common;
 
 use common::{Answer, Client, Fixture, bulk, encode, error, ok};
@@ -408,15 +406,6 @@ fn who_waits_for_a_busy_thread_is_not_silent() {
     fixture.stop();
 }
 
-/// The most memory this process ever had, in bytes.
-#[cfg(target_os = "linux")]
-fn most_memory() -> u64 {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap();
-    let most = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
-    let kilobytes = most.unwrap().trim().trim_end_matches(" kB");
-    kilobytes.parse::<u64>().unwrap() << 10
-}
-
 /// A short request for the same long value again and again.
 #[cfg(target_os = "linux")]
 #[test]
@@ -425,7 +414,7 @@ fn commands_over_many_values_hold_one_at_a_time() {
     let mut client = fixture.client();
     let value = vec![b'v'; 900 << 10];
     assert_eq!(client.call(&[b"SET", b"k", &value]), ok());
-    let before = most_memory();
+    let before = common::most_memory();
     let times = |head: &[&'static [u8]]| {
         let again = std::iter::repeat_n(&b"k"[..], 1_500);
         head.iter().copied().chain(again).collect::<Vec<_>>()
@@ -438,7 +427,7 @@ fn commands_over_many_values_hold_one_at_a_time() {
     let combined = client.call(&times(&[b"BITOP", b"OR", b"d"]));
     assert_eq!(combined, Answer::Integer(900 << 10));
     // All at once they are 1.3 GB; what other tests need at the same time counts as well.
-    let grown = most_memory() - before;
+    let grown = common::most_memory() - before;
     assert!(grown < 600 << 20, "{grown} bytes");
     fixture.stop();
 }

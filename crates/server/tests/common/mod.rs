@@ -213,3 +213,12 @@ pub fn bulk(text: &str) -> Answer {
 pub fn error(text: &str) -> Answer {
     Answer::Error(text.into())
 }
+
+/// The most memory this process ever had, in bytes.
+#[cfg(target_os = "linux")]
+pub fn most_memory() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let most = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+    let kilobytes = most.unwrap().trim().trim_end_matches(" kB");
+    kilobytes.parse::<u64>().unwrap() << 10
+}
