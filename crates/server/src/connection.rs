@@ -159,11 +159,10 @@ impl Connection {
             self.pending = pending;
             (used, commands)
         };
-        if self.pending.is_empty() && self.pending.capacity() > 0 {
-            self.pending = Vec::new();
-        }
-        if used > READ_BYTES {
+        // Whatever the size: a letter and a space are an argument, and take much more (P3).
+        if used > 0 {
             self.decoder.shrink();
+            self.pending.shrink_to_fit();
         }
         self.after_commands(runner, from, commands, received);
         if self.ended {

@@ -184,8 +184,12 @@ impl Decoder {
         }
     }
 
-    /// Gives back memory an unusually large request took.
+    /// Gives back memory that an unusually large request took and that the one on its way in, if
+    /// one is, does not need.
     pub(crate) fn shrink(&mut self) {
+        if self.missing.is_none() {
+            self.ranges.clear();
+        }
         self.ranges.shrink_to(64);
         self.unquoted.clear();
         self.unquoted.shrink_to(1 << 10);
