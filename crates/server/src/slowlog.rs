@@ -1,7 +1,8 @@
 //! SLOWLOG: the commands that took longest to execute, newest first.
 //!
 //! L1. Bounded: at most the set number of entries, 32 arguments of 128 bytes each per entry.
-//! L2. Secrets stay out: the arguments of AUTH and HELLO are not kept.
+//! L2. Secrets stay out: the arguments of AUTH and HELLO are not kept, nor is a password that
+//!     CONFIG SET sets.
 //!
 //! Tests: below.
 
@@ -12,6 +13,8 @@ use velella_sync::thread::wall_ms;
 
 const ARGUMENTS_MAX: usize = 32;
 const ARGUMENT_BYTES_MAX: usize = 128;
+/// What stands in a secret's place, as in Redis.
+const REDACTED: &[u8] = b"(redacted)";
 
 /// One slow command.
 #[derive(Debug, Clone)]
@@ -76,18 +79,29 @@ impl Slowlog {
 fn shortened(args: Args<'_>) -> Vec<Vec<u8>> {
     let name = args.at(0);
     if name.eq_ignore_ascii_case(b"auth") || name.eq_ignore_ascii_case(b"hello") {
-        return vec![name.to_vec(), b"(redacted)".to_vec()];
+        return vec![name.to_vec(), REDACTED.to_vec()];
     }
     let kept = if args.len() > ARGUMENTS_MAX {
         ARGUMENTS_MAX - 1
     } else {
         args.len()
     };
-    let mut arguments: Vec<Vec<u8>> = args.iter().take(kept).map(shorten).collect();
+    let mut arguments: Vec<Vec<u8>> = (0..kept)
+        .map(|at| match is_password(args, at) {
+            true => REDACTED.to_vec(),
+            false => shorten(args.at(at)),
+        })
+        .collect();
     if kept < args.len() {
         arguments.push(format!("... ({} more arguments)", args.len() - kept).into_bytes());
     }
     arguments
+}
+
+/// Whether argument `at` is what CONFIG SET makes the password.
+fn is_password(args: Args<'_>, at: usize) -> bool {
+    let is = |at: usize, name: &[u8]| args.at(at).eq_ignore_ascii_case(name);
+    at >= 3 && is(0, b"config") && is(1, b"set") && is(at - 1, b"requirepass")
 }
 
 fn shorten(argument: &[u8]) -> Vec<u8> {
@@ -114,6 +128,23 @@ mod tests {
             String::new(),
             most,
         );
+    }
+
+    #[test]
+    fn passwords_are_in_no_entry() {
+        for secret in [
+            &b"auth hunter2\n"[..],
+            b"hello 3 auth me hunter2\n",
+            b"config set requirepass hunter2\n",
+            b"CONFIG SET timeout 1 RequirePass hunter2 maxclients 9\n",
+        ] {
+            let mut log = Slowlog::default();
+            noted(secret, 2, &mut log);
+            let shown = log.entries[0].arguments.join(&b' ');
+            let shown = String::from_utf8_lossy(&shown);
+            assert!(!shown.contains("hunter2"), "{shown}");
+            assert!(shown.contains("(redacted)"), "{shown}");
+        }
     }
 
     #[test]
