@@ -3,6 +3,8 @@
 //! M1. Pairs are written in batches, in the file's order: of two with one key the later stays.
 //! M2. What the summary counts is durable when the summary is printed.
 //! M3. A malformed line is reported by its number; what came before it stays.
+//! M4. A pair that has expired is imported as any other, and counted: what its key had before is
+//!     older, and must not stay.
 //!
 //! Tests: `tests/import_export.rs`.
 
@@ -11,6 +13,7 @@ use crate::failure::{Failure, say};
 use crate::human;
 use crate::output::Output;
 use crate::progress;
+use crate::put::from_now;
 use crate::record::columns::Columns;
 use crate::record::{Format, Malformed, Next, ReadOptions, Reader, Record};
 use clap::{Args, ValueEnum};
@@ -19,7 +22,7 @@ use serde::Serialize;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader};
 use std::path::{Path, PathBuf};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 use velella::{Db, Error, ErrorKind, Keyspace, WriteBatch, limits};
 
 /// A batch ends at this many pairs or bytes, whichever comes first.
@@ -104,6 +107,8 @@ pub(crate) fn delimiter(text: &str) -> Result<u8, String> {
 struct Summary {
     file: String,
     pairs: u64,
+    /// Of the pairs, those that had expired when the import began (M4).
+    expired: u64,
     bytes: u64,
     skipped: u64,
     /// Whether the file was read to its end.
@@ -143,6 +148,7 @@ impl Import {
             on_error: self.on_error,
             batch: WriteBatch::new(),
             batch_bytes: 0,
+            begun_ms: from_now(Duration::ZERO),
             summary: Summary {
                 file: self.file.display().to_string(),
                 ..Summary::default()
@@ -179,6 +185,8 @@ struct Job<R> {
     on_error: OnError,
     batch: WriteBatch,
     batch_bytes: usize,
+    /// When it began, in milliseconds since 1970.
+    begun_ms: u64,
     summary: Summary,
 }
 
@@ -225,6 +233,9 @@ impl<R: BufRead> Job<R> {
             value,
             expires_at_ms,
         } = record;
+        if expires_at_ms.is_some_and(|at| at <= self.begun_ms) {
+            self.summary.expired += 1;
+        }
         match expires_at_ms {
             Some(at) => self.batch.put_expiring(&self.keyspace, key, value, *at),
             None => self.batch.put(&self.keyspace, key, value),
@@ -277,7 +288,11 @@ impl<R: BufRead> Job<R> {
     }
 }
 
+/// Whether the engine will take the pair: it refuses whole batches.
 fn check(record: &Record) -> Result<(), String> {
+    if record.expires_at_ms == Some(0) {
+        return Err("its expiry is 0; a pair that does not expire has none".to_owned());
+    }
     limits::check_key(&record.key)
         .and_then(|()| limits::check_value(&record.value))
         .map_err(|error| error.to_string())
@@ -316,7 +331,13 @@ fn finish(
              pair is, too",
         );
     }
-    let time = std::time::Duration::from_secs_f64(summary.seconds);
+    if summary.expired > 0 {
+        let pairs = human::counted(summary.expired, "pair");
+        output.note(&format!(
+            "note: {pairs} had expired before, and so their keys are absent"
+        ));
+    }
+    let time = Duration::from_secs_f64(summary.seconds);
     output.result(summary, |out| {
         writeln!(
             out,

@@ -92,7 +92,8 @@ impl Put {
     }
 }
 
-fn from_now(time: Duration) -> u64 {
+/// The instant `time` from now, in milliseconds since 1970.
+pub(crate) fn from_now(time: Duration) -> u64 {
     let now = SystemTime::now()
         .duration_since(UNIX_EPOCH)
         .unwrap_or_default();

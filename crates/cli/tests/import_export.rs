@@ -184,6 +184,37 @@ fn malformed_lines_are_left_out_when_asked_to_and_counted() {
 }
 
 #[test]
+fn an_expiry_of_zero_is_malformed_and_one_in_the_past_makes_its_key_absent() {
+    let place = Place::new();
+    place.ok(&["put", "c", "old"]);
+    let line = |key: &str, expiry: &str| format!("{{\"key\":\"{key}\",\"value\":\"1\"{expiry}}}\n");
+    place.write(
+        "x.jsonl",
+        [
+            line("a", ""),
+            line("b", ",\"expires_at_ms\":0"),
+            line("c", ",\"expires_at_ms\":1"),
+            line("d", ",\"expires_at_ms\":9999999999999"),
+        ]
+        .concat(),
+    );
+    let said = place.run(&["import", "x.jsonl"]);
+    said.failed(1, &["cannot import line 2 of x.jsonl", "expiry is 0"]);
+    assert!(said.text().contains("imported 1 pair"), "{}", said.text());
+    assert_eq!(place.ok(&["scan", "--keys-only"]).text(), "a\nc\n");
+    let said = place.run(&["import", "x.jsonl", "--on-error", "skip"]);
+    said.failed(3, &["line 2 of x.jsonl", "note: 1 pair had expired"]);
+    assert!(said.text().contains("imported 3 pairs"), "{}", said.text());
+    assert_eq!(place.ok(&["scan", "--keys-only"]).text(), "a\nd\n");
+    let skip = ["import", "x.jsonl", "--on-error", "skip", "--json"];
+    let summary = place.run(&skip).json();
+    assert_eq!(
+        (&summary["pairs"], &summary["expired"], &summary["skipped"]),
+        (&3.into(), &1.into(), &1.into())
+    );
+}
+
+#[test]
 fn half_a_last_line_is_taken_and_pointed_out() {
     let place = Place::new();
     place.write("x.tsv", "a\t1\nb\t2");
