@@ -1,6 +1,7 @@
 //! Lines of a file, numbered, each in bounded memory.
 //!
 //! N1. A line is at most `LINE_BYTES_MAX` long; a longer one is passed over and reported.
+//!     What a writer makes of any pair is shorter.
 //! N2. `position` counts every byte consumed, so that progress is exact.
 //!
 //! Tests: below.
@@ -8,10 +9,12 @@
 use super::{Malformed, Next};
 use std::io::{self, BufRead, Read};
 use std::path::{Path, PathBuf};
+use velella::limits::{KEY_BYTES_MAX, VALUE_BYTES_MAX};
 use velella::{Error, Result};
 
-/// Longest line, and longest CSV record: twice the longest value and its key.
-pub(crate) const LINE_BYTES_MAX: usize = 1 << 30;
+/// Longest line, and longest CSV record: no writer makes a longer one. The longest are of JSON,
+/// where a byte may take six characters, such as `\u0000`; 1 KiB is for what stands around them.
+pub(crate) const LINE_BYTES_MAX: usize = 6 * (KEY_BYTES_MAX + VALUE_BYTES_MAX) + (1 << 10);
 
 pub(crate) const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 

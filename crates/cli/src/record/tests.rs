@@ -4,6 +4,8 @@
 
 use super::*;
 use crate::record::columns::Columns;
+use crate::record::line::LINE_BYTES_MAX;
+use velella::limits;
 
 fn options(format: Format) -> ReadOptions {
     ReadOptions {
@@ -87,6 +89,29 @@ fn every_format_reads_back_what_it_wrote() {
             (records, vec![]),
             "{format:?}"
         );
+    }
+}
+
+/// The longest pair of each byte, foretold from a short one: some lines would have gigabytes.
+#[test]
+fn no_pair_makes_a_line_longer_than_is_read() {
+    let longest = limits::KEY_BYTES_MAX + limits::VALUE_BYTES_MAX;
+    for format in [Format::Tsv, Format::Csv, Format::Jsonl] {
+        let line = |value: Vec<u8>| {
+            let mut record = record(b"", &value);
+            record.expires_at_ms = Some(u64::MAX);
+            written(format, format == Format::Csv, &[record]).len()
+        };
+        for byte in 0..=255u8 {
+            let around = line(vec![]);
+            // What quotes a value, and what pads it, is around it once.
+            let per_byte = (line(vec![byte; 120]) - around).div_ceil(120);
+            let foretold = around + 64 + per_byte * longest;
+            assert!(
+                foretold <= LINE_BYTES_MAX,
+                "{format:?} {byte:#04x}: {foretold}"
+            );
+        }
     }
 }
 
