@@ -3,7 +3,8 @@
 //! Exit codes: 0 done; 1 it failed, or the key is absent; 2 the command line makes no sense;
 //! 3 done, but malformed lines were left out.
 //!
-//! F1. A reader that went away (`velella scan | head`) is no failure: the command ends quietly.
+//! F1. A reader that went away (`velella scan | head`) is no failure: the command ends quietly. It
+//!     hides none either: what failed beside that tells its exit code.
 //!
 //! Tests: `tests/`, by running the binary.
 

@@ -4,6 +4,8 @@
 //! every result is one JSON document on one line, or one line for each pair.
 //!
 //! U1. Bytes in JSON are a string where they are UTF-8, else `{"base64": "..."}`.
+//! U2. A result that nobody reads is given up quietly, and the command goes on to what it has to
+//!     say about itself: its exit code tells of what it did, not of who listened.
 //!
 //! Tests: below, and `tests/`.
 
@@ -30,19 +32,24 @@ impl Output {
         }
     }
 
-    /// Prints `result` as JSON, or lets `text` print it for people.
+    /// Prints `result` as JSON, or lets `text` print it for people (U2).
     pub(crate) fn result<T: Serialize>(
         &mut self,
         result: &T,
         text: impl FnOnce(&mut dyn Write) -> io::Result<()>,
     ) -> Result<(), Failure> {
-        if self.json {
-            write_json(&mut self.out, result)?;
+        let printed = if self.json {
+            write_json(&mut self.out, result)
         } else {
-            text(&mut self.out)?;
+            text(&mut self.out)
+        };
+        match printed
+            .and_then(|()| self.out.flush())
+            .map_err(Failure::from)
+        {
+            Err(Failure::ReaderGone) => Ok(()),
+            done => done,
         }
-        self.out.flush()?;
-        Ok(())
     }
 
     /// Tells a person something beside the result; silent with `--json`.

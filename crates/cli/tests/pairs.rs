@@ -170,6 +170,27 @@ fn a_reader_that_goes_away_is_no_failure() {
 }
 
 #[test]
+fn a_reader_that_has_gone_hides_no_failure() {
+    let place = fruit();
+    place.write("x.tsv", "a\t1\nb\\q\t2\nc\t3\n");
+    for (arguments, code) in [
+        (&["delete", "apple", "nothing"][..], 1),
+        (&["delete", "banana"], 0),
+        (&["import", "x.tsv"], 1),
+        (&["import", "x.tsv", "--on-error", "skip"], 3),
+        (&["import", "x.tsv", "--on-error", "skip", "--json"], 3),
+        (&["get", "nothing"], 1),
+        (&["scan"], 0),
+    ] {
+        let (reader, writer) = std::io::pipe().unwrap();
+        drop(reader);
+        let ended = place.command(arguments).stdout(writer).output().unwrap();
+        assert_eq!(ended.status.code(), Some(code), "{arguments:?}: {ended:?}");
+    }
+    assert_eq!(keys(&place, &[]), ["a", "berry", "c", "cherry"]);
+}
+
+#[test]
 fn reading_creates_nothing() {
     let place = Place::new();
     for arguments in [
