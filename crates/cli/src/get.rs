@@ -49,7 +49,8 @@ impl Get {
         let key = self.escaped.bytes(self.key)?;
         let db = self.place.open()?;
         let Some(entry) = self.keyspace.of(&db)?.get_entry(&key)? else {
-            return Err(absent(&key, &self.keyspace.keyspace, output.json));
+            say_absent(&key, &self.keyspace.keyspace, output.json);
+            return Err(Failure::Told(1));
         };
         if self.raw {
             output.out.write_all(&entry.value)?;
@@ -70,7 +71,7 @@ impl Get {
 }
 
 /// Says that a key is not there.
-pub(crate) fn absent(key: &[u8], keyspace: &str, json: bool) -> Failure {
+pub(crate) fn say_absent(key: &[u8], keyspace: &str, json: bool) {
     if json {
         let found = serde_json::json!({
             "key": JsonBytes(key), "keyspace": keyspace, "found": false,
@@ -82,5 +83,4 @@ pub(crate) fn absent(key: &[u8], keyspace: &str, json: bool) -> Failure {
             text::escape(key)
         ));
     }
-    Failure::Told(1)
 }

@@ -55,6 +55,34 @@ fn a_flipped_byte_is_found_and_named_with_file_and_offset() {
 }
 
 #[test]
+fn what_was_deleted_before_a_fault_is_told() {
+    let place = words();
+    let table = files(&place.data(), "sst").pop().unwrap();
+    let mut bytes = std::fs::read(&table).unwrap();
+    let middle = bytes.len() / 2;
+    bytes[middle] ^= 0x10;
+    std::fs::write(&table, bytes).unwrap();
+    // Some key stands in the damaged block.
+    let ends = ["key000000".to_owned(), "key000001".to_owned()];
+    let all: Vec<String> = (8_000..12_000).map(|n| format!("key{n:06}")).collect();
+    let delete = [&["delete".to_owned()][..], &ends, &all].concat();
+    let said = place.run(&delete);
+    said.failed(1, &["velella: cannot"]);
+    let told = said.text().strip_prefix("deleted ").unwrap();
+    let told: usize = told
+        .split(' ')
+        .next()
+        .unwrap()
+        .replace(',', "")
+        .parse()
+        .unwrap();
+    assert!(told >= 2, "{told}");
+    let next = &all[told - 2];
+    place.run(&["get", &all[told - 3]]).failed(1, &["no key"]);
+    place.run(&["get", next]).failed(1, &["velella: cannot"]);
+}
+
+#[test]
 fn a_truncated_table_is_an_error_not_a_panic() {
     let place = words();
     let table = files(&place.data(), "sst").pop().unwrap();

@@ -191,6 +191,19 @@ fn a_reader_that_has_gone_hides_no_failure() {
 }
 
 #[test]
+fn a_key_that_makes_no_sense_deletes_none() {
+    let place = fruit();
+    place
+        .run(&["delete", "-e", "apple", "ban\\qana"])
+        .failed(2, &["`\\qan` at byte 4 is no escape"]);
+    let long = "x".repeat(70_000);
+    place
+        .run(&["delete", "apple", &long])
+        .failed(1, &["70000 bytes"]);
+    assert_eq!(keys(&place, &[]), ["apple", "banana", "berry", "cherry"]);
+}
+
+#[test]
 fn reading_creates_nothing() {
     let place = Place::new();
     for arguments in [
