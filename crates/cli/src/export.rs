@@ -1,6 +1,7 @@
 //! `velella export`: the pairs of a keyspace into a file.
 //!
 //! X1. The file appears under its name only when it is complete.
+//! X2. Until then it has a name of its own; a file found under that is another's, and stays.
 //!
 //! Tests: `tests/import_export.rs`.
 
@@ -160,8 +161,7 @@ impl Job {
         let mut partial = path.as_os_str().to_owned();
         partial.push(".partial");
         let partial = PathBuf::from(partial);
-        let mut out =
-            BufWriter::with_capacity(WRITE_BYTES, File::create(&partial).map_err(failed)?);
+        let mut out = BufWriter::with_capacity(WRITE_BYTES, create(&partial, path)?);
         let written = self.write(walk, &mut out, failed).and_then(|()| {
             out.get_ref().sync_all().map_err(failed)?;
             fs::rename(&partial, path).map_err(failed)
@@ -208,6 +208,19 @@ impl Job {
         bar.finish_and_clear();
         Ok(())
     }
+}
+
+/// Creates the file that is to become the export at `path` (X2).
+fn create(partial: &Path, path: &Path) -> velella::Result<File> {
+    const REMEDY: &str = "an export that runs is writing it, or one that was killed has left it: \
+                          delete it in that case, or choose another name";
+    File::create_new(partial).map_err(|error| match error.kind() {
+        io::ErrorKind::AlreadyExists => {
+            let error = Error::new(ErrorKind::AlreadyExists, "export to", "the file exists");
+            error.on(partial).remedy(REMEDY)
+        }
+        _ => Error::io("export to", path, error),
+    })
 }
 
 /// Counts what passes through.

@@ -259,3 +259,19 @@ fn files_that_are_no_sources_or_destinations_are_refused() {
     said.failed(1, &["\\xff\\x00", "invalid UTF-8", "--bytes"]);
     assert!(!place.path("x.csv").exists() && !place.path("x.csv.partial").exists());
 }
+
+#[test]
+fn a_partial_file_of_others_is_left_alone() {
+    let place = mixed(true);
+    place.write("x.tsv.partial", "of another export");
+    for flags in [&[][..], &["--force"]] {
+        place
+            .run(&[&["export", "x.tsv"], flags].concat())
+            .failed(1, &["cannot export to x.tsv.partial", "the file exists"]);
+        assert_eq!(place.read("x.tsv.partial"), b"of another export");
+        assert!(!place.path("x.tsv").exists());
+    }
+    std::fs::remove_file(place.path("x.tsv.partial")).unwrap();
+    place.ok(&["export", "x.tsv"]);
+    assert!(!place.path("x.tsv.partial").exists());
+}
