@@ -88,7 +88,7 @@ enum OnError {
 /// Reads a column's number.
 fn column(text: &str) -> Result<usize, String> {
     match text.parse() {
-        Ok(0) | Err(_) => Err("columns are counted from 1".to_owned()),
+        Ok(0) | Err(_) => Err("a column is a number, counted from 1".to_owned()),
         Ok(number) => Ok(number),
     }
 }
@@ -120,6 +120,13 @@ struct Summary {
 
 impl Import {
     pub(crate) fn run(self, output: &mut Output) -> Result<(), Failure> {
+        if self.value_column == Some(self.key_column) {
+            return Err(Failure::Usage(format!(
+                "column {} is the key's: choose another by --value-column, or leave it out to take \
+                 all others for the value",
+                self.key_column
+            )));
+        }
         let (source, bytes) = open(&self.file)?;
         let format = self
             .format

@@ -116,6 +116,20 @@ fn columns_are_chosen_by_number() {
     place
         .run(&["import", "people.csv", "--key-column", "0"])
         .failed(2, &["counted from 1"]);
+    for column in ["two", "-2", "99999999999999999999"] {
+        let column = format!("--value-column={column}");
+        place
+            .run(&["import", "people.csv", &column])
+            .failed(2, &["a column is a number, counted from 1"]);
+    }
+    for same in [
+        &["--value-column", "1"][..],
+        &["--key-column", "2", "--value-column", "2"],
+    ] {
+        let said = place.run(&[&["import", "people.csv", "-k", "new"], same].concat());
+        said.failed(2, &["is the key's", "--value-column"]);
+    }
+    place.run(&["scan", "-k", "new"]).failed(1, &["new"]);
 }
 
 #[test]
