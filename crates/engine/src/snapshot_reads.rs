@@ -35,6 +35,18 @@ impl Snapshot {
             .read_entry(&keyspace.core, key.as_ref(), self.reader())
     }
 
+    /// Whether `key` has a value in this view.
+    ///
+    /// # Errors
+    /// As [`Snapshot::get`].
+    pub fn contains(&self, keyspace: &Keyspace, key: impl AsRef<[u8]>) -> Result<bool> {
+        self.check_origin(&keyspace.handle)?;
+        keyspace
+            .handle
+            .engine
+            .is_live(&keyspace.core, key.as_ref(), self.reader())
+    }
+
     /// All pairs of a keyspace in this view.
     ///
     /// # Errors

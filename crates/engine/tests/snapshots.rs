@@ -48,6 +48,7 @@ fn snapshots_of_every_age_equal_the_replay_of_their_prefix() {
                     for key in model.keys() {
                         let value = snapshot.get(&db, key).unwrap().map(|value| value.to_vec());
                         assert_eq!(value.as_ref(), expected.get(key), "{snapshot:?} {key:?}");
+                        assert_eq!(snapshot.contains(&db, key).unwrap(), value.is_some());
                     }
                 }
                 db.compact().unwrap();

@@ -33,6 +33,25 @@ impl Context<'_> {
         Ok(found)
     }
 
+    /// How many of `keys` have a value, one that comes twice twice, all at one instant.
+    pub(crate) fn count_present<'k>(
+        &mut self,
+        keys: impl Iterator<Item = &'k [u8]>,
+    ) -> Result<i64, Failure> {
+        let Some(keyspace) = self.existing()?.cloned() else {
+            keys.for_each(|_| self.counters.looked_up(false));
+            return Ok(0);
+        };
+        let snapshot = self.shared.db.snapshot();
+        let mut present = 0;
+        for key in keys {
+            let found = snapshot.contains(&keyspace, key)?;
+            self.counters.looked_up(found);
+            present += i64::from(found);
+        }
+        Ok(present)
+    }
+
     /// The value of `key` with its expiry.
     pub(crate) fn entry(&mut self, key: &[u8]) -> Result<Option<Entry>, Failure> {
         let found = match self.existing()? {

@@ -91,16 +91,11 @@ fn delete_all(ctx: &mut Context<'_>, args: Args<'_>) -> Result<i64, Failure> {
 }
 
 fn exists(ctx: &mut Context<'_>, args: Args<'_>) -> Outcome {
-    let mut found = 0;
-    if args.len() == 2 {
-        // One key is always of one instant, and its value need not be read.
-        found = i64::from(ctx.contains(args.at(1))?);
-    } else {
-        ctx.read_together(args.from(1).iter(), |_, value| {
-            found += i64::from(value.is_some());
-            Ok(())
-        })?;
-    }
+    let found = match args.len() {
+        // One key is always of one instant.
+        2 => i64::from(ctx.contains(args.at(1))?),
+        _ => ctx.count_present(args.from(1).iter())?,
+    };
     ctx.reply.integer(found);
     Ok(())
 }
