@@ -59,6 +59,17 @@ fn check_new(keyspaces: &BTreeMap<String, Arc<Core>>, name: &str) -> Result<()> 
     Err(error.remedy("open it with `keyspace`"))
 }
 
+/// Why a change is not acknowledged. Unless the manifest refused it without writing, the next
+/// opening may find it all the same.
+fn in_doubt(error: Error) -> Error {
+    match error.kind() {
+        ErrorKind::NotFound | ErrorKind::ReadOnly | ErrorKind::Closed => error,
+        _ => error
+            .with_kind(ErrorKind::OutcomeUnknown)
+            .remedy("mend the cause, open the database again and see which keyspaces it has"),
+    }
+}
+
 impl Engine {
     /// Creates a keyspace (C1).
     pub(crate) fn create_keyspace(&self, name: &str, own: &KeyspaceOptions) -> Result<Arc<Core>> {
@@ -84,7 +95,7 @@ impl Engine {
                 settings: stored.clone(),
             });
         }
-        self.env.manifest.commit(&edits)?;
+        self.env.manifest.commit(&edits).map_err(in_doubt)?;
         let state = KeyspaceState {
             record,
             settings: stored,
@@ -121,10 +132,11 @@ impl Engine {
         if next != *stored {
             self.check()?;
             let effective = Effective::of(&self.options, &next, name)?;
-            self.env.manifest.commit(&[Edit::KeyspaceSettings {
+            let edit = Edit::KeyspaceSettings {
                 keyspace: core.id,
                 settings: next.clone(),
-            }])?;
+            };
+            self.env.manifest.commit(&[edit]).map_err(in_doubt)?;
             *stored = next;
             core.set_effective(effective);
         }
@@ -176,10 +188,11 @@ impl Engine {
         // Without a journal it was flushes that made it durable.
         let paused = paused.unwrap_or_else(|| self.flushes.pause());
         let edit = Edit::DropKeyspace { id: core.id, stamp };
-        self.env.manifest.commit(&[edit]).inspect_err(|error| {
+        self.env.manifest.commit(&[edit]).map_err(|error| {
             let found = format!("dropping keyspace `{}` is in doubt: {error}", core.name);
             let cause = Error::new(ErrorKind::ReadOnly, "write", found);
             self.halt(cause.remedy("mend the cause, then open the database again"));
+            in_doubt(error)
         })?;
         drop(window);
         self.keyspaces.lock().remove(&core.name);

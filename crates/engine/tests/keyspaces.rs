@@ -4,12 +4,12 @@
 
 mod common;
 
-use common::{contents, fresh, on, tiny, try_on};
+use common::{alone, contents, fresh, on, tiny, try_on};
 use std::sync::Arc;
 use std::time::Duration;
 use velella::vfs::fault::{Fault, Rule};
 use velella::vfs::mem::CrashMode;
-use velella::vfs::{FaultFs, MemFs};
+use velella::vfs::{FaultFs, MemFs, Operation};
 use velella::{Db, ErrorKind, JournalMode, KeyspaceOptions, Order, WriteBatch, WriteOptions};
 use velella_testkit::Watchdog;
 
@@ -225,6 +225,31 @@ fn two_droppers_and_a_creator_do_not_take_each_others_keyspace() {
         .put("k", "1")
         .unwrap();
     db.compact().unwrap();
+}
+
+#[test]
+fn a_change_whose_sync_fails_has_an_unknown_outcome() {
+    type Attempt = fn(&Db) -> velella::Result<()>;
+    let create: Attempt = |db| db.create_keyspace("new", Default::default()).map(drop);
+    let settle: Attempt = |db| {
+        let options = KeyspaceOptions {
+            bloom_bits: Some(5),
+            ..KeyspaceOptions::default()
+        };
+        db.open_keyspace("old", options).map(drop)
+    };
+    let remove: Attempt = |db| db.drop_keyspace("old");
+    for attempt in [create, settle, remove] {
+        let faulty = FaultFs::over_mem(&MemFs::new());
+        let db = try_on(Arc::new(faulty.clone()), alone()).unwrap();
+        db.create_keyspace("old", Default::default()).unwrap();
+        let sync = Rule::every(Fault::Io).of(Operation::SyncData);
+        faulty.inject(sync.on("MANIFEST").times(1));
+        let error = attempt(&db).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::OutcomeUnknown, "{error}");
+        let error = attempt(&db).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::ReadOnly, "refused: {error}");
+    }
 }
 
 fn reversed() -> Order {
