@@ -350,11 +350,10 @@ impl Engine {
         }
     }
 
-    /// Everything below `boundary`, in every keyspace, is in tables now. No write has the boundary
-    /// itself for its stamp; a snapshot may have it for its own.
-    pub(crate) fn raise_installed(&self, boundary: Stamp) {
+    /// Everything up to `stamp`, in every keyspace, is in tables now.
+    pub(crate) fn raise_installed(&self, stamp: Stamp) {
         // Release, partner: `durable`.
-        self.installed.fetch_max(boundary.0, Ordering::Release);
+        self.installed.fetch_max(stamp.0, Ordering::Release);
     }
 
     /// What a collector must keep, now.

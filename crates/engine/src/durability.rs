@@ -94,6 +94,8 @@ impl Engine {
     fn install_to_be_durable(&self, stamp: Stamp) -> Result<()> {
         if self.durable() < stamp {
             self.flush_all(&self.cores())?;
+            // Stamps of which no version is left move no flush, nor does it them.
+            self.raise_installed(Stamp(self.floor().0.saturating_sub(1)));
         }
         Ok(())
     }

@@ -114,6 +114,7 @@ impl Engine {
             mem.discount(&self.memtable_bytes);
         }
         if self.journal.is_none() {
+            // The boundary is no write's stamp, but may be a snapshot's.
             self.raise_installed(boundary);
         }
         Ok(())

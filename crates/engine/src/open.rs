@@ -57,7 +57,7 @@ pub(crate) fn open(builder: Builder, dir: &Path) -> Result<Arc<Handle>> {
 
     let (recovered, mut report) = match doubt {
         None => recover(&env, &state, &cores, &options)?,
-        Some(doubt) => (Recovered::default(), tables_only(&doubt)),
+        Some(doubt) => (Recovered::default(), tables_only(&state, &doubt)),
     };
     report.notes.extend(clock_behind(&state));
     let after = with(&state, &recovered);
@@ -219,12 +219,27 @@ fn open_manifest(
 
 /// With edits missing, the journal may lack what only they told of: what is left of it would not be
 /// a prefix of the writes.
-fn tables_only(doubt: &Error) -> Report {
+fn tables_only(state: &State, doubt: &Error) -> Report {
     Report {
+        cut: cut_of_tables(state),
         notes: vec![format!(
             "damage, loss accepted: {doubt}; of the journal nothing was taken"
         )],
         ..Report::default()
+    }
+}
+
+/// Up to where writes are in tables: what a run without a journal leaves of them when it dies.
+fn cut_of_tables(state: &State) -> Stamp {
+    let flushed = state
+        .keyspaces
+        .iter()
+        .map(|keyspace| keyspace.flushed_below);
+    match flushed.max() {
+        // It never ran, or it is a checkpoint, which lost nothing.
+        _ if state.incarnation == 0 => Stamp::MAX,
+        Some(below) => Stamp(below.0.saturating_sub(1)),
+        None => Stamp::ZERO,
     }
 }
 
@@ -321,9 +336,8 @@ fn recover(
     options: &Options,
 ) -> Result<(Recovered, Report)> {
     if state.seal_file == 0 {
-        // There was no journal: nothing had to be given up.
         let report = Report {
-            cut: Stamp::MAX,
+            cut: cut_of_tables(state),
             ..Report::default()
         };
         return Ok((Recovered::default(), report));

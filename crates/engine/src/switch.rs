@@ -84,7 +84,7 @@ impl Engine {
     }
 
     fn switch_locked(&self, cores: &[Arc<Core>]) {
-        // Without a journal D becomes W - 1 for all keyspaces at once: one that is empty now may
+        // Without a journal D becomes W for all keyspaces at once: one that is empty now may
         // be written to before W is drawn, so all of them switch, or none.
         let together = self.journal.is_none();
         if cores.iter().all(|core| is_empty(core)) {
