@@ -12,7 +12,8 @@
 //!     subtracted by whoever takes it out: an eviction, or the end of its table.
 //! C3. A lookup never waits, and allocates nothing: a slot whose lock is held for writing counts as
 //!     empty, and the caller reads the file.
-//! C4. Lock order: queues, then slots. Slots are only tried, never waited for.
+//! C4. Lock order: queues, then slots. Slots are only tried, never waited for. Nothing is taken
+//!     under `telling`.
 //! C5. What open tables hold besides (filters, indexes, slots) is taken off the capacity, so that
 //!     tables and cache together stay within it; but a sixteenth always remains.
 //!

@@ -10,12 +10,17 @@
 //! P1. `TableMeta` has one encoding, which the manifest uses too.
 //! P2. What follows the known properties is ignored: later builds may append.
 //! P3. External numbers ascend; they are stored as differences.
+//! P4. Entries and bytes stay below 2^44 each, so that sums over a million tables do not overflow:
+//!     what says more was not written by us.
 //!
 //! Threads: none. Tests: below.
 
 use velella_base::codec::{Reader, put_slice, put_varint};
 use velella_base::external::ExternalRef;
 use velella_base::{Entry, Stamp, ValueKind};
+
+/// See P4.
+const SUM_MAX: u64 = 1 << 44;
 
 /// What is known of a table without reading it: stands in the manifest and in the properties block.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -48,10 +53,7 @@ impl TableMeta {
     /// Entries of all kinds.
     #[must_use]
     pub fn entries(&self) -> u64 {
-        // Saturating: the counts may come from a file that was tampered with.
-        self.kinds
-            .iter()
-            .fold(0, |sum, &count| sum.saturating_add(count))
+        self.kinds.iter().sum()
     }
 
     /// Appends the encoding (P1).
@@ -106,7 +108,18 @@ impl TableMeta {
             number = number.checked_add(reader.varint()?)?;
             meta.externals.push(number);
         }
-        Some(meta)
+        meta.is_summable().then_some(meta)
+    }
+
+    /// Whether sums over many tables cannot overflow: no real figure comes near (P4).
+    fn is_summable(&self) -> bool {
+        let entries = self
+            .kinds
+            .iter()
+            .try_fold(0, |sum: u64, &count| sum.checked_add(count));
+        [entries, Some(self.bytes), Some(self.raw_bytes)]
+            .iter()
+            .all(|figure| figure.is_some_and(|figure| figure < SUM_MAX))
     }
 
     /// Counts an entry. Keys, file and length are the caller's to set; external numbers are
@@ -129,7 +142,7 @@ impl TableMeta {
             self.min_expiry_ms = Some(self.min_expiry_ms.map_or(at, |least| least.min(at)));
             self.max_expiry_ms = Some(self.max_expiry_ms.map_or(at, |most| most.max(at)));
         }
-        let first = self.entries() == 0;
+        let first = self.kinds == [0; 7];
         self.kinds[entry.kind as usize] += 1;
         if first || entry.stamp < self.min_stamp {
             self.min_stamp = entry.stamp;
@@ -244,13 +257,19 @@ mod tests {
     }
 
     #[test]
-    fn counts_beyond_reason_do_not_overflow() {
-        let kinds = [0, u64::MAX, u64::MAX, 1, 0, 0, 0];
-        let meta = TableMeta {
-            kinds,
-            ..TableMeta::default()
+    fn figures_beyond_reason_are_refused() {
+        let refused = |change: fn(&mut TableMeta)| {
+            let mut meta = properties().meta;
+            change(&mut meta);
+            let mut bytes = Vec::new();
+            meta.encode(&mut bytes);
+            TableMeta::decode(&mut Reader::new(&bytes)).is_none()
         };
-        assert_eq!(meta.entries(), u64::MAX);
+        assert!(!refused(|meta| meta.kinds[1] = SUM_MAX - 5));
+        assert!(refused(|meta| meta.kinds[1] = SUM_MAX));
+        assert!(refused(|meta| meta.kinds[1..3].fill(u64::MAX)));
+        assert!(refused(|meta| meta.bytes = SUM_MAX));
+        assert!(refused(|meta| meta.raw_bytes = u64::MAX));
     }
 
     #[test]
