@@ -27,7 +27,7 @@ use velella_base::{Error, ErrorKind, KeyspaceId, Order, Result, Stamp, seeded};
 use velella_mvcc::Slots;
 use velella_sync::epoch;
 use velella_sync::lock::MutexGuard;
-use velella_tree::{Edit, KeyspaceRecord, KeyspaceSettings, KeyspaceState};
+use velella_tree::{Edit, KeyspaceRecord, KeyspaceSettings, KeyspaceState, Manifest};
 
 /// Name of the keyspace every database has.
 pub const DEFAULT_KEYSPACE: &str = "default";
@@ -59,15 +59,14 @@ fn check_new(keyspaces: &BTreeMap<String, Arc<Core>>, name: &str) -> Result<()> 
     Err(error.remedy("open it with `keyspace`"))
 }
 
-/// Why a change is not acknowledged. Unless the manifest refused it without writing, the next
-/// opening may find it all the same.
-fn in_doubt(error: Error) -> Error {
-    match error.kind() {
-        ErrorKind::NotFound | ErrorKind::ReadOnly | ErrorKind::Closed => error,
-        _ => error
-            .with_kind(ErrorKind::OutcomeUnknown)
-            .remedy("mend the cause, open the database again and see which keyspaces it has"),
+/// Why a change is not acknowledged, which the next opening may find all the same.
+fn not_committed(error: Error) -> Error {
+    if Manifest::is_refusal(&error) {
+        return error;
     }
+    error
+        .with_kind(ErrorKind::OutcomeUnknown)
+        .remedy("mend the cause, open the database again and see which keyspaces it has")
 }
 
 impl Engine {
@@ -95,13 +94,13 @@ impl Engine {
                 settings: stored.clone(),
             });
         }
-        self.env.manifest.commit(&edits).map_err(in_doubt)?;
         let state = KeyspaceState {
             record,
             settings: stored,
             flushed_below: created,
             levels: Vec::new(),
         };
+        // Before the commit: what can fail here is no doubt then.
         let core = Core::open(
             &self.env,
             &state,
@@ -109,6 +108,7 @@ impl Engine {
             &self.options,
             &self.made_of(),
         )?;
+        self.env.manifest.commit(&edits).map_err(not_committed)?;
         keyspaces.insert(name.to_owned(), Arc::clone(&core));
         Ok(core)
     }
@@ -136,7 +136,7 @@ impl Engine {
                 keyspace: core.id,
                 settings: next.clone(),
             };
-            self.env.manifest.commit(&[edit]).map_err(in_doubt)?;
+            self.env.manifest.commit(&[edit]).map_err(not_committed)?;
             *stored = next;
             core.set_effective(effective);
         }
@@ -189,10 +189,13 @@ impl Engine {
         let paused = paused.unwrap_or_else(|| self.flushes.pause());
         let edit = Edit::DropKeyspace { id: core.id, stamp };
         self.env.manifest.commit(&[edit]).map_err(|error| {
-            let found = format!("dropping keyspace `{}` is in doubt: {error}", core.name);
-            let cause = Error::new(ErrorKind::ReadOnly, "write", found);
-            self.halt(cause.remedy("mend the cause, then open the database again"));
-            in_doubt(error)
+            let error = not_committed(error);
+            if error.kind() == ErrorKind::OutcomeUnknown {
+                let found = format!("dropping keyspace `{}` is in doubt: {error}", core.name);
+                let cause = Error::new(ErrorKind::ReadOnly, "write", found);
+                self.halt(cause.remedy("mend the cause, then open the database again"));
+            }
+            error
         })?;
         drop(window);
         self.keyspaces.lock().remove(&core.name);

@@ -25,7 +25,9 @@ use std::sync::Arc;
 use velella_base::{Cursor, Entry, Error, ErrorKind, Order, Result, Stamp, seeded};
 use velella_mvcc::Retention;
 use velella_sst::TableMeta;
-use velella_tree::{ConcatCursor, Edit, Job, JobReport, MergeCursor, Retain, Retained, TableFile};
+use velella_tree::{
+    ConcatCursor, Edit, Job, JobReport, Manifest, MergeCursor, Retain, Retained, TableFile,
+};
 
 /// Entries between two questions whether to go on.
 const ASK_EVERY: u64 = 1024;
@@ -162,13 +164,8 @@ impl Compaction {
                 leaving.extend(&self.choice.upper);
             }
             if let Err(error) = self.commit(finished.files(), &leaving) {
-                // Unless the manifest refused without writing, the edit may be durable, and the
-                // files are not ours to remove.
-                let refused = matches!(
-                    error.kind(),
-                    ErrorKind::NotFound | ErrorKind::ReadOnly | ErrorKind::Closed
-                );
-                if !refused {
+                // The edit may be durable: then the files are not ours to remove.
+                if !Manifest::is_refusal(&error) {
                     drop(finished.keep());
                 }
                 return Err(error);

@@ -376,9 +376,10 @@ impl Picker<'_> {
         is_rewritten: impl Fn(&TableMeta) -> bool,
     ) -> Option<Choice> {
         let last = self.shape.len().saturating_sub(1);
+        let rewrite = || self.rewrite(last, is_rewritten);
         (from..last)
             .find_map(|level| self.level_choice(level, &goes_down))
-            .or_else(|| self.rewrite(last, is_rewritten).filter(|_| from <= last))
+            .or_else(|| (from <= last).then(rewrite).flatten())
     }
 }
 

@@ -1,7 +1,8 @@
 //! Iterators of the standard library: owned pairs, ascending and descending.
 //!
-//! P1. No pair is passed over and none comes twice, however iteration and positioning calls are
-//!     mixed: a pair that was sought comes next, one that was stepped to has been seen.
+//! P1. What comes next follows from where the last call left it: a pair that was sought comes, and
+//!     one that was stepped to has been seen. So none is passed over, and none comes again but by
+//!     going there again.
 //! P2. After its end or an error it is over, until the iterator is positioned anew: a caller who
 //!     passes over errors would go on for ever, since the steps repeat them.
 //!
@@ -16,7 +17,7 @@ use velella_base::Result;
 pub(super) enum Turn {
     /// The one after what it stands on.
     Step,
-    /// The one it stands on.
+    /// The one it stands on; of a [`Rev`], the last.
     Here,
     /// There is none (P2).
     Ended,

@@ -304,6 +304,16 @@ impl Manifest {
         self.commit_locked(&mut writer, edits)
     }
 
+    /// Whether a commit that failed so was refused before anything was written. Otherwise the next
+    /// opening may find its edits.
+    #[must_use]
+    pub fn is_refusal(error: &Error) -> bool {
+        matches!(
+            error.kind(),
+            ErrorKind::NotFound | ErrorKind::ReadOnly | ErrorKind::Closed
+        )
+    }
+
     /// Makes the names of new files in the database's directory durable. After a failure of it,
     /// whoever called, it fails for ever (N6).
     ///
