@@ -112,6 +112,8 @@ fn check_bytes(fs: &MemFs, directory: &str, names: &[&str]) {
         let mut then = std::fs::read(&path).unwrap();
         // The wall clock of a seal, and so its checksum, is another each time.
         for bytes in [&mut today, &mut then] {
+            // That is a file's last field; one in 256 ends with a zero, which `written` cuts off.
+            bytes.resize(bytes.len().next_multiple_of(CRC.len()), 0);
             for at in (0..bytes.len()).step_by(512) {
                 if bytes[at..].starts_with(b"SEAL") {
                     bytes[at + WALL.start..at + WALL.end].fill(0);
