@@ -8,6 +8,7 @@
 mod common;
 
 use common::{Place, Server, files};
+use std::path::PathBuf;
 
 fn words() -> Place {
     let place = Place::new();
@@ -36,14 +37,20 @@ fn a_database_without_damage_is_verified() {
     );
 }
 
-#[test]
-fn a_flipped_byte_is_found_and_named_with_file_and_offset() {
-    let place = words();
+/// The table of `place`, with a bit in its middle flipped.
+fn flipped(place: &Place) -> PathBuf {
     let table = files(&place.data(), "sst").pop().unwrap();
     let mut bytes = std::fs::read(&table).unwrap();
     let middle = bytes.len() / 2;
     bytes[middle] ^= 0x10;
     std::fs::write(&table, bytes).unwrap();
+    table
+}
+
+#[test]
+fn a_flipped_byte_is_found_and_named_with_file_and_offset() {
+    let place = words();
+    let table = flipped(&place);
     let name = table.file_name().unwrap().to_str().unwrap();
     place
         .run(&["verify"])
@@ -57,11 +64,7 @@ fn a_flipped_byte_is_found_and_named_with_file_and_offset() {
 #[test]
 fn what_was_deleted_before_a_fault_is_told() {
     let place = words();
-    let table = files(&place.data(), "sst").pop().unwrap();
-    let mut bytes = std::fs::read(&table).unwrap();
-    let middle = bytes.len() / 2;
-    bytes[middle] ^= 0x10;
-    std::fs::write(&table, bytes).unwrap();
+    flipped(&place);
     // Some key stands in the damaged block.
     let ends = ["key000000".to_owned(), "key000001".to_owned()];
     let all: Vec<String> = (8_000..12_000).map(|n| format!("key{n:06}")).collect();
@@ -76,7 +79,7 @@ fn what_was_deleted_before_a_fault_is_told() {
         .replace(',', "")
         .parse()
         .unwrap();
-    assert!(told >= 2, "{told}");
+    assert!(told > 2, "{told}");
     let next = &all[told - 2];
     place.run(&["get", &all[told - 3]]).failed(1, &["no key"]);
     place.run(&["get", next]).failed(1, &["velella: cannot"]);
