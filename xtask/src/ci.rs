@@ -44,7 +44,7 @@ const ATTACKS: &[(&str, u64)] = &[
     ("every-crash-point", 1_905),
     ("flipped-below-the-cut", 100),
     ("faults", 6_000),
-    ("corruption", 1_200),
+    ("corruption", 3_000),
     ("histories", 1_000),
     ("same-answers", 50),
     ("fuzz", 400),

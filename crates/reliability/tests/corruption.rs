@@ -1,4 +1,4 @@
-//! The campaign `corruption`, small: the first bytes of the first files.
+//! The campaign `corruption`, small: a share of its first pass.
 
 mod common;
 

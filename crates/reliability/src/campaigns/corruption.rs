@@ -2,13 +2,14 @@
 //!
 //! D1. The victim is what a power loss left of a database all of whose writes were durable: its
 //!     answers are known exactly, so every opening gives them or an error that names a file.
-//! D2. `corruption` damages one victim everywhere. Attack n of a pass: byte n with one bit flipped,
-//!     then every sector zeroed, doubled and swapped with the next, then every file cut at every
-//!     byte, then every file removed, then every file exchanged for every other. A run is
-//!     [`STEP`] attacks; each pass flips another bit, so eight passes flip all.
+//! D2. `corruption` damages a victim everywhere: each byte with a bit flipped, each sector zeroed,
+//!     doubled and swapped with the next, each file cut at each byte, removed, and exchanged for
+//!     each other. A pass is [`PASS`] runs, each of which takes every so many attacks of all these
+//!     sorts. Each pass flips another bit, so eight flip all; then comes the next victim.
 //! D3. `flipped-below-the-cut` flips bytes of the journals of random victims: recovery may not
 //!     fall back to an older state (the cut rule's promise).
-//! D6. A manifest cut between two records is one that ended there; the state may then be older.
+//! D6. A manifest cut between two records is one that ended there: the state may then be an older
+//!     one, but one there was.
 //! D4. Reading a damaged copy takes less than `MEMORY_MAX` (where the binary counts allocations).
 //! D5. An error that calls a file corrupt says where in it.
 //!
@@ -22,17 +23,23 @@ use crate::sim::operation::{Operation, Taste};
 use crate::sim::setting::Setting;
 use crate::sim::store::{Store, Trouble};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use velella::simulation::Step;
 use velella::vfs::mem::CrashMode;
 use velella::vfs::{MemFs, Vfs};
 use velella::{ErrorKind, RecoveryMode};
 use velella_sync::allocations::peak_bytes;
+use velella_sync::lock::Mutex;
 use velella_sync::pool::prefer;
+use velella_sync::thread;
 use velella_testkit::Seed;
 
-/// Attacks of one run.
-pub const STEP: u64 = 256;
+/// Runs that go over a victim once.
+const PASS: u64 = STRIDE as u64;
+/// The same: of so many attacks a run takes one.
+const STRIDE: usize = 3_000;
+/// Runs that flip every bit of a victim.
+const VICTIM: u64 = 8 * PASS;
 const SECTOR: usize = 512;
 /// Most bytes that reading a damaged copy may take.
 const MEMORY_MAX: u64 = 64 << 20;
@@ -41,9 +48,10 @@ const FLIPS: u64 = 40;
 
 /// A database as a power loss left it, and all it answers.
 #[derive(Debug)]
-pub struct Victim {
+struct Victim {
     fs: MemFs,
     state: State,
+    history: History,
     /// Every file with something in it, and its bytes.
     files: Vec<(PathBuf, Vec<u8>)>,
 }
@@ -78,7 +86,12 @@ impl Victim {
                 files.push((path, bytes));
             }
         }
-        Ok(Victim { fs, state, files })
+        Ok(Victim {
+            fs,
+            state,
+            history,
+            files,
+        })
     }
 
     fn bytes(&self) -> u64 {
@@ -91,8 +104,7 @@ impl Victim {
     }
 
     /// Attacks of one pass.
-    #[must_use]
-    pub fn attacks(&self) -> u64 {
+    fn attacks(&self) -> u64 {
         let files = self.files.len() as u64;
         2 * self.bytes() + 3 * self.sectors() + files + files * files
     }
@@ -187,7 +199,10 @@ impl Victim {
         let manifest = path.to_string_lossy().contains("MANIFEST");
         let verdict = match read {
             Ok(state) if state == self.state => "answered rightly",
-            Ok(_) if manifest && cut => "older, for its manifest ended there",
+            Ok(older) if manifest && cut => {
+                self.history.explain(&older, thread::wall_ms(), 0)?;
+                "older, for its manifest ended there"
+            }
             Ok(_) => return Err("a wrong answer".to_owned()),
             Err(Trouble::Refused(error)) if is_named(&error) && is_placed(&error) => "noticed",
             Err(trouble) => return Err(trouble.to_string()),
@@ -236,7 +251,8 @@ pub struct Corruption {
     accept_loss: bool,
     /// A session has eight passes, which flip all bits.
     every_bit: bool,
-    victim: OnceLock<Result<Victim, String>>,
+    /// The victim damaged last, with its number.
+    victim: Mutex<Option<(u64, Arc<Victim>)>>,
 }
 
 impl Corruption {
@@ -258,13 +274,14 @@ impl Corruption {
         }
     }
 
-    /// The one victim.
-    ///
-    /// # Errors
-    /// What kept it from being made.
-    pub fn victim(&self) -> Result<&Victim, String> {
-        let make = || alone(|_| Victim::of(&mut Seed::silent(4), 120));
-        self.victim.get_or_init(make).as_ref().map_err(Clone::clone)
+    /// Victim `number`, of 0, 1, 2, …
+    fn victim(&self, number: u64) -> Result<Arc<Victim>, String> {
+        let mut last = self.victim.lock();
+        if let Some((_, victim)) = last.as_ref().filter(|(of, _)| *of == number) {
+            return Ok(Arc::clone(victim));
+        }
+        let victim = alone(|_| Victim::of(&mut Seed::silent(4 + number), 120))?;
+        Ok(Arc::clone(&last.insert((number, Arc::new(victim))).1))
     }
 }
 
@@ -290,19 +307,17 @@ impl Campaign for Corruption {
     }
 
     fn usual_runs(&self) -> u64 {
-        let passes = if self.every_bit { 8 } else { 1 };
-        let runs = |victim: &Victim| passes * victim.attacks().div_ceil(STEP);
-        self.victim().map_or(1, runs)
+        if self.every_bit { VICTIM } else { PASS }
     }
 
     fn run(&self, seed: u64) -> Result<Tally, String> {
-        let victim = self.victim()?;
-        let runs = victim.attacks().div_ceil(STEP);
-        let (pass, run) = (seed.saturating_sub(1) / runs, seed.saturating_sub(1) % runs);
+        let from_zero = seed.saturating_sub(1);
+        let victim = self.victim(from_zero / VICTIM)?;
+        let (pass, run) = (from_zero / PASS, from_zero % PASS);
         let setting = reading(self.accept_loss);
         alone(|_| {
             let mut tally = Tally::new();
-            for number in run * STEP..victim.attacks().min((run + 1) * STEP) {
+            for number in (run..victim.attacks()).step_by(STRIDE) {
                 // Each pass another bit of each byte, all eight in eight passes.
                 let spread = number.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 61;
                 let bit = u32::try_from((spread + pass) % 8).unwrap_or(0);
