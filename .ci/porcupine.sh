@@ -17,7 +17,7 @@ trap 'rm -rf "$work"' EXIT
 
 cargo build --quiet --release --package velella-reliability
 VELELLA_EXPORT="$work/histories.jsonl" \
-    target/release/reliability histories --runs "${1:-50}" --seed "${2:-1000}"
+    "${CARGO_TARGET_DIR:-target}/release/reliability" histories --runs "${1:-50}" --seed "${2:-1000}"
 "$work/judge" < "$work/histories.jsonl"
 
 # Control: one read that nobody can have made.

@@ -134,6 +134,11 @@ const STEPS: &[Step] = &[
         action: Action::Attack(ATTACKS),
     },
     Step {
+        name: "porcupine",
+        says: "bash .ci/porcupine.sh: a sample of the histories before another judge, where Go is",
+        action: Action::Script(".ci/porcupine.sh"),
+    },
+    Step {
         name: "crash",
         says: "bash .ci/crash.sh: 1,500 processes killed, and power cuts where they can be made",
         action: Action::Script(".ci/crash.sh"),
@@ -154,7 +159,7 @@ enum Outcome {
 
 /// The steps, one line each, for `--help`.
 pub(crate) fn describe() -> String {
-    let line = |step: &Step| format!("  {:<8} {}\n", step.name, step.says);
+    let line = |step: &Step| format!("  {:<9} {}\n", step.name, step.says);
     STEPS.iter().map(line).collect()
 }
 
