@@ -238,6 +238,7 @@ impl Engine {
                 self.wait_for(&undecided)?;
                 continue;
             }
+            velella_sync::spot(3);
             let (table, owner) = (&view.cur.table, Owner::Batch(cell));
             match table.install_near(&change.intent(), owner, None, hint, guard) {
                 Install::Busy(undecided) => self.wait_for(&undecided)?,
@@ -268,7 +269,7 @@ impl Engine {
         pair: &mut PoolGuard<'_, Pair>,
         guard: &'g Guard,
     ) -> Result<Try> {
-        velella_sync::spot(4);
+        velella_sync::spot(6);
         let window = Window::open(self, pair.index());
         velella_sync::spot(7);
         let stamp = self.clock.draw();
@@ -284,6 +285,7 @@ impl Engine {
             self.after_abort(core, stamp)?;
             return Ok(Try::Again);
         }
+        velella_sync::spot(9);
         if let Err(error) = complete(pair, stamp) {
             cell.decide(None);
             window.close();

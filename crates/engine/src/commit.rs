@@ -107,10 +107,12 @@ impl Engine {
         guard: &Guard,
     ) -> Result<Attempt> {
         let view = core.view.load(guard);
+        spot(2);
         if let Some(undecided) = self.undecided_before(view, change.key, guard) {
             self.wait_for(&undecided)?;
             return Ok(Attempt::Again);
         }
+        spot(3);
         self.hold_external(view, change);
         let (table, owner) = (&view.cur.table, Owner::Slot(pair.index()));
         match table.install_near(&change.intent(), owner, None, hint, guard) {
@@ -154,7 +156,7 @@ impl Engine {
         until: Option<u64>,
         guard: &Guard,
     ) -> Result<Attempt> {
-        spot(4);
+        spot(6);
         let window = Window::open(self, pair.index());
         spot(7);
         let stamp = self.clock.draw();
@@ -165,6 +167,15 @@ impl Engine {
             window.close();
             self.after_abort(core, stamp)?;
             return Ok(Attempt::Again);
+        }
+        spot(9);
+        if seeded("a-version-is-published-before-its-record") {
+            let long_chain = pending.publish(stamp);
+            thread::sleep(Duration::from_millis(1));
+            let _ = complete(pair, stamp);
+            window.close();
+            let full = self.fills(&view.cur);
+            return Ok(Attempt::Done(stamp, Aftermath { long_chain, full }));
         }
         if let Err(error) = complete(pair, stamp) {
             pending.abort();
@@ -268,6 +279,7 @@ impl Engine {
         for (core, key) in keys {
             self.counters.prunes.increment();
             let view = core.view.load(guard);
+            spot(25);
             view.cur.table.prune(key, &retention, guard);
         }
     }

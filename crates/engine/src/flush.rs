@@ -103,13 +103,16 @@ impl Engine {
         edits.push(Edit::WallClock {
             ms: self.wall.now_ms(),
         });
+        velella_sync::spot(42);
         self.env.manifest.commit(&edits)?;
+        velella_sync::spot(43);
         for ((core, mem), run) in members.iter().zip(built) {
             if seeded("a-memtable-leaves-before-its-table-is-there") {
                 leave_view(core, mem);
             }
             core.tree.apply(run);
             core.set_flushed_below(boundary);
+            velella_sync::spot(44);
             leave_view(core, mem);
             mem.discount(&self.memtable_bytes);
         }

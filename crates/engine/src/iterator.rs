@@ -396,6 +396,7 @@ impl Iter {
 
     #[cold]
     fn renew(&mut self) -> Result<()> {
+        velella_sync::spot(24);
         (self.merged, self.generation) = sources(&self.core, &self.options, &self.snapshot);
         self.stand = Stand::Lost;
         self.core.check_there().inspect_err(|error| {

@@ -99,6 +99,7 @@ impl Engine {
         core.check_there()?;
         self.counters.reads.increment();
         let view = core.view.load(guard);
+        velella_sync::spot(20);
         let base = match view.cur.table.get(key, at, guard) {
             Some(version) => Base::Memory(version),
             None => self.below_current(core, view, key, at, guard)?,
@@ -134,6 +135,7 @@ impl Engine {
                 return Ok(Base::Memory(version));
             }
         }
+        velella_sync::spot(21);
         match core.tree.get(key, velella_sst::key_hash(key), at.stamp)? {
             Some(found) => Ok(Base::Table(found)),
             None => core.check_there().map(|()| Base::Absent),

@@ -74,6 +74,7 @@ impl Engine {
                     stamp: None,
                 });
             };
+            velella_sync::spot(1);
             let published = self.write_above(core, &change, &seen, options);
             let published =
                 published.inspect_err(|error| change.abandon_unless_unknown(self, error))?;
@@ -176,6 +177,7 @@ impl Engine {
         guard: &Guard,
     ) -> Result<Option<Attempt>> {
         let view = core.view.load(guard);
+        velella_sync::spot(2);
         let head = if is_first && seen.absent_in == Some(view.cur.table.identity()) {
             // Below it all is as it was (R2), and in it the installation looks.
             view.cur.table.absent(guard)
@@ -196,6 +198,7 @@ impl Engine {
             }
             head
         };
+        velella_sync::spot(5);
         self.hold_external(view, change);
         let (table, owner) = (&view.cur.table, Owner::Slot(pair.index()));
         let attempt =

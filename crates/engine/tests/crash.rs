@@ -6,7 +6,7 @@
 mod common;
 
 use common::log::{Stores, Written, assert_kept, assert_prefix, is_fault};
-use common::{DIR, on, tiny, try_on};
+use common::{DIR, on, tiny, try_on, until};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use velella::vfs::fault::{Fault, Rule};
@@ -369,5 +369,23 @@ fn the_directory_itself_survives_a_crash_at_every_call_of_its_creation() {
                 break;
             }
         }
+    }
+}
+
+#[test]
+fn what_was_read_survives_the_process() {
+    let _watchdog = Watchdog::new("what was read", 60);
+    let fs = MemFs::new();
+    let db = on(&fs, tiny());
+    for round in 0..20u64 {
+        let value = round.to_le_bytes();
+        let after = std::thread::scope(|scope| {
+            scope.spawn(|| db.put("k", value).unwrap());
+            until(|| db.get("k").unwrap().is_some_and(|found| *found == value));
+            // The put may not have returned.
+            fs.image(round, CrashMode::KeepAll)
+        });
+        let found = on(&after, tiny()).get("k").unwrap().unwrap();
+        assert_eq!(*found, value, "a reader has told of it");
     }
 }

@@ -310,6 +310,7 @@ impl Compaction {
 
     /// Puts the durable exchange in force.
     fn install(&self, joining: Vec<Arc<TableFile>>, leaving: Vec<u64>) {
+        velella_sync::spot(45);
         self.shared.install(Change {
             level: self.choice.output.level,
             joining,

@@ -132,6 +132,7 @@ impl Snapshots {
     ) -> Registration {
         let mut places = self.stripes[stripe].lock();
         let now_ms = now_ms();
+        velella_sync::spot(22);
         let at = at();
         let place = places.enter(Point { at, now_ms });
         drop(places);

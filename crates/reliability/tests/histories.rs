@@ -9,6 +9,7 @@ use velella_reliability::history::checker::{self, Before};
 use velella_reliability::history::clients::Stage;
 use velella_reliability::history::event::{Event, What};
 use velella_reliability::history::export;
+use velella_sync::spot;
 use velella_testkit::{Seed, Watchdog, scale};
 
 #[test]
@@ -26,6 +27,12 @@ fn histories_are_what_their_stamps_say_across_crashes_too() {
     let outcome = run(campaign, &plan, &|_| {});
     assert_eq!(outcome.failure, None);
     assert!(outcome.tally.of("operations") > 20_000, "{outcome:?}");
+    // Wherever a thread may lose its processor, some did.
+    let never = spot::PLACES
+        .iter()
+        .filter(|(place, _)| spot::hits(*place) == 0);
+    let never: Vec<_> = never.collect();
+    assert!(never.is_empty(), "{never:?}");
 }
 
 fn history() -> Vec<Event> {

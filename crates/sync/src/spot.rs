@@ -7,17 +7,47 @@
 //!
 //! S1. Without the feature `spots` a spot is nothing; no product turns it on.
 //! S2. A spot never waits for another thread and touches nothing but its own random numbers.
+//! S3. The spots are armed as long as somebody holds an [`Armed`], with what the last one asked.
 //!
 //! Threads: any. Tests: below; `velella-reliability`, campaign `histories`.
 
-/// A place to lose the processor. `number` is the place's own: 1-19 are the steps of a write,
-/// 20-39 reads and snapshots, 40-59 switch and flush, 60-79 journal rounds.
+/// The places there are, with what they come after: 1-19 in a write, by its steps in
+/// docs/concurrency.md, 20-39 in reads, snapshots and pruning, 40-59 in switch, flush and
+/// compaction, 60-79 in journal rounds.
+pub const PLACES: &[(u8, &str)] = &[
+    (1, "a read-modify-write has decided"),
+    (2, "a write has its view"),
+    (3, "a write has looked into the previous memtable"),
+    (5, "a read-modify-write has its head"),
+    (6, "a version is installed"),
+    (7, "a slot is announced"),
+    (8, "a stamp is drawn"),
+    (9, "the stamp is the memtable's"),
+    (10, "the record is complete"),
+    (11, "the version is published"),
+    (20, "a read has its view"),
+    (21, "a read has looked into all memtables"),
+    (22, "a snapshot has its wall clock"),
+    (23, "an iterator has its memtables"),
+    (24, "an iterator has lost its view"),
+    (25, "a pruner knows what is read"),
+    (40, "the memtables of a switch are made"),
+    (41, "the views of a switch are published"),
+    (42, "the tables of a flush are written"),
+    (43, "the tables of a flush are named"),
+    (44, "the tables of a flush are shown"),
+    (45, "the tables of a compaction are named"),
+    (60, "a round has begun"),
+    (61, "the seal of a round is synced"),
+];
+
+/// A place to lose the processor: one of [`PLACES`].
 #[cfg(not(feature = "spots"))]
 #[inline(always)]
 pub fn spot(_number: u8) {}
 
 #[cfg(feature = "spots")]
-pub use armed::{arm, hits, spot};
+pub use armed::{Armed, arm, hits, spot};
 
 #[cfg(feature = "spots")]
 mod armed {
@@ -28,6 +58,8 @@ mod armed {
 
     /// One passage in so many loses the processor; 0 is never.
     static ONE_IN: AtomicU32 = AtomicU32::new(0);
+    /// How many hold an [`Armed`].
+    static HOLDERS: AtomicU32 = AtomicU32::new(0);
     static SEED: AtomicU64 = AtomicU64::new(0);
     static HITS: [AtomicU64; 256] = [const { AtomicU64::new(0) }; 256];
 
@@ -35,11 +67,26 @@ mod armed {
         static DRAWS: RefCell<Option<(u64, Rng)>> = const { RefCell::new(None) };
     }
 
+    /// Held while the spots shall be armed (S3).
+    #[derive(Debug)]
+    #[must_use]
+    pub struct Armed(());
+
     /// From now on one passage in `one_in` (0: none) loses the processor, as `seed` says.
-    pub fn arm(seed: u64, one_in: u32) {
-        // All relaxed: a thread may notice late, which changes nothing but luck.
+    pub fn arm(seed: u64, one_in: u32) -> Armed {
+        // All relaxed, here and below: a thread may notice late, which changes nothing but luck.
+        HOLDERS.fetch_add(1, Ordering::Relaxed);
         SEED.store(seed, Ordering::Relaxed);
         ONE_IN.store(one_in, Ordering::Relaxed);
+        Armed(())
+    }
+
+    impl Drop for Armed {
+        fn drop(&mut self) {
+            if HOLDERS.fetch_sub(1, Ordering::Relaxed) == 1 {
+                ONE_IN.store(0, Ordering::Relaxed);
+            }
+        }
     }
 
     /// How often the processor was given away at `number`.
@@ -85,11 +132,12 @@ mod armed {
         #[test]
         fn an_armed_spot_loses_the_processor_about_as_often_as_asked() {
             let before = hits(255);
-            arm(7, 4);
+            let (armed, other) = (arm(7, 4), arm(7, 4));
+            drop(other);
             for _ in 0..4_000 {
                 spot(255);
             }
-            arm(7, 0);
+            drop(armed);
             spot(255);
             let lost = hits(255) - before;
             assert!((500..2_000).contains(&lost), "{lost} of 4,000");

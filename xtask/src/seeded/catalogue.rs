@@ -89,6 +89,7 @@ pub(super) const FAULTS: &[Fault] = &[
     fault("a-record-header's-checksum-is-ignored", "journal", "damage", ""),
     // engine
     fault("a-write-does-not-look-at-the-view-again", "reliability", "histories", "histories_are"),
+    fault("a-version-is-published-before-its-record", "engine", "crash", "what_was_read"),
     fault("a-window-is-not-announced", "reliability", "histories", "histories_are"),
     fault("every-16th-record-stays-incomplete", "engine", "crash", ""),
     fault("a-sync-write-does-not-wait", "engine", "crash", ""),

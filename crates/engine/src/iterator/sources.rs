@@ -46,6 +46,7 @@ pub(super) fn sources(
         let memtables = view.memtables().filter(|mem| !mem.table.is_empty());
         cursors.extend(memtables.map(|mem| Source::Other(Arc::clone(&mem.table).cursor(mode))));
     }
+    velella_sync::spot(23);
     // The tree after the view: data moves that way.
     if !tree_first {
         core.tree

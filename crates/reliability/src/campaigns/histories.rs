@@ -61,7 +61,7 @@ impl Campaign for Histories {
         let clock = AtomicU64::new(1);
         let fs = MemFs::new();
         let options = Options::draw(&mut seed);
-        spot::arm(number, *seed.pick(&[0, 3, 10, 50]));
+        let armed = spot::arm(number, *seed.pick(&[0, 3, 10, 50]));
         let operations = 100 + seed.below(100);
         let crash_at = seed.below(CLIENTS as u64 * operations * 2);
 
@@ -93,7 +93,7 @@ impl Campaign for Histories {
             .run(CLIENTS, operations / 2, &seed.fork(77))
             .map_err(text)?;
         checker::check(&before, &later).map_err(|what| format!("after the crash: {what}"))?;
-        spot::arm(number, 0);
+        drop(armed);
 
         keep(number, &events)?;
         let mut tally = Tally::new();
