@@ -8,8 +8,9 @@
 //!     pending or decided, every version whose stamp is at or below c. It holds because a writer
 //!     installs its version before it draws, and draws form one release sequence.
 //!
-//! Tests: the models of `memtable`, with controls that must fail.
+//! Tests: `tests/loom.rs`, and the models of `memtable`, with controls that must fail.
 
+use crate::ordering::{Site, at};
 use velella_base::{Stamp, seeded};
 use velella_sync::CachePadded;
 use velella_sync::atomic::{AtomicU64, Ordering};
@@ -43,7 +44,7 @@ impl Clock {
         // AcqRel, partners: every other draw, `now` and `observe`. Release: my announcement and my
         // installed versions reach whoever sees this stamp. Acquire: I see all installed before
         // lower stamps, and the memtable set published before a W below mine.
-        Stamp(self.last.fetch_add(1, Ordering::AcqRel) + 1)
+        Stamp(self.last.fetch_add(1, at(Site::Draw, Ordering::AcqRel)) + 1)
     }
 
     /// The newest stamp drawn, as a snapshot's time: everything acknowledged before is at or below.
@@ -51,7 +52,7 @@ impl Clock {
     pub fn observe(&self) -> Stamp {
         // AcqRel on a read-modify-write, partners: `draw`. Acquire gives T2; being part of the
         // release sequence gives the hand-shake with collectors (see `Snapshots`).
-        let now = self.last.fetch_add(0, Ordering::AcqRel);
+        let now = self.last.fetch_add(0, at(Site::Observe, Ordering::AcqRel));
         Stamp(now.saturating_sub(u64::from(seeded("a-snapshot-looks-back"))))
     }
 
@@ -59,7 +60,7 @@ impl Clock {
     #[inline]
     pub fn now(&self) -> Stamp {
         // Acquire, partner: `draw`; the round must see the announcements of stamps at or below.
-        Stamp(self.last.load(Ordering::Acquire))
+        Stamp(self.last.load(at(Site::Now, Ordering::Acquire)))
     }
 
     /// A lower bound for the next draw of this thread (step 7). It may lag; that is conservative.

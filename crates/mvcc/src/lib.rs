@@ -8,6 +8,10 @@
 
 #![forbid(unsafe_code)]
 
+#[cfg(loom)]
+pub mod ordering;
+#[cfg(not(loom))]
+mod ordering;
 pub mod word;
 pub mod clock;
 pub mod slots;

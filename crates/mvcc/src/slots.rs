@@ -20,9 +20,10 @@
 //!     frontier passes its stamp before it is durable. It holds no version, so no switch waits.
 //!
 //! Threads: a slot is written by the holder of its pair only; anyone may read.
-//! Tests: below; the models of `memtable`, with controls that must fail.
+//! Tests: below; `tests/loom.rs`, and the models of `memtable`, with controls that must fail.
 
 use crate::clock::Clock;
+use crate::ordering::{Site, at};
 use velella_base::{Stamp, seeded};
 use velella_sync::CachePadded;
 use velella_sync::atomic::{AtomicU64, Ordering, spin};
@@ -69,14 +70,15 @@ impl Slots {
     pub fn announce(&self, slot: usize, lower_bound: Stamp) {
         // Release, partner: the Acquire loads below. Who sees this announcement must also see the
         // publication and the lane tail of the operation before it.
-        self.words[slot].store(lower_bound.0 << 1 | 1, Ordering::Release);
+        let word = lower_bound.0 << 1 | 1;
+        self.words[slot].store(word, at(Site::Announce, Ordering::Release));
     }
 
     /// Closes the window of `slot` (step 12).
     #[inline]
     pub fn idle(&self, slot: usize) {
         // Release, partner: the Acquire loads below (A1).
-        self.words[slot].store(IDLE, Ordering::Release);
+        self.words[slot].store(IDLE, at(Site::Idle, Ordering::Release));
     }
 
     /// Opens the window of a change of the set of keyspaces and draws its stamp (A5). One at a
@@ -107,7 +109,7 @@ impl Slots {
     #[must_use]
     pub fn announced(&self, slot: usize) -> Option<Stamp> {
         // Acquire, partners: `announce`, `idle`.
-        let word = self.words[slot].load(Ordering::Acquire);
+        let word = self.words[slot].load(at(Site::Announced, Ordering::Acquire));
         (word != IDLE).then_some(Stamp(word >> 1))
     }
 
@@ -127,7 +129,9 @@ impl Slots {
             .fold(now, Stamp::min);
         // AcqRel, partner: itself. What made a higher frontier true elsewhere, its finder saw; who
         // takes it over sees it too.
-        let settled = self.settled.fetch_max(found.0, Ordering::AcqRel);
+        let settled = self
+            .settled
+            .fetch_max(found.0, at(Site::Settled, Ordering::AcqRel));
         found.max(Stamp(settled))
     }
 

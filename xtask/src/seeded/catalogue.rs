@@ -94,7 +94,7 @@ pub(super) const FAULTS: &[Fault] = &[
     fault("every-16th-record-stays-incomplete", "engine", "crash", ""),
     fault("a-sync-write-does-not-wait", "engine", "crash", ""),
     fault("external-values-are-not-synced", "reliability", "power_loss", ""),
-    fault("a-get-ignores-expiry", "engine", "expiry", ""),
+    fault("a-get-ignores-expiry", "engine", "expiry", "an_expired_value_hides"),
     fault("stamps-go-on-from-the-highest-seen", "engine", "regressions", "cl14"),
     fault("a-flush-does-not-wait-for-the-journal", "engine", "regressions", "x2"),
     fault("an-update-forgets-what-it-was-based-on", "reliability", "histories", "histories_are"),
