@@ -23,7 +23,7 @@ use crate::read::Reader;
 use crate::view::View;
 use std::sync::Arc;
 use velella_base::limits::{BATCH_BYTES_MAX, BATCH_OPERATIONS_MAX};
-use velella_base::{Error, ErrorKind, Result, Stamp};
+use velella_base::{Error, ErrorKind, Result, Stamp, seeded};
 use velella_memtable::{BatchCell, Hint, Install, Owner, Pending};
 use velella_sync::PoolGuard;
 use velella_sync::epoch::{self, Guard};
@@ -111,12 +111,14 @@ impl Engine {
         cores.try_for_each(|core| core.check_writable())?;
         let mut order: Vec<&Operation> = operations.iter().collect();
         // Stable, so of several operations on a key the last given comes last.
-        order.sort_by(|a, b| {
-            a.core
-                .id
-                .cmp(&b.core.id)
-                .then_with(|| a.core.order.compare(&a.key, &b.key))
-        });
+        if !seeded("a-batch-takes-its-keys-as-they-come") {
+            order.sort_by(|a, b| {
+                a.core
+                    .id
+                    .cmp(&b.core.id)
+                    .then_with(|| a.core.order.compare(&a.key, &b.key))
+            });
+        }
         let mut last: Vec<&Operation> = Vec::with_capacity(order.len());
         for operation in order {
             match last.last_mut() {

@@ -64,6 +64,10 @@ fn a_get_meets_every_version_on_its_way_down() {
 #[test]
 fn an_iterator_goes_on_over_switches_and_compactions() {
     holds(models::ITERATOR);
+    fails(
+        models::ITERATOR,
+        "a-memtable-leaves-before-its-table-is-there",
+    );
     holds(models::ITERATOR_FLUSH);
     fails(models::ITERATOR_FLUSH, "an-iterator-takes-the-tree-first");
 }
@@ -75,6 +79,19 @@ fn a_batch_is_whole_over_a_switch() {
 }
 
 #[test]
+fn batches_that_cross_do_not_wait_for_each_other() {
+    holds(models::CROSSED_BATCHES);
+    fails(
+        models::CROSSED_BATCHES,
+        "a-batch-takes-its-keys-as-they-come",
+    );
+}
+
+#[test]
 fn keyspaces_come_and_go_beside_writers() {
     holds(models::KEYSPACES);
+    fails(
+        models::KEYSPACES,
+        "a-drop-does-not-wait-for-what-is-below-it",
+    );
 }

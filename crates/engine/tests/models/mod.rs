@@ -259,6 +259,8 @@ pub(crate) const ITERATOR: Model = model(
         |scene| {
             scene.put("d", 1);
             flush(scene);
+            scene.put("e", 1);
+            flush(scene);
         },
         |scene| scene.db.compact().unwrap(),
         |scene| {
@@ -296,7 +298,7 @@ pub(crate) const ITERATOR_FLUSH: Model = model(
 );
 
 /// Keyspaces are created and dropped beside a write that waits for the device, and a flush: nobody
-/// waits for ever.
+/// waits for ever, and a drop takes what came before it along to the device.
 pub(crate) const KEYSPACES: Model = model(
     "keyspaces",
     |scene| {
@@ -308,7 +310,14 @@ pub(crate) const KEYSPACES: Model = model(
         |scene| {
             scene.db.create_keyspace("new", Default::default()).unwrap();
         },
-        |scene| scene.db.drop_keyspace("old").unwrap(),
+        |scene| {
+            scene.put("d", 1);
+            scene.db.drop_keyspace("old").unwrap();
+            let lost = scene.fs.image(1, CrashMode::Strict);
+            let after = open(&lost, JournalMode::Write);
+            assert!(!after.keyspaces().contains(&"old".to_owned()));
+            assert!(after.contains("d").unwrap(), "a drop without its past");
+        },
         |scene| {
             let options = WriteOptions::sync();
             scene.db.put_with("s", "1", options).unwrap();
@@ -356,6 +365,41 @@ pub(crate) const BATCHES: Model = model(
             1 => assert_eq!(a.stamp, b.stamp, "two halves"),
             _ => assert_ne!(a.stamp, b.stamp),
         }
+        memory_is_back(scene);
+    },
+);
+
+/// Two batches over the same keys of two keyspaces, each given in another order, while memtables
+/// are switched: neither waits for the other for ever, and one of them is the last.
+pub(crate) const CROSSED_BATCHES: Model = model(
+    "crossed batches",
+    |scene| drop(scene.db.create_keyspace("other", Default::default())),
+    &[
+        |scene| {
+            let other = scene.db.keyspace("other").unwrap();
+            let mut batch = WriteBatch::new();
+            batch.put(&scene.db, "a", "1").put(&scene.db, "b", "1");
+            batch.put(&other, "a", "1");
+            scene.db.write(&batch).unwrap();
+        },
+        |scene| {
+            let other = scene.db.keyspace("other").unwrap();
+            let mut batch = WriteBatch::new();
+            batch.put(&other, "a", "2").put(&scene.db, "b", "2");
+            batch.put(&scene.db, "a", "2");
+            scene.db.write(&batch).unwrap();
+        },
+        flush,
+    ],
+    |scene| {
+        let other = scene.db.keyspace("other").unwrap();
+        let newest = [
+            scene.db.get_entry("a").unwrap().unwrap(),
+            scene.db.get_entry("b").unwrap().unwrap(),
+            other.get_entry("a").unwrap().unwrap(),
+        ];
+        let of = |entry: &velella::Entry| (entry.stamp, number(&entry.value));
+        assert!(newest.iter().all(|entry| of(entry) == of(&newest[0])));
         memory_is_back(scene);
     },
 );
