@@ -133,17 +133,29 @@ pub fn sums(text: &str) -> Vec<Sum> {
     sums
 }
 
-/// The commit that is checked out here; `-` where that cannot be told.
+/// The commit that is checked out here, `-dirty` if anything but a ledger differs from it; `-`
+/// where that cannot be told.
 fn commit() -> String {
-    let told = Command::new("git")
-        .args(["describe", "--always", "--dirty", "--abbrev=12"])
-        .output();
-    match told {
-        Ok(told) if told.status.success() => {
-            String::from_utf8_lossy(&told.stdout).trim().to_owned()
-        }
-        _ => "-".to_owned(),
+    let head = told_by_git(&["rev-parse", "--short=12", "HEAD"]);
+    // A run before this one has left its line.
+    let differs = told_by_git(&[
+        "status",
+        "--porcelain",
+        "--",
+        ":/",
+        ":(exclude,glob)**/*.tsv",
+    ]);
+    match (head, differs) {
+        (Some(head), Some(differs)) if differs.is_empty() => head,
+        (Some(head), _) => head + "-dirty",
+        (None, _) => "-".to_owned(),
     }
+}
+
+fn told_by_git(arguments: &[&str]) -> Option<String> {
+    let told = Command::new("git").args(arguments).output().ok()?;
+    let text = String::from_utf8_lossy(&told.stdout);
+    told.status.success().then(|| text.trim().to_owned())
 }
 
 /// Milliseconds since 1970 as a date and time in UTC.
