@@ -12,6 +12,7 @@ use velella_base::{Entry, Order, Stamp, ValueKind};
 use velella_reliability::targets;
 use velella_sst::{TableBuilder, TableOptions};
 use velella_testkit::Seed;
+use velella_tree::{ExternalStore, Manifest};
 
 type Inputs = Vec<(&'static str, Vec<u8>)>;
 
@@ -20,6 +21,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     inputs.extend(tables()?);
     inputs.extend(manifests()?);
     inputs.extend(recipes());
+    inputs.extend(small_files()?);
     for (number, (target, bytes)) in inputs.iter().enumerate() {
         let dir = targets::corpus_dir(target);
         std::fs::create_dir_all(&dir)?;
@@ -213,4 +215,34 @@ fn recipes() -> Inputs {
         inputs.push(("operations", bytes(100 + 120 * number, 1)));
     }
     inputs
+}
+
+/// Right ones: a CURRENT, names, an external value with its reference.
+fn small_files() -> Result<Inputs, velella::Error> {
+    let (fs, dir) = (MemFs::new(), Path::new("/db"));
+    let vfs: Arc<dyn Vfs> = Arc::new(fs.clone());
+    let state = velella_tree::manifest::State {
+        next_keyspace: 1,
+        ..Default::default()
+    };
+    let database = targets::small_files::DATABASE;
+    let (manifest, _) = Manifest::create_with(Arc::clone(&vfs), dir, database, state)?;
+    let current = fs.read_file(&dir.join("CURRENT"))?;
+    let mut inputs = vec![("small_files", [&[0][..], &current].concat())];
+    for name in [
+        "LOCK",
+        "CURRENT",
+        "MANIFEST-000012",
+        "000003.sst",
+        "1234567.large",
+    ] {
+        inputs.push(("small_files", [&[1][..], name.as_bytes()].concat()));
+    }
+    while manifest.next_file()? + 1 < targets::small_files::FILE {}
+    let store = ExternalStore::new(vfs, dir.into(), database, Arc::new(manifest));
+    let (reference, _) = store.write(b"a large value", 0)?;
+    let file = fs.read_file(&dir.join("000007.ext"))?;
+    let input = [&[2][..], &reference.encode(), &file].concat();
+    inputs.push(("small_files", input));
+    Ok(inputs)
 }

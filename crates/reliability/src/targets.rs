@@ -11,6 +11,7 @@ mod forge;
 mod journal;
 mod operations;
 pub mod manifest;
+pub mod small_files;
 
 use std::path::{Path, PathBuf};
 
@@ -81,6 +82,18 @@ const FILES: &[&[u8]] = &[
 const GLOB: &[&[u8]] = &[
     b"*", b"?", b"[", b"]", b"^", b"-", b"\\", b"\0", b"[^", b"*a*",
 ];
+const NAMES: &[&[u8]] = &[
+    b"MANIFEST-",
+    b"000001",
+    b".sst",
+    b".ext",
+    b".seal",
+    b".large",
+    b" ",
+    b"\n",
+    b"0",
+    b"18446744073709551615",
+];
 const TABLE: &[&[u8]] = &[
     b"velella.bytewise",
     b"VELLTABL",
@@ -109,6 +122,13 @@ pub const ALL: &[Target] = &[
         manifest::manifest,
         200,
         TABLE,
+    ),
+    target(
+        "small_files",
+        "CURRENT, names, external values",
+        small_files::small_files,
+        2_000,
+        NAMES,
     ),
     target(
         "table",

@@ -41,7 +41,7 @@ macro_rules! replays {
 }
 
 replays! {
-    journal commit manifest table block index footer filter properties compression
+    journal commit manifest small_files table block index footer filter properties compression
     requests globs numbers records text operations
 }
 
