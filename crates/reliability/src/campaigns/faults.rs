@@ -2,15 +2,18 @@
 //!
 //! Source: SQLite's I/O-error loop; fsync errors that lose pages as in ATC '20.
 //!
-//! F1. Seed s fails call k = (s - 1) mod [`SPAN`] + 1 of workload (s - 1) / [`SPAN`], once for each
-//!     fault that such a call can meet; a k beyond the workload's calls does nothing.
-//! F2. In pairs: two calls drawn from the seed fail, of a workload drawn too.
+//! F1. A session of [`WORKLOADS`] times [`STRIDE`] seeds, from seed 1 on, is of as many workloads
+//!     and fails every call of each, however many there are: one at a time, once for each fault
+//!     that such a call can meet. Seeds take turns over the workloads; each fails one call and
+//!     those that are a multiple of [`STRIDE`] after it. A part of a session is spread over all
+//!     workloads and all of their calls.
+//! F2. In pairs: two calls fail, drawn from all calls of a workload that is drawn too.
 //! F3. Every operation succeeds or says why not; what it answers is right; afterwards, when all is
 //!     well again, the database opens with all that was promised.
 //! F4. What a failed sync takes from the page cache, and which bit a read has wrong, is drawn from
 //!     the seed: the same call of the same workload does not always lose the same.
 //!
-//! Tests: `tests/faults.rs`.
+//! Tests: below; `tests/faults.rs`.
 
 use crate::campaign::{Campaign, Tally};
 use crate::sim::alone;
@@ -30,8 +33,11 @@ use velella_sync::pool::prefer;
 use velella_sync::simulation::Simulation;
 use velella_testkit::Seed;
 
-/// Most calls of one workload.
-pub const SPAN: u64 = 1_000;
+/// Seeds of one workload, and how far the calls lie apart that one of them fails.
+const STRIDE: u64 = 1_000;
+/// From one seed of a workload to the next, the first call to fail moves by this; it has no
+/// divisor in common with [`STRIDE`], so each comes once.
+const STEP: u64 = 389;
 /// Workloads of one session.
 const WORKLOADS: u64 = 20;
 /// Pairs of one session.
@@ -84,33 +90,50 @@ impl Campaign for Faults {
     }
 
     fn usual_runs(&self) -> u64 {
-        if self.pairs { PAIRS } else { WORKLOADS * SPAN }
+        if self.pairs {
+            PAIRS
+        } else {
+            WORKLOADS * STRIDE
+        }
     }
 
     fn run(&self, seed: u64) -> Result<Tally, String> {
-        let mut chance = Seed::silent(seed);
         if self.pairs {
-            let number = chance.below(1 << 32);
-            let faults: Vec<_> = (0..2)
-                .map(|_| (1 + chance.below(800), *chance.pick(&FAULTS)))
-                .collect();
-            return alone(|simulation| attack(number, seed, &faults, self.lies, simulation));
+            return self.two(seed);
         }
-        let number = seed.saturating_sub(1);
-        let (workload, index) = (number / SPAN, usize::try_from(number % SPAN).unwrap_or(0));
+        let (workload, turn) = place(seed);
         let calls = self.calls_of(workload)?;
         let mut tally = Tally::new();
-        let Some(call) = calls.get(index) else {
-            return Ok(tally);
-        };
-        for fault in FAULTS.into_iter().filter(|fault| can_meet(*call, *fault)) {
-            let faults = [(index as u64 + 1, fault)];
-            let more = alone(|simulation| attack(workload, seed, &faults, self.lies, simulation))
-                .map_err(|what| format!("{} meets {fault:?}: {what}", call.as_str()))?;
-            tally.merge(&more);
+        for index in failing(turn, calls.len()) {
+            let call = calls[index];
+            for fault in FAULTS.into_iter().filter(|fault| can_meet(call, *fault)) {
+                let faults = [(index as u64 + 1, fault)];
+                let attack =
+                    |simulation: &_| attack(workload, seed, &faults, self.lies, simulation);
+                let more = alone(attack).map_err(|what| {
+                    let call = call.as_str();
+                    format!("call {} ({call}) meets {fault:?}: {what}", index + 1)
+                })?;
+                tally.merge(&more);
+            }
         }
         Ok(tally)
     }
+}
+
+/// The workload of a seed, and which of the seeds of that workload it is (F1).
+fn place(seed: u64) -> (u64, u64) {
+    let number = seed.saturating_sub(1);
+    let session = number / (WORKLOADS * STRIDE);
+    let workload = session * WORKLOADS + number % WORKLOADS;
+    (workload, number / WORKLOADS % STRIDE)
+}
+
+/// The calls, counted from 0, that fail at this turn of a workload with so many calls.
+fn failing(turn: u64, calls: usize) -> impl Iterator<Item = usize> {
+    let first = turn * STEP % STRIDE;
+    let [first, stride] = [first, STRIDE].map(|calls| usize::try_from(calls).unwrap_or(usize::MAX));
+    (first..calls).step_by(stride)
 }
 
 impl Faults {
@@ -132,6 +155,16 @@ impl Faults {
         }
     }
 
+    /// Two calls of a workload (F2). Hardly any is drawn twice, so its calls are not kept.
+    fn two(&self, seed: u64) -> Result<Tally, String> {
+        let mut chance = Seed::silent(seed);
+        let number = chance.below(1 << 32);
+        let calls = recorded(number)?.len() as u64;
+        let faults = [(); 2].map(|()| (1 + chance.below(calls.max(1)), *chance.pick(&FAULTS)));
+        alone(|simulation| attack(number, seed, &faults, self.lies, simulation))
+            .map_err(|what| format!("of {calls} calls {faults:?}: {what}"))
+    }
+
     /// The calls of workload `number`, when none fails.
     fn calls_of(&self, number: u64) -> Result<Arc<Vec<Call>>, String> {
         let mut known = self
@@ -141,19 +174,24 @@ impl Faults {
         if let Some(calls) = known.get(&number) {
             return Ok(Arc::clone(calls));
         }
-        let calls = Arc::new(alone(|simulation| {
-            let trace = TraceFs::new(Arc::new(MemFs::new()), "/".as_ref());
-            let mut history = History::default();
-            work(number, Arc::new(trace.clone()), simulation, &mut history).2?;
-            let named = |line: String| {
-                let name = line.split(' ').next().unwrap_or_default().to_owned();
-                Call::ALL.into_iter().find(|call| call.as_str() == name)
-            };
-            Ok(trace.take().into_iter().filter_map(named).collect())
-        })?);
+        let calls = Arc::new(recorded(number)?);
         known.insert(number, Arc::clone(&calls));
         Ok(calls)
     }
+}
+
+/// What workload `number` asks of the file system when nothing fails.
+fn recorded(number: u64) -> Result<Vec<Call>, String> {
+    alone(|simulation| {
+        let trace = TraceFs::new(Arc::new(MemFs::new()), "/".as_ref());
+        let mut history = History::default();
+        work(number, Arc::new(trace.clone()), simulation, &mut history).2?;
+        let named = |line: String| {
+            let name = line.split(' ').next().unwrap_or_default().to_owned();
+            Call::ALL.into_iter().find(|call| call.as_str() == name)
+        };
+        Ok(trace.take().into_iter().filter_map(named).collect())
+    })
 }
 
 /// Whether a call can meet a fault; a fault it cannot meet would be an `Io` again.
@@ -296,4 +334,33 @@ fn is_typed(error: &Error) -> bool {
         error.kind(),
         Closed | Corruption | Io | NoSpace | NotFound | OutcomeUnknown | ReadOnly
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_session_fails_each_call_of_its_workloads_once() {
+        let calls = |workload: u64| [1, 999, 1_000, 1_001, 4_321][(workload % 5) as usize];
+        let mut failed = BTreeMap::<_, Vec<_>>::new();
+        for seed in WORKLOADS * STRIDE + 1..=2 * WORKLOADS * STRIDE {
+            let (workload, turn) = place(seed);
+            let more = failing(turn, calls(workload));
+            failed.entry(workload).or_default().extend(more);
+        }
+        assert_eq!(failed.len() as u64, WORKLOADS);
+        for (workload, mut failed) in failed {
+            assert_eq!(workload / WORKLOADS, 1);
+            failed.sort_unstable();
+            assert_eq!(failed, (0..calls(workload)).collect::<Vec<_>>());
+        }
+    }
+
+    /// Otherwise the test above would say nothing of the campaign.
+    #[test]
+    fn there_are_workloads_with_more_calls_than_seeds() {
+        let counts = (0..WORKLOADS).map(|number| recorded(number).unwrap().len() as u64);
+        assert!(counts.filter(|calls| *calls > STRIDE).count() > 5);
+    }
 }
