@@ -3,7 +3,8 @@
 //! M1. Exit code 0 means that every run held; 1 that one failed (its seed and the command that
 //!     repeats it are printed); 2 that the command line was wrong.
 //!
-//! Tests: `tests/command.rs`.
+//! Tests: none of its own. The runner's are in `campaign.rs`, those of the sums in `ledger.rs` of
+//! velella-cli; CI runs every campaign by this command.
 
 #![forbid(unsafe_code)]
 
