@@ -6,7 +6,7 @@
 //!
 //! Threads: one. Tests: `tests/crash_test.rs`.
 
-use super::campaign::{Broken, Campaign, OPENING_LIMIT};
+use super::campaign::{Broken, CHILD_LIMIT, Campaign};
 use super::history::Source;
 use super::judge::{Case, Fault, Rule, Violation, judge};
 use super::oracle::{Log, Oracle};
@@ -152,13 +152,13 @@ impl<'a> Life<'a> {
     fn let_it_work(&self, hold: &mut Hold) -> Result<(), Violation> {
         let mut done = 0;
         for _ in 0..2 {
-            if hold.killed_within(OPENING_LIMIT / 2)? {
+            if hold.killed_within(CHILD_LIMIT / 2)? {
                 return Ok(());
             }
             let log = self.read_oracle()?;
             let now: usize = log.threads.iter().map(|thread| thread.acks.len()).sum();
             if now == done {
-                let seconds = OPENING_LIMIT.as_secs() / 2;
+                let seconds = CHILD_LIMIT.as_secs() / 2;
                 let text = format!("no operation was acknowledged within {seconds} s");
                 return Err(Violation::new(Fault::Child, text));
             }
@@ -186,13 +186,11 @@ impl<'a> Life<'a> {
     /// Hears what a child finds, and judges it; `None`: it was killed before it had told.
     fn hear(&mut self, hold: &mut Hold) -> Result<Option<()>, Violation> {
         let started = Instant::now();
-        let Some(ready) = hold.ready(OPENING_LIMIT)? else {
+        let Some(ready) = hold.ready(CHILD_LIMIT)? else {
             return Ok(None);
         };
         self.opening = (self.opening * 3 + started.elapsed()) / 4;
-        self.campaign
-            .tally()
-            .opened(ready.opening, self.start.verify);
+        self.campaign.opened(ready.opening, self.start.verify)?;
         self.judge(ready.state)?;
         Ok(Some(()))
     }
@@ -270,7 +268,7 @@ impl<'a> Life<'a> {
                 return Ok(());
             }
             hold.say("go");
-            hold.closed(OPENING_LIMIT)?;
+            hold.closed(CHILD_LIMIT)?;
             self.campaign.tally().closed();
             let log = self.read_oracle()?;
             self.leave(log, true);

@@ -6,7 +6,7 @@
 //!
 //! Threads: one. Tests: `tests/crash_test.rs`, where they can run.
 
-use super::campaign::{Broken, Campaign, OPENING_LIMIT};
+use super::campaign::{Broken, CHILD_LIMIT, Campaign};
 use super::history::Source;
 use super::judge::{Case, Fault, Rule, Verdict, Violation, judge};
 use super::life::{cannot, wait};
@@ -101,7 +101,7 @@ impl<'a> Victim<'a> {
 
     fn run(&mut self) -> Result<(), Violation> {
         let mut live = Hold::start(&self.start)?;
-        if live.ready(OPENING_LIMIT)?.is_none() {
+        if live.ready(CHILD_LIMIT)?.is_none() {
             return Err(Violation::new(
                 Fault::Child,
                 "somebody else killed the child",
@@ -116,7 +116,7 @@ impl<'a> Victim<'a> {
             self.cut_once()?;
             self.campaign.show();
         }
-        live.closed(OPENING_LIMIT)
+        live.closed(CHILD_LIMIT)
     }
 
     /// One image of the running database, or of the recovery of one.
@@ -136,16 +136,16 @@ impl<'a> Victim<'a> {
         }
         let (mut hold, verified) = self.open_image(&mount)?;
         let ready = hold
-            .ready(OPENING_LIMIT)?
+            .ready(CHILD_LIMIT)?
             .ok_or_else(|| Violation::new(Fault::Child, "somebody else killed the child"))?;
         let verdict = self.judge(&before, &after, &ready)?;
         hold.say("go");
-        hold.closed(OPENING_LIMIT)?;
+        hold.closed(CHILD_LIMIT)?;
         drop(hold);
         drop(mount);
         let _ = std::fs::remove_file(&image);
+        self.campaign.opened(ready.opening, verified)?;
         let mut tally = self.campaign.tally();
-        tally.opened(ready.opening, verified);
         tally.closed();
         tally.cut(in_recovery);
         tally.judged(&verdict);

@@ -12,7 +12,7 @@ use std::io::{self, Write};
 use std::time::Duration;
 
 /// Openings are to be done within this time.
-const OPENING_GOAL: Duration = Duration::from_secs(5);
+pub(super) const OPENING_GOAL: Duration = Duration::from_secs(5);
 
 /// Figures of a campaign, growing.
 #[derive(Debug, Default)]
