@@ -40,6 +40,8 @@ var register = porcupine.Model{
 		switch asked.kind {
 		case "read":
 			return out.(string) == state.(string), state
+		case "other":
+			return out.(string) != state.(string), state
 		case "swap":
 			return out.(string) == state.(string), asked.value
 		default:

@@ -5,5 +5,6 @@
 
 pub mod event;
 pub mod clients;
+mod times;
 pub mod checker;
 pub mod export;

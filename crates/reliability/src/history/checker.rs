@@ -11,15 +11,20 @@
 //! H3. a snapshot is exactly the replay up to its stamp, and stays so;
 //! H4. a read-modify-write found exactly the version below its own; no two writes share a stamp
 //!     and a key;
-//! H5. batches are whole: one stamp of the replay, so H2 and H3 say it.
+//! H5. batches are whole: one stamp of the replay, so H2 and H3 say it;
+//! H6. a scan shows keys it was asked for, each once, in its order, as H2 has it of a `multi_get`;
+//! H7. a swap that was done is a read-modify-write; one that was refused read something else.
 //!
-//! A place in the order is twice a write's stamp, and one more for a read at that stamp: reads
-//! come after the write they saw, and before the next.
+//! A swap does not tell its stamp. Where anybody was told the stamp of what it wrote (values are
+//! written once), it has that one ([`placed`]). Where nobody was, it was overwritten before
+//! anybody read the stamp: it is left out of the replay, and who saw its value is believed, unless
+//! the swap began only later. So nothing right is refused; what is missed is small.
 //!
 //! Tests: below (each rule refuses a history made up to break it); `tests/histories.rs`;
 //! an independent checker judges a sample (`.ci/porcupine.sh`).
 
-use super::event::{Event, State, Value, What};
+use super::event::{Event, KEYS, State, Value, Version, What};
+use super::times::{Times, after, before, read_at, written_at};
 use std::collections::BTreeMap;
 use velella_base::Stamp;
 use velella_testkit::Model;
@@ -32,11 +37,14 @@ pub type Before = BTreeMap<usize, (u64, Vec<u8>)>;
 /// # Errors
 /// The rule that is broken, and by which operation.
 pub fn check(before: &Before, events: &[Event]) -> Result<(), String> {
+    let events = &placed(events, before);
     let model = model_of(before, events)?;
+    let times = Times::of(events);
     let judge = Judge {
         stamps: model.stamps(),
         model,
-        times: Times::of(events),
+        loose: loose(events, &times),
+        times,
     };
     for event in events {
         judge.event(event).map_err(|what| {
@@ -47,6 +55,79 @@ pub fn check(before: &Before, events: &[Event]) -> Result<(), String> {
         })?;
     }
     Ok(())
+}
+
+/// The same with the stamps of swaps of which anybody was told, and of those that are in `told`.
+#[must_use]
+pub fn placed(events: &[Event], told: &Before) -> Vec<Event> {
+    let mut stamps = BTreeMap::new();
+    for (key, (stamp, value)) in told {
+        stamps.insert((*key, value), Stamp(*stamp));
+    }
+    for event in events {
+        match &event.what {
+            What::Got {
+                key,
+                value: Some(value),
+                stamp: Some(stamp),
+            } => {
+                stamps.insert((*key, value), *stamp);
+            }
+            What::Based { bases, .. } => {
+                for (key, base) in bases {
+                    if let Some((stamp, value)) = base {
+                        stamps.insert((*key, value), *stamp);
+                    }
+                }
+            }
+            What::Swapped {
+                key,
+                base: Some((stamp, value)),
+                ..
+            } => {
+                stamps.insert((*key, value), *stamp);
+            }
+            _ => {}
+        }
+    }
+    let place = |event: &Event| {
+        let mut event = event.clone();
+        if let What::Swapped { key, base, value } = &event.what
+            && let Some(stamp) = stamps.get(&(*key, value))
+        {
+            event.what = What::Based {
+                stamp: *stamp,
+                changes: BTreeMap::from([(*key, Some(value.clone()))]),
+                bases: BTreeMap::from([(*key, base.clone())]),
+            };
+        }
+        event
+    };
+    events.iter().map(place).collect()
+}
+
+/// The value of a swap whose stamp nobody was told.
+struct Loose {
+    /// When the swap began.
+    begin: u64,
+    /// The smallest place it can have.
+    least: u64,
+    value: Vec<u8>,
+}
+
+/// Those of `events`, by key.
+fn loose(events: &[Event], times: &Times) -> BTreeMap<usize, Vec<Loose>> {
+    let mut loose: BTreeMap<usize, Vec<Loose>> = BTreeMap::new();
+    for event in events {
+        if let What::Swapped { key, value, .. } = &event.what {
+            loose.entry(*key).or_default().push(Loose {
+                begin: event.begin,
+                least: before(&times.ended, event.begin),
+                value: value.clone(),
+            });
+        }
+    }
+    loose
 }
 
 /// The replay of all writes by stamp.
@@ -71,99 +152,11 @@ fn model_of(before: &Before, events: &[Event]) -> Result<Model<usize>, String> {
     Ok(model)
 }
 
-/// What was certainly over, and certainly begun, at a moment of real time.
-struct Times {
-    /// By end: the largest place of any strict operation that ended by then.
-    ended: Vec<(u64, u64)>,
-    /// By begin, backwards: the smallest place of any strict operation that began from then on.
-    began: Vec<(u64, u64)>,
-    /// As `ended`, per key: the largest place of what anybody was told of it.
-    told: BTreeMap<usize, Vec<(u64, u64)>>,
-    /// As `began`, per key: the smallest place of its writes and reads.
-    later: BTreeMap<usize, Vec<(u64, u64)>>,
-}
-
-impl Times {
-    fn of(events: &[Event]) -> Times {
-        let mut placed = Vec::new();
-        let mut keyed: BTreeMap<usize, Vec<(u64, u64, u64)>> = BTreeMap::new();
-        for event in events {
-            let (begin, end) = (event.begin, event.end);
-            if let Some(place) = place_of(&event.what) {
-                placed.push((begin, end, place));
-            }
-            if let Some((stamp, changes)) = event.what.written() {
-                for key in changes.keys() {
-                    keyed
-                        .entry(*key)
-                        .or_default()
-                        .push((begin, end, written_at(stamp.0)));
-                }
-            }
-            if let What::Got {
-                key,
-                stamp: Some(stamp),
-                ..
-            } = &event.what
-            {
-                keyed
-                    .entry(*key)
-                    .or_default()
-                    .push((begin, end, read_at(stamp.0)));
-            }
-        }
-        Times {
-            ended: rising(&placed),
-            began: falling(&placed),
-            told: keyed.iter().map(|(key, of)| (*key, rising(of))).collect(),
-            later: keyed.iter().map(|(key, of)| (*key, falling(of))).collect(),
-        }
-    }
-}
-
-/// The largest place up to each end.
-fn rising(spans: &[(u64, u64, u64)]) -> Vec<(u64, u64)> {
-    let mut list: Vec<_> = spans.iter().map(|(_, end, stamp)| (*end, *stamp)).collect();
-    list.sort_unstable();
-    let mut most = 0;
-    for (_, stamp) in &mut list {
-        most = most.max(*stamp);
-        *stamp = most;
-    }
-    list
-}
-
-/// The smallest place from each beginning on.
-fn falling(spans: &[(u64, u64, u64)]) -> Vec<(u64, u64)> {
-    let mut list: Vec<_> = spans
-        .iter()
-        .map(|(begin, _, stamp)| (*begin, *stamp))
-        .collect();
-    list.sort_unstable();
-    let mut least = u64::MAX;
-    for (_, stamp) in list.iter_mut().rev() {
-        least = least.min(*stamp);
-        *stamp = least;
-    }
-    list
-}
-
-/// The largest place among what ended before `moment`; 0 if nothing did.
-fn before(list: &[(u64, u64)], moment: u64) -> u64 {
-    let place = list.partition_point(|(end, _)| *end < moment);
-    place.checked_sub(1).map_or(0, |last| list[last].1)
-}
-
-/// The smallest place among what began after `moment`.
-fn after(list: &[(u64, u64)], moment: u64) -> u64 {
-    let place = list.partition_point(|(begin, _)| *begin <= moment);
-    list.get(place).map_or(u64::MAX, |first| first.1)
-}
-
 struct Judge {
     model: Model<usize>,
     /// Its stamps, ascending.
     stamps: Vec<u64>,
+    loose: BTreeMap<usize, Vec<Loose>>,
     times: Times,
 }
 
@@ -175,36 +168,89 @@ impl Judge {
             What::Wrote { stamp, .. } => within("H2", written_at(stamp.0), least, most),
             What::Based { stamp, bases, .. } => {
                 within("H2", written_at(stamp.0), least, most)?;
-                bases.iter().try_for_each(|(key, base)| {
-                    let under = self.model.get(key, stamp.0 - 1);
-                    same("H4: base", *key, under, base)
-                })
-            }
-            What::Got { key, value, stamp } => self.got(event, *key, value, stamp.map(|at| at.0)),
-            What::Strict { values } => {
-                let holds = |at: u64| {
-                    let equal =
-                        |(key, value): (&usize, &Value)| self.model.get(key, at) == value.as_ref();
-                    values.iter().all(equal)
+                let found = |(key, base): (&usize, &Version)| {
+                    let under = self.model.version(key, stamp.0 - 1);
+                    let under = under.and_then(|(at, value)| Some((Stamp(at), value.clone()?)));
+                    let what = || format!("H4: base of key {key}: the replay has {under:?}");
+                    (under == *base).then_some(()).ok_or_else(what)
                 };
-                let found = self.moments(least, most).any(holds);
+                bases.iter().try_for_each(found)
+            }
+            What::Swapped {
+                key,
+                base: Some((stamp, base)),
+                ..
+            } => {
+                let replay = self.model.get(key, stamp.0);
+                same("H7: base", *key, replay, &Some(base.clone()))
+            }
+            What::Swapped { .. } => Ok(()),
+            What::Refused { key, expected } => {
+                let other = |at: u64| self.model.get(key, at) != expected.as_ref();
+                let unread = self.unread(*key, event.end);
+                let mut unread = unread.map(|loose| Some(&loose.value));
+                let found = self.moments(least, most).any(other)
+                    || unread.any(|value| value != expected.as_ref());
                 let what = || {
-                    format!("H2: at no stamp of the places [{least}, {most}] were these the values")
+                    format!("H7: at all stamps of the places [{least}, {most}] it held just that")
                 };
                 found.then_some(()).ok_or_else(what)
             }
+            What::Scanned { asked, pairs } => {
+                let mut rest = asked.iter();
+                if !pairs.iter().all(|(key, _)| rest.any(|next| next == key)) {
+                    return Err(format!("H6: asked for {asked:?} in this order"));
+                }
+                let shown = |key: &usize| pairs.iter().find(|(shown, _)| shown == key);
+                let value = |key: &usize| (*key, shown(key).map(|(_, value)| value.clone()));
+                self.strict(&asked.iter().map(value).collect(), least, most, event.end)
+            }
+            What::Got { key, value, stamp } => self.got(event, *key, value, stamp.map(|at| at.0)),
+            What::Strict { values } => self.strict(values, least, most, event.end),
             What::Saw { at, state } => {
                 within("H2", read_at(at.0), least, most)?;
-                self.saw(at.0, state)
+                self.saw(at.0, state, event.end)
             }
-            What::SawAgain { at, state } => self.saw(at.0, state),
+            What::SawAgain { at, state } => self.saw(at.0, state, event.end),
         }
     }
 
-    fn saw(&self, at: u64, state: &State) -> Result<(), String> {
-        let replay = self.model.at(at);
-        let what = || format!("H3: at {at} the replay is {replay:?}");
-        (replay == *state).then_some(()).ok_or_else(what)
+    /// Swaps of `key` of whose stamp nobody was told, and which began before `end`.
+    fn unread(&self, key: usize, end: u64) -> impl Iterator<Item = &Loose> {
+        let all = self.loose.get(&key).into_iter().flatten();
+        all.filter(move |loose| loose.begin < end)
+    }
+
+    /// Whether who was done at `end` may have seen this at stamp `at`.
+    fn holds(&self, key: usize, value: Option<&Vec<u8>>, at: u64, end: u64) -> bool {
+        let is_it = |loose: &Loose| loose.least <= read_at(at) && Some(&loose.value) == value;
+        self.model.get(&key, at) == value || self.unread(key, end).any(is_it)
+    }
+
+    fn strict(
+        &self,
+        values: &BTreeMap<usize, Value>,
+        least: u64,
+        most: u64,
+        end: u64,
+    ) -> Result<(), String> {
+        let hold = |at: u64| {
+            let mut values = values.iter();
+            values.all(|(key, value)| self.holds(*key, value.as_ref(), at, end))
+        };
+        let found = self.moments(least, most).any(hold);
+        let what =
+            || format!("H2: at no stamp of the places [{least}, {most}] were these the values");
+        found.then_some(()).ok_or_else(what)
+    }
+
+    fn saw(&self, at: u64, state: &State, end: u64) -> Result<(), String> {
+        let known = state.keys().all(|key| *key < KEYS);
+        let holds = |key| self.holds(key, state.get(&key), at, end);
+        let what = || format!("H3: at {at} the replay is {:?}", self.model.at(at));
+        (known && (0..KEYS).all(holds))
+            .then_some(())
+            .ok_or_else(what)
     }
 
     fn got(
@@ -243,24 +289,6 @@ impl Judge {
     }
 }
 
-/// The place of a write with this stamp.
-fn written_at(stamp: u64) -> u64 {
-    2 * stamp
-}
-
-/// The place of a read that saw everything up to this stamp.
-fn read_at(stamp: u64) -> u64 {
-    2 * stamp + 1
-}
-
-/// Where a strict operation certainly stands.
-fn place_of(what: &What) -> Option<u64> {
-    match what {
-        What::Saw { at, .. } => Some(read_at(at.0)),
-        _ => what.written().map(|(stamp, _)| written_at(stamp.0)),
-    }
-}
-
 fn within(rule: &str, at: u64, least: u64, most: u64) -> Result<(), String> {
     let what = || format!("{rule}: {at} is not in [{least}, {most}], what real time allows");
     (least..=most).contains(&at).then_some(()).ok_or_else(what)
@@ -282,6 +310,7 @@ mod tests {
             client,
             begin,
             end,
+            synced: false,
             what,
         }
     }
@@ -410,5 +439,100 @@ mod tests {
         assert!(verdict(&[based(1, 10, "a"), based(2, 11, "b")]).starts_with("H4: base"));
         let twice = [put(1, 2, 10, 0, "a"), put(1, 2, 10, 0, "b")];
         assert!(verdict(&twice).starts_with("H4: two writes"));
+    }
+
+    fn swapped(begin: u64, end: u64, base: Option<(u64, &str)>, value: &str) -> Event {
+        let base = base.map(|(stamp, value)| (Stamp(stamp), value.as_bytes().to_vec()));
+        let (key, value) = (0, value.as_bytes().to_vec());
+        event(begin, end, What::Swapped { key, base, value })
+    }
+
+    fn refused(begin: u64, end: u64, expected: Option<&str>) -> Event {
+        let expected = expected.map(|value| value.as_bytes().to_vec());
+        event(begin, end, What::Refused { key: 0, expected })
+    }
+
+    fn scanned(begin: u64, end: u64, asked: &[usize], told: &[(usize, &str)]) -> Event {
+        let pair = |(key, value): &(usize, &str)| (*key, value.as_bytes().to_vec());
+        let (asked, pairs) = (asked.to_vec(), told.iter().map(pair).collect());
+        event(begin, end, What::Scanned { asked, pairs })
+    }
+
+    #[test]
+    fn a_scan_of_no_moment_or_out_of_order_is_refused() {
+        let with = |scan: Event| {
+            verdict(&[
+                put(1, 2, 10, 0, "a"),
+                put(3, 4, 12, 2, "b"),
+                put(5, 20, 14, 0, "c"),
+                scan,
+            ])
+        };
+        let asked = [0, 2];
+        assert_eq!(with(scanned(6, 7, &asked, &[(0, "a"), (2, "b")])), "fine");
+        assert_eq!(with(scanned(6, 7, &asked, &[(0, "c"), (2, "b")])), "fine");
+        assert_eq!(with(scanned(6, 7, &[2, 0], &[(2, "b"), (0, "a")])), "fine");
+        assert_eq!(with(scanned(6, 7, &[2, 4], &[(2, "b")])), "fine");
+        assert!(with(scanned(6, 7, &asked, &[(0, "a")])).starts_with("H2"));
+        assert!(with(scanned(6, 7, &asked, &[(2, "b")])).starts_with("H2"));
+        assert!(with(scanned(22, 23, &asked, &[(0, "a"), (2, "b")])).starts_with("H2"));
+        assert!(with(scanned(6, 7, &asked, &[(2, "b"), (0, "a")])).starts_with("H6"));
+        let twice = [(0, "a"), (0, "c"), (2, "b")];
+        assert!(with(scanned(6, 7, &asked, &twice)).starts_with("H6"));
+        assert!(with(scanned(6, 7, &[2, 4], &[(0, "a"), (2, "b")])).starts_with("H6"));
+    }
+
+    #[test]
+    fn a_swap_of_what_was_not_there_is_refused() {
+        let first = put(1, 2, 10, 0, "a");
+        let read = got(7, 8, 0, Some((12, "b")));
+        let good = swapped(5, 6, Some((10, "a")), "b");
+        assert_eq!(
+            verdict(&[first.clone(), good.clone(), read.clone()]),
+            "fine"
+        );
+        // Another write lay between.
+        let between = put(3, 4, 11, 0, "z");
+        let lost = [first.clone(), between.clone(), good.clone(), read.clone()];
+        assert!(verdict(&lost).starts_with("H4: base"), "{}", verdict(&lost));
+        // The key was not absent, or held something else.
+        let absent = [first.clone(), swapped(5, 6, None, "b"), read.clone()];
+        assert!(verdict(&absent).starts_with("H4: base"));
+        let other = swapped(5, 6, Some((0, "nobody wrote this")), "b");
+        assert!(verdict(&[first.clone(), other.clone(), read]).starts_with("H4: base"));
+        // And so it is where nobody was told the stamp.
+        let over = put(7, 8, 13, 0, "c");
+        assert_eq!(verdict(&[first.clone(), good, over.clone()]), "fine");
+        assert!(verdict(&[first, other, over]).starts_with("H7: base"));
+    }
+
+    #[test]
+    fn a_swap_whose_stamp_nobody_was_told_is_seen_after_it_began_only() {
+        let first = put(1, 2, 10, 0, "a");
+        let swap = swapped(5, 6, Some((10, "a")), "b");
+        let over = put(9, 10, 13, 0, "c");
+        let with = |read: Event| verdict(&[first.clone(), swap.clone(), over.clone(), read]);
+        assert_eq!(with(strict(7, 8, &[(0, Some("b"))])), "fine");
+        assert_eq!(with(saw(7, 8, 12, &[(0, "b")])), "fine");
+        assert!(with(strict(3, 4, &[(0, Some("b"))])).starts_with("H2"));
+        assert!(with(saw(3, 4, 10, &[(0, "b")])).starts_with("H3"));
+        assert!(with(saw(7, 8, 12, &[])).starts_with("H3"));
+    }
+
+    #[test]
+    fn a_swap_refused_for_what_was_there_all_the_time_is_refused() {
+        let first = put(1, 2, 10, 0, "a");
+        assert!(verdict(&[first.clone(), refused(3, 4, Some("a"))]).starts_with("H7"));
+        assert_eq!(verdict(&[first.clone(), refused(3, 4, Some("b"))]), "fine");
+        assert_eq!(verdict(&[first.clone(), refused(3, 4, None)]), "fine");
+        assert!(verdict(&[put(5, 6, 10, 0, "a"), refused(3, 4, None)]).starts_with("H7"));
+        // While another write is under way it may have held that.
+        let slow = put(3, 9, 11, 0, "b");
+        assert_eq!(
+            verdict(&[first.clone(), slow, refused(4, 5, Some("a"))]),
+            "fine"
+        );
+        let unread = swapped(3, 9, Some((10, "a")), "b");
+        assert_eq!(verdict(&[first, unread, refused(4, 5, Some("a"))]), "fine");
     }
 }

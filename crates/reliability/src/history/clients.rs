@@ -3,15 +3,18 @@
 //! K1. Every written value is its writer's client, a number it never used before, and a filling:
 //!     whoever reads it knows who wrote it.
 //! K2. An event is written down after its operation returned; its beginning was taken before.
+//! K3. Who swapped a key reads it again, for a swap does not tell its stamp.
 
-use super::event::{Event, KEYS, State, Value, What};
+use super::event::{Event, KEYS, State, Value, Version, What};
 use std::collections::BTreeMap;
 use std::sync::Barrier;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::Thread;
+use std::time::Duration;
 use velella::simulation::{self, Step};
-use velella::{Db, Decision, Keyspace, Result, Snapshot, WriteBatch, WriteOptions};
+use velella::{Db, Decision, Durability, Entry, Error, Keyspace, Result, Snapshot};
+use velella::{WriteBatch, WriteOptions};
 use velella_testkit::Seed;
 
 /// What the clients of a history share.
@@ -61,6 +64,7 @@ impl<'a> Stage<'a> {
                     seed: seed.fork(number as u64),
                     written: self.first_number,
                     kept: Vec::new(),
+                    synced: false,
                     events: Vec::new(),
                 };
                 scope.spawn(move || {
@@ -138,6 +142,8 @@ struct Client<'a> {
     seed: Seed,
     written: u64,
     kept: Vec<Snapshot>,
+    /// Whether the write under way is to be durable before it returns.
+    synced: bool,
     events: Vec<Event>,
 }
 
@@ -145,13 +151,18 @@ impl Client<'_> {
     fn operate(&mut self) -> Result<()> {
         let begin = self.stage.tick();
         let what = match self.seed.below(100) {
-            0..24 => self.write()?,
-            24..40 => self.rmw()?,
-            40..50 => self.batch()?,
+            0..20 => self.write()?,
+            20..34 => self.rmw()?,
+            34..42 => return self.swap(),
+            42..50 => self.batch()?,
             50..56 => self.batch_if_unchanged()?,
-            56..74 => self.get()?,
-            74..84 => self.strict()?,
-            84..90 => self.multi_get()?,
+            56..70 => {
+                let key = self.seed.index(KEYS);
+                self.get(key)?.1
+            }
+            70..78 => self.strict()?,
+            78..83 => self.multi_get()?,
+            83..90 => self.scan()?,
             90..98 => self.look()?,
             upkeep => {
                 let db = &self.stage.db;
@@ -163,15 +174,32 @@ impl Client<'_> {
                 None
             }
         };
-        let Some(what) = what else { return Ok(()) };
-        let end = self.stage.tick();
+        if let Some(what) = what {
+            self.note(begin, what);
+        }
+        Ok(())
+    }
+
+    /// Writes down what began at `begin` and has returned.
+    fn note(&mut self, begin: u64, what: What) {
         self.events.push(Event {
             client: self.number,
             begin,
-            end,
+            end: self.stage.tick(),
+            synced: std::mem::take(&mut self.synced),
             what,
         });
-        Ok(())
+    }
+
+    /// Mostly the default; a device in memory syncs in no time.
+    fn options(&mut self) -> WriteOptions {
+        let durability = match self.seed.below(16) {
+            0 => Some(Durability::Sync),
+            1 => Some(Durability::Group(Duration::from_micros(50))),
+            _ => None,
+        };
+        self.synced = durability.is_some();
+        WriteOptions { durability }
     }
 
     /// A value nobody wrote before (K1).
@@ -186,27 +214,76 @@ impl Client<'_> {
     fn write(&mut self) -> Result<Option<What>> {
         let key = self.seed.index(KEYS);
         let value = (!self.seed.one_in(4)).then(|| self.value());
+        let options = self.options();
         let (keyspace, name) = self.stage.place(key);
         let stamp = match &value {
-            Some(value) => keyspace.put(name, value)?,
-            None => keyspace.delete(name)?,
+            Some(value) => keyspace.put_with(name, value, options)?,
+            None => keyspace.delete_with(name, options)?,
         };
         let changes = BTreeMap::from([(key, value)]);
         Ok(Some(What::Wrote { stamp, changes }))
     }
 
+    /// A read-modify-write that puts, deletes or keeps.
     fn rmw(&mut self) -> Result<Option<What>> {
         let key = self.seed.index(KEYS);
-        let value = self.value();
+        let decision = match self.seed.below(8) {
+            0 => Decision::Keep,
+            1 => Decision::Delete,
+            _ => Decision::Put(self.value()),
+        };
+        let options = self.options();
         let (keyspace, name) = self.stage.place(key);
-        let outcome = keyspace.rmw(name, |_| Decision::Put(value.clone()))?;
-        let stamp = outcome.stamp.expect("a decision to put has a stamp");
-        let old = outcome.old.map(|old| old.value.to_vec());
+        let decide = |_: Option<&Entry>| Ok::<_, Error>(decision.clone());
+        let outcome = keyspace.rmw_entry(name, options, decide)?;
+        let old = version(outcome.old);
+        let Some(stamp) = outcome.stamp else {
+            let values = BTreeMap::from([(key, old.map(|(_, value)| value))]);
+            return Ok(Some(What::Strict { values }));
+        };
+        let value = match decision {
+            Decision::Put(value) => Some(value),
+            _ => None,
+        };
         Ok(Some(What::Based {
             stamp,
-            changes: BTreeMap::from([(key, Some(value))]),
+            changes: BTreeMap::from([(key, value)]),
             bases: BTreeMap::from([(key, old)]),
         }))
+    }
+
+    /// `compare_and_swap` of what was read, or of something else, or `put_if_absent`; between
+    /// two reads of the key (K3).
+    fn swap(&mut self) -> Result<()> {
+        let key = self.seed.index(KEYS);
+        let begin = self.stage.tick();
+        let (mut base, read) = self.get(key)?;
+        if let Some(read) = read {
+            self.note(begin, read);
+        }
+        let (how, value) = (self.seed.below(4), self.value());
+        match how {
+            0 => base = None,
+            1 => base = Some((velella::Stamp::ZERO, b"nobody wrote this".to_vec())),
+            _ => {}
+        }
+        let expected = base.as_ref().map(|(_, value)| value.clone());
+        let begin = self.stage.tick();
+        let (keyspace, name) = self.stage.place(key);
+        let done = match how {
+            0 => keyspace.put_if_absent(name, &value)?,
+            _ => keyspace.compare_and_swap(name, expected.as_deref(), Some(&value))?,
+        };
+        if !done {
+            self.note(begin, What::Refused { key, expected });
+            return Ok(());
+        }
+        self.note(begin, What::Swapped { key, base, value });
+        let begin = self.stage.tick();
+        if let Some(read) = self.get(key)?.1 {
+            self.note(begin, read);
+        }
+        Ok(())
     }
 
     fn changes(&mut self) -> (WriteBatch, BTreeMap<usize, Value>) {
@@ -226,7 +303,8 @@ impl Client<'_> {
 
     fn batch(&mut self) -> Result<Option<What>> {
         let (batch, changes) = self.changes();
-        let stamp = self.stage.db.write(&batch)?;
+        let options = self.options();
+        let stamp = self.stage.db.write_with(&batch, options)?;
         Ok(Some(What::Wrote { stamp, changes }))
     }
 
@@ -236,11 +314,11 @@ impl Client<'_> {
         let mut bases = BTreeMap::new();
         for key in changes.keys() {
             let (keyspace, name) = self.stage.place(*key);
-            let base = since.get(keyspace, name)?.map(|value| value.to_vec());
-            bases.insert(*key, base);
+            bases.insert(*key, version(since.get_entry(keyspace, name)?));
         }
-        let options = WriteOptions::default();
+        let options = self.options();
         let written = self.stage.db.write_if_unchanged(&batch, &since, options)?;
+        self.synced &= written.is_some();
         Ok(written.map(|stamp| What::Based {
             stamp,
             changes,
@@ -248,13 +326,11 @@ impl Client<'_> {
         }))
     }
 
-    fn get(&mut self) -> Result<Option<What>> {
-        let key = self.seed.index(KEYS);
+    fn get(&mut self, key: usize) -> Result<(Version, Option<What>)> {
         let (keyspace, name) = self.stage.place(key);
-        let entry = keyspace.get_entry(name)?;
-        let stamp = entry.as_ref().map(|entry| entry.stamp);
-        let value = entry.map(|entry| entry.value.to_vec());
-        Ok(Some(What::Got { key, value, stamp }))
+        let found = version(keyspace.get_entry(name)?);
+        let (stamp, value) = found.clone().unzip();
+        Ok((found, Some(What::Got { key, value, stamp })))
     }
 
     fn strict(&mut self) -> Result<Option<What>> {
@@ -277,6 +353,38 @@ impl Client<'_> {
         Ok(Some(What::Strict { values }))
     }
 
+    /// Scans a keyspace, a range of it or a prefix, forwards or backwards.
+    fn scan(&mut self) -> Result<Option<What>> {
+        let half = self.seed.index(2);
+        let keyspace = &self.stage.keyspaces[half];
+        let name = |key: usize| self.stage.place(key).1;
+        let mut asked: Vec<usize> = (0..KEYS).filter(|key| key % 2 == half).collect();
+        let iter = match self.seed.below(4) {
+            0 => {
+                asked = vec![asked[self.seed.index(asked.len())]];
+                keyspace.prefix(name(asked[0]))?
+            }
+            1 => {
+                asked.drain(..self.seed.index(asked.len()));
+                asked.truncate(2);
+                keyspace.range(name(asked[0])..=name(asked[asked.len() - 1]))?
+            }
+            _ => keyspace.iter()?,
+        };
+        let all: Box<dyn Iterator<Item = _>> = if self.seed.one_in(2) {
+            asked.reverse();
+            Box::new(iter.rev())
+        } else {
+            Box::new(iter)
+        };
+        let mut pairs = Vec::new();
+        for pair in all {
+            let (key, value) = pair?;
+            pairs.push((usize::from(key[0]), value.to_vec()));
+        }
+        Ok(Some(What::Scanned { asked, pairs }))
+    }
+
     /// Takes a snapshot and reads it, or reads an old one again.
     fn look(&mut self) -> Result<Option<What>> {
         let how = self.seed.below(3);
@@ -295,4 +403,8 @@ impl Client<'_> {
         self.kept.push(snapshot);
         Ok(Some(What::Saw { at, state }))
     }
+}
+
+fn version(entry: Option<Entry>) -> Version {
+    entry.map(|entry| (entry.stamp, entry.value.to_vec()))
 }

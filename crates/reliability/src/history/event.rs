@@ -13,6 +13,9 @@ pub const KEYS: usize = 5;
 /// What a key holds; `None` where it is absent. Written values are never written twice.
 pub type Value = Option<Vec<u8>>;
 
+/// What a key holds, with the stamp of that version.
+pub type Version = Option<(Stamp, Vec<u8>)>;
+
 /// What all keys hold at one moment; absent keys are left out.
 pub type State = BTreeMap<usize, Vec<u8>>;
 
@@ -25,6 +28,8 @@ pub struct Event {
     pub begin: u64,
     /// The counter after it ended.
     pub end: u64,
+    /// Whether it was to return no sooner than its write was durable.
+    pub synced: bool,
     /// What it was.
     pub what: What,
 }
@@ -47,7 +52,31 @@ pub enum What {
         /// What it wrote, by key.
         changes: BTreeMap<usize, Value>,
         /// What it found, by key.
-        bases: BTreeMap<usize, Value>,
+        bases: BTreeMap<usize, Version>,
+    },
+    /// A `compare_and_swap` to a value, or a `put_if_absent`, that was done. Nobody tells its
+    /// stamp, but who reads the value is told.
+    Swapped {
+        /// The key.
+        key: usize,
+        /// What it was asked to hold, as it was read before.
+        base: Version,
+        /// What it holds now.
+        value: Vec<u8>,
+    },
+    /// One that was not done: the key did not hold this.
+    Refused {
+        /// The key.
+        key: usize,
+        /// What it was asked to hold.
+        expected: Value,
+    },
+    /// A scan of the present, without a snapshot to read it by: one moment of the stamp order.
+    Scanned {
+        /// The keys it was to cover, in its order.
+        asked: Vec<usize>,
+        /// What it showed.
+        pairs: Vec<(usize, Vec<u8>)>,
     },
     /// A `get`: linearizable for its key, nothing more.
     Got {
@@ -58,7 +87,8 @@ pub enum What {
         /// The stamp of the version, where there was one.
         stamp: Option<Stamp>,
     },
-    /// `get_strict`, or a `multi_get`: all values at one moment of the stamp order.
+    /// `get_strict`, a `multi_get`, or a read-modify-write that kept what it found: all values at
+    /// one moment of the stamp order.
     Strict {
         /// What the keys held.
         values: BTreeMap<usize, Value>,

@@ -3,7 +3,8 @@
 //! Each line is one operation on one key of one history: `{"history", "key", "client", "call",
 //! "return", "kind", "input", "output"}`. Values are written shortened to what tells them apart;
 //! an absent one is the empty text. A batch counts as a write of each of its keys, a snapshot as
-//! a read of each: what an operation on several keys promises beyond that is not in here.
+//! a read of each, and so does a scan; a swap that was refused reads that a key holds something
+//! `other`: what an operation on several keys promises beyond that is not in here.
 //!
 //! E1. A snapshot that is read again is left out: it says nothing of the present.
 //!
@@ -44,9 +45,22 @@ fn operations(what: &What) -> Vec<Operation> {
             .iter()
             .map(|(key, value)| {
                 let base = bases.get(key).and_then(Option::as_ref);
+                let base = base.map(|(_, base)| base);
                 (*key, "swap", name(value.as_ref()), name(base))
             })
             .collect(),
+        What::Swapped { key, base, value } => {
+            let base = base.as_ref().map(|(_, base)| base);
+            vec![(*key, "swap", name(Some(value)), name(base))]
+        }
+        What::Refused { key, expected } => {
+            vec![(*key, "other", nothing(), name(expected.as_ref()))]
+        }
+        What::Scanned { asked, pairs } => {
+            let shown = |key: &usize| pairs.iter().find(|(shown, _)| shown == key);
+            let value = |key| shown(key).map(|(_, value)| value.clone());
+            asked.iter().map(|key| read(*key, &value(key))).collect()
+        }
         What::Got { key, value, .. } => vec![read(*key, value)],
         What::Strict { values } => values
             .iter()
