@@ -6,7 +6,7 @@ use velella_reliability::campaigns::every_crash_point::{ALL, EveryCrashPoint};
 
 #[test]
 fn every_call_of_a_small_workload_may_be_the_last() {
-    common::holds(EveryCrashPoint::default(), 1, 157);
+    common::holds(EveryCrashPoint::default(), 1, 307);
 }
 
 #[test]

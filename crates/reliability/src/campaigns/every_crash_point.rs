@@ -1,15 +1,18 @@
-//! `every-crash-point`: all workloads of up to three operations, and twenty long ones, crashed at
+//! `every-crash-point`: workloads of up to three operations (E2), and twenty long ones, crashed at
 //! every call that changes the file system.
 //!
 //! Source: small workloads suffice (CrashMonkey and ACE, OSDI '18).
 //!
 //! E1. Seeds 1 to [`ALL`] are the workloads, each once, with the mapped journal; the next as many
 //!     the same with the `write` fallback, the next without a journal.
-//! E2. A short workload is crashed in its last operation, its closing and between: what comes
+//! E2. A short workload is any of up to two operations, and any of three that begins with one of
+//!     the first [`FIRST`]: the others find nothing to do in a new database, or do as a `persist`.
+//! E3. A short workload is crashed in its last operation, its closing and between: what comes
 //!     before is the last operation of a shorter one. A long one is crashed everywhere.
-//! E3. Images that a crash before an earlier call of the run left as well are judged once.
+//! E4. Images that a crash before an earlier call of the run left as well are judged once.
+//! E5. Images of half of the modes are judged after what may expire has expired.
 //!
-//! Tests: `tests/every_crash_point.rs`.
+//! Tests: below; `tests/every_crash_point.rs`.
 
 use crate::campaign::{Campaign, Tally};
 use crate::sim::alone;
@@ -25,12 +28,19 @@ use velella::vfs::MemFs;
 use velella::vfs::mem::CrashMode;
 use velella::{Durability, JournalMode, KeyspaceOptions};
 use velella_sync::pool::prefer;
+use velella_sync::simulation::Simulation;
 use velella_testkit::Seed;
 
 /// Operations a short workload is made of.
-const ALPHABET: u64 = 12;
-/// Workloads of up to three of them.
-const SHORT: u64 = 1 + ALPHABET + ALPHABET * ALPHABET + ALPHABET * ALPHABET * ALPHABET;
+const ALPHABET: u64 = 17;
+/// Those of them that one of three may begin with.
+const FIRST: u64 = 12;
+/// Workloads of up to two of them.
+const PAIRS: u64 = 1 + ALPHABET + ALPHABET * ALPHABET;
+/// And of three (E2).
+const SHORT: u64 = PAIRS + FIRST * ALPHABET * ALPHABET;
+/// How long a value of a short workload lives that expires, in milliseconds.
+const LIVES_MS: u64 = 100;
 /// Long workloads, and their operations.
 const LONG: u64 = 20;
 const LONG_OPERATIONS: usize = 25;
@@ -54,7 +64,7 @@ impl Campaign for EveryCrashPoint {
     }
 
     fn about(&self) -> &'static str {
-        "every call of every workload of up to 3 operations, and of 20 long ones, is a crash point"
+        "every call of 3,775 workloads of up to 3 operations, and of 20 long ones, is a crash point"
     }
 
     fn unit(&self) -> &'static str {
@@ -77,12 +87,12 @@ impl Campaign for EveryCrashPoint {
         } else {
             Sync::Honest
         };
-        alone(|_| workload(seed, number % ALL, &setting, sync))
+        alone(|simulation| workload(seed, number % ALL, &setting, sync, simulation))
     }
 }
 
 /// The operation of this number, as the `round`th of a workload.
-fn operation(number: u64, round: u8) -> Operation {
+fn operation(number: u64, round: u8, setting: &Setting) -> Operation {
     let text = |key: &str| key.as_bytes().to_vec();
     let value = |len: usize| vec![round + 1; len];
     let (lazy, sync) = (Durability::Buffered, Durability::Sync);
@@ -92,35 +102,47 @@ fn operation(number: u64, round: u8) -> Operation {
         2 => Operation::Delete(0, text("a"), lazy),
         3 => {
             let both = vec![
-                (0, text("a"), Some(value(9))),
-                (1, text("b"), Some(value(9))),
+                (0, text("a"), Some(value(9)), None),
+                (1, text("b"), Some(value(9)), None),
             ];
             Operation::Batch(both, lazy)
         }
         4 => Operation::Put(0, text("c"), value(INLINE_BYTES + 1), None, lazy),
         5 => Operation::Put(1, text("a"), value(INLINE_BYTES - 1), None, lazy),
-        6 => Operation::Flush(None),
-        7 => Operation::Compact(None),
-        8 => Operation::Persist,
-        9 => Operation::Create(2, KeyspaceOptions::default()),
-        10 => Operation::Drop(1),
-        _ => Operation::Step(Step::Prepare),
+        6 => Operation::Persist,
+        7 => Operation::Create(2, KeyspaceOptions::default()),
+        8 => Operation::Drop(1),
+        9 => Operation::Step(Step::Prepare),
+        10 => Operation::Extend(0, text("a"), value(5), lazy),
+        11 => Operation::Put(1, text("b"), value(30), Some(LIVES_MS), lazy),
+        // From here on not the first of three (E2).
+        12 => Operation::Flush(None),
+        13 => Operation::Compact(None),
+        14 => Operation::Reopen(Box::new(setting.clone())),
+        15 => Operation::Step(Step::Round),
+        _ => Operation::Step(Step::NoteDone),
     }
 }
 
-/// The operations of short workload `number`: its digits, by length.
-fn short(mut number: u64) -> Vec<Operation> {
-    let (mut length, mut count) = (0, 1);
-    while number >= count {
-        number -= count;
-        count *= ALPHABET;
-        length += 1;
+/// Which operations short workload `number` has: its digits, by length.
+fn digits(number: u64) -> Vec<u64> {
+    let two = |number: u64| [number % ALPHABET, number / ALPHABET];
+    match number {
+        0 => Vec::new(),
+        1..=ALPHABET => vec![number - 1],
+        _ if number < PAIRS => two(number - 1 - ALPHABET).to_vec(),
+        _ => {
+            let number = number - PAIRS;
+            let [second, third] = two(number / FIRST);
+            vec![number % FIRST, second, third]
+        }
     }
-    let digit = |round: u8| {
-        let digit = number / ALPHABET.pow(u32::from(round)) % ALPHABET;
-        operation(digit, round)
-    };
-    (0..length).map(digit).collect()
+}
+
+/// The operations of short workload `number`.
+fn short(number: u64, setting: &Setting) -> Vec<Operation> {
+    let of = |(round, digit): (u8, u64)| operation(digit, round, setting);
+    (0..).zip(digits(number)).map(of).collect()
 }
 
 fn long(number: u64) -> Vec<Operation> {
@@ -136,13 +158,19 @@ fn long(number: u64) -> Vec<Operation> {
     operations
 }
 
-fn workload(seed: u64, number: u64, setting: &Setting, sync: Sync) -> Result<Tally, String> {
+fn workload(
+    seed: u64,
+    number: u64,
+    setting: &Setting,
+    sync: Sync,
+    simulation: &Simulation,
+) -> Result<Tally, String> {
     use CrashMode::{KeepAll, Prefix, Random, Strict};
     let is_long = number >= SHORT;
     let operations = if is_long {
         long(number - SHORT)
     } else {
-        short(number)
+        short(number, setting)
     };
     let modes = if is_long {
         vec![Strict, Random]
@@ -184,7 +212,13 @@ fn workload(seed: u64, number: u64, setting: &Setting, sync: Sync) -> Result<Tal
         go_on_one_in: 8,
     };
     let mut seen = HashSet::new();
-    for image in points.take() {
+    let is_later = |image: &Image| matches!(image.mode, Random | KeepAll);
+    let (later, sooner): (Vec<_>, Vec<_>) = points.take().into_iter().partition(is_later);
+    let soon = sooner.len();
+    for (index, image) in sooner.into_iter().chain(later).enumerate() {
+        if index == soon {
+            simulation.pass(LIVES_MS);
+        }
         if seen.insert(fingerprint(&image)) {
             judge.judge(image, &history).map_err(name)?;
         } else {
@@ -194,7 +228,7 @@ fn workload(seed: u64, number: u64, setting: &Setting, sync: Sync) -> Result<Tal
     Ok(judge.tally)
 }
 
-/// What tells an image from others of its run (E3).
+/// What tells an image from others of its run (E4).
 fn fingerprint(image: &Image) -> u64 {
     use std::hash::{DefaultHasher, Hash, Hasher};
     let mut hasher = DefaultHasher::new();
@@ -213,4 +247,20 @@ fn fingerprint(image: &Image) -> u64 {
         filled.for_each(|page| page.hash(&mut hasher));
     }
     hasher.finish()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_short_workload_comes_once() {
+        let all: HashSet<_> = (0..SHORT).map(digits).collect();
+        assert_eq!((SHORT, all.len() as u64), (3_775, SHORT));
+        assert!(all.iter().flatten().all(|digit| *digit < ALPHABET));
+        let of = |length| all.iter().filter(|digits| digits.len() == length).count() as u64;
+        assert_eq!([of(0), of(1), of(2)], [1, ALPHABET, ALPHABET * ALPHABET]);
+        let begins = |digits: &Vec<u64>| digits.len() < 3 || digits[0] < FIRST;
+        assert!(all.iter().all(begins));
+    }
 }

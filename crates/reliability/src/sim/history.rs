@@ -87,6 +87,15 @@ impl History {
         self.places.get(place)?.last()?.at(wall_ms)
     }
 
+    /// The stamp of the last write to `place`; 0 if there was none.
+    #[must_use]
+    pub fn last_stamp(&self, place: &Place) -> u64 {
+        let versions = self.places.get(place);
+        versions
+            .and_then(|all| all.last())
+            .map_or(0, |last| last.stamp)
+    }
+
     /// Every place of keyspace `number` that is not empty after all writes.
     #[must_use]
     pub fn places_of(&self, number: u8) -> Vec<Place> {

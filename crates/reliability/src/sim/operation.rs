@@ -13,8 +13,8 @@ use velella_testkit::Seed;
 /// Names of the keyspaces of a workload, by their number; the first is always there.
 pub const KEYSPACES: [&str; 3] = [velella::DEFAULT_KEYSPACE, "other", "third"];
 
-/// A put, or a deletion, of a batch.
-pub type Part = (u8, Vec<u8>, Option<Vec<u8>>);
+/// A put, expiring after so many milliseconds if given, or a deletion, of a batch.
+pub type Part = (u8, Vec<u8>, Option<Vec<u8>>, Option<u64>);
 
 /// One operation. Those on a keyspace that does not exist do nothing.
 #[derive(Clone)]
@@ -25,6 +25,19 @@ pub enum Operation {
     Delete(u8, Vec<u8>, Durability),
     /// Puts and deletions at once.
     Batch(Vec<Part>, Durability),
+    /// The same, if none of the keys was written since the snapshot held, or one taken now.
+    BatchIfUnchanged(Vec<Part>, Durability),
+    /// Puts, or deletes, by a compare-and-swap that expects what is there, or something else.
+    Swap {
+        /// Of which keyspace.
+        keyspace: u8,
+        /// The key.
+        key: Vec<u8>,
+        /// What it expects is there.
+        is_right: bool,
+        /// What it writes; `None`: it deletes.
+        new: Option<Vec<u8>>,
+    },
     /// Appends to a value by a read-modify-write.
     Extend(u8, Vec<u8>, Vec<u8>, Durability),
     /// Makes everything durable.
@@ -94,6 +107,18 @@ fn keyspace(seed: &mut Seed) -> u8 {
     *seed.pick(&[0, 0, 0, 1, 1, 2])
 }
 
+/// One to five puts, some of which expire, and deletions.
+fn parts(seed: &mut Seed, taste: &Taste) -> Vec<Part> {
+    let one = |seed: &mut Seed| {
+        let (number, key) = (keyspace(seed), seed.key(taste.keys));
+        let value = (!seed.one_in(4)).then(|| taste.value(seed));
+        let lives = seed.one_in(6).then(|| 1 + seed.below(200));
+        (number, key, value, lives)
+    };
+    let count = 1 + seed.below(5);
+    (0..count).map(|_| one(seed)).collect()
+}
+
 impl Operation {
     /// Any operation.
     #[must_use]
@@ -103,17 +128,16 @@ impl Operation {
         }
         let (number, key) = (keyspace(seed), seed.key(taste.keys));
         let durability = taste.durability(seed);
-        match seed.below(12) {
+        match seed.below(15) {
             0 | 1 => Operation::Delete(number, key, durability),
-            2 | 3 => {
-                let one = |seed: &mut Seed| {
-                    let (number, key) = (keyspace(seed), seed.key(taste.keys));
-                    let value = (!seed.one_in(4)).then(|| taste.value(seed));
-                    (number, key, value)
-                };
-                let count = 1 + seed.below(5);
-                Operation::Batch((0..count).map(|_| one(seed)).collect(), durability)
-            }
+            2 | 3 => Operation::Batch(parts(seed, taste), durability),
+            12 | 13 => Operation::BatchIfUnchanged(parts(seed, taste), durability),
+            14 => Operation::Swap {
+                keyspace: number,
+                key,
+                is_right: !seed.one_in(3),
+                new: (!seed.one_in(4)).then(|| taste.value(seed)),
+            },
             4 => Operation::Extend(number, key, seed.value(20), durability),
             5 => {
                 let lives = Some(1 + seed.below(200));
@@ -158,17 +182,25 @@ impl std::fmt::Debug for Operation {
             Operation::Delete(number, key, durability) => {
                 write!(f, "delete {number}/{} {durability:?}", text(key))
             }
-            Operation::Batch(all, durability) => {
+            Operation::Batch(all, durability) | Operation::BatchIfUnchanged(all, durability) => {
                 f.write_str("batch")?;
-                for (number, key, value) in all {
-                    write!(
-                        f,
-                        " {number}/{} {:?}B",
-                        text(key),
-                        value.as_ref().map(Vec::len)
-                    )?;
+                if matches!(self, Operation::BatchIfUnchanged(..)) {
+                    f.write_str(" if unchanged")?;
+                }
+                for (number, key, value, lives) in all {
+                    let (key, len) = (text(key), value.as_ref().map(Vec::len));
+                    write!(f, " {number}/{key} {len:?}B for {lives:?}")?;
                 }
                 write!(f, " {durability:?}")
+            }
+            Operation::Swap {
+                keyspace,
+                key,
+                is_right,
+                new,
+            } => {
+                let (key, len) = (text(key), new.as_ref().map(Vec::len));
+                write!(f, "swap {keyspace}/{key} {len:?}B, rightly: {is_right}")
             }
             Operation::Extend(number, key, _, durability) => {
                 write!(f, "extend {number}/{} {durability:?}", text(key))

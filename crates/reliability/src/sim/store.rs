@@ -112,14 +112,26 @@ impl Store {
                 ..to(number, key, Some(value.clone()))
             }],
             Operation::Delete(number, key, _) => vec![to(number, key, None)],
-            Operation::Batch(all, _) => {
+            Operation::BatchIfUnchanged(all, _) if !self.is_unchanged(all, history) => Vec::new(),
+            Operation::Batch(all, _) | Operation::BatchIfUnchanged(all, _) => {
                 let mut last = std::collections::BTreeMap::new();
-                for (number, key, value) in all.iter().filter(|(number, ..)| exists(number)) {
-                    last.insert((number, key), value.clone());
+                for (number, key, value, lives) in all.iter().filter(|part| exists(&part.0)) {
+                    last.insert((number, key), (value.clone(), *lives));
                 }
-                let one = |((number, key), value)| to(number, key, value);
+                let one = |((number, key), (value, lives)): (_, (Option<_>, Option<u64>))| Change {
+                    expires_ms: lives
+                        .filter(|_| value.is_some())
+                        .map(|lives| thread::wall_ms() + lives),
+                    ..to(number, key, value)
+                };
                 last.into_iter().map(one).collect()
             }
+            Operation::Swap {
+                keyspace,
+                key,
+                is_right: true,
+                new,
+            } => vec![to(keyspace, key, new.clone())],
             Operation::Extend(number, key, more, _) => {
                 let place = (*number, Some(key.clone()));
                 let old = history.newest(&place, thread::wall_ms());
@@ -175,20 +187,21 @@ impl Store {
                 return Ok(Some(keyspace.delete_with(key, with(*durability))?.0));
             }
             Operation::Batch(changes, durability) => return self.batch(changes, *durability),
+            Operation::BatchIfUnchanged(changes, durability) => {
+                return self.batch_if_unchanged(changes, *durability, history);
+            }
+            Operation::Swap {
+                keyspace,
+                key,
+                is_right,
+                new,
+            } => {
+                let place = (*keyspace, Some(key.clone()));
+                return self.swap(&place, *is_right, new.as_deref(), history);
+            }
             Operation::Extend(number, key, more, durability) => {
-                let Some(keyspace) = at(number) else {
-                    return Ok(None);
-                };
-                let outcome = keyspace.rmw_entry::<Error>(key, with(*durability), |old| {
-                    let old = old.map(|old| &*old.value);
-                    Ok(Decision::Put(extended(old, more)))
-                })?;
-                let newest = history.newest(&(*number, Some(key.clone())), thread::wall_ms());
-                if outcome.old.as_ref().map(|old| &*old.value) != newest.map(Vec::as_slice) {
-                    let place = show(&(*number, Some(key.clone())));
-                    return Err(Trouble::Wrong(format!("rmw saw an old value of {place}")));
-                }
-                return Ok(outcome.stamp.map(|stamp| stamp.0));
+                let place = (*number, Some(key.clone()));
+                return self.extend(&place, more, *durability, history);
             }
             Operation::Create(number, options) => return self.create(*number, options),
             Operation::Drop(number) => return self.remove(*number),
@@ -209,21 +222,113 @@ impl Store {
         Ok(None)
     }
 
-    fn batch(&self, changes: &[Part], durability: Durability) -> Result<Option<u64>, Trouble> {
+    /// The keyspace and the key of a place, if that keyspace exists.
+    fn at<'p>(&self, place: &'p Place) -> Option<(Keyspace, &'p [u8])> {
+        let keyspace = self.keyspaces[usize::from(place.0)].clone()?;
+        Some((keyspace, place.1.as_deref()?))
+    }
+
+    fn swap(
+        &self,
+        place: &Place,
+        is_right: bool,
+        new: Option<&[u8]>,
+        history: &History,
+    ) -> Result<Option<u64>, Trouble> {
+        let Some((keyspace, key)) = self.at(place) else {
+            return Ok(None);
+        };
+        let there = history.newest(place, thread::wall_ms());
+        let other = there.is_none().then(Vec::new);
+        let expected = if is_right { there } else { other.as_ref() };
+        if keyspace.compare_and_swap(key, expected.map(Vec::as_slice), new)? != is_right {
+            let text = format!("a swap saw an old value of {}", show(place));
+            return Err(Trouble::Wrong(text));
+        }
+        Ok(is_right.then(|| self.last()))
+    }
+
+    fn extend(
+        &self,
+        place: &Place,
+        more: &[u8],
+        durability: Durability,
+        history: &History,
+    ) -> Result<Option<u64>, Trouble> {
+        let Some((keyspace, key)) = self.at(place) else {
+            return Ok(None);
+        };
+        let outcome = keyspace.rmw_entry::<Error>(key, with(durability), |old| {
+            let old = old.map(|old| &*old.value);
+            Ok(Decision::Put(extended(old, more)))
+        })?;
+        let newest = history.newest(place, thread::wall_ms());
+        if outcome.old.as_ref().map(|old| &*old.value) != newest.map(Vec::as_slice) {
+            let text = format!("rmw saw an old value of {}", show(place));
+            return Err(Trouble::Wrong(text));
+        }
+        Ok(outcome.stamp.map(|stamp| stamp.0))
+    }
+
+    fn write_batch(&self, changes: &[Part]) -> WriteBatch {
         let mut batch = WriteBatch::new();
-        for (number, key, value) in changes {
+        for (number, key, value, lives) in changes {
             let Some(keyspace) = &self.keyspaces[usize::from(*number)] else {
                 continue;
             };
-            match value {
-                Some(value) => batch.put(keyspace, key, value),
-                None => batch.delete(keyspace, key),
+            match (value, lives) {
+                (Some(value), None) => batch.put(keyspace, key, value),
+                (Some(value), Some(lives)) => {
+                    batch.put_expiring(keyspace, key, value, thread::wall_ms() + lives)
+                }
+                (None, _) => batch.delete(keyspace, key),
             };
         }
+        batch
+    }
+
+    fn batch(&self, changes: &[Part], durability: Durability) -> Result<Option<u64>, Trouble> {
+        let batch = self.write_batch(changes);
         if batch.is_empty() {
             return Ok(None);
         }
         Ok(Some(self.db.write_with(&batch, with(durability))?.0))
+    }
+
+    /// Since the snapshot held, or one taken now.
+    fn batch_if_unchanged(
+        &self,
+        changes: &[Part],
+        durability: Durability,
+        history: &History,
+    ) -> Result<Option<u64>, Trouble> {
+        let batch = self.write_batch(changes);
+        if batch.is_empty() {
+            return Ok(None);
+        }
+        let now = self.db.snapshot();
+        let since = self.snapshot.as_ref().map_or(&now, |(since, _)| since);
+        let options = with(durability);
+        let written = self.db.write_if_unchanged(&batch, since, options)?;
+        if written.is_some() != self.is_unchanged(changes, history) {
+            let text = format!(
+                "written at {written:?} if unchanged since {}",
+                since.stamp()
+            );
+            return Err(Trouble::Wrong(text));
+        }
+        Ok(written.map(|stamp| stamp.0))
+    }
+
+    /// Whether nothing was written to the keys of `changes` since the snapshot held.
+    fn is_unchanged(&self, changes: &[Part], history: &History) -> bool {
+        let since = self.snapshot.as_ref().map(|(since, _)| since.stamp().0);
+        let changed = |(number, key, ..): &Part| {
+            let exists = self.keyspaces[usize::from(*number)].is_some();
+            let last = history.last_stamp(&(*number, Some(key.clone())));
+            exists && since.is_some_and(|since| last > since)
+        };
+        !changes.iter().any(changed)
     }
 
     fn create(
