@@ -41,9 +41,10 @@ enum Action {
 const ATTACKS: &[(&str, u64)] = &[
     ("power-loss", 900),
     ("power-loss-in-recovery", 45),
-    ("every-crash-point", 1_905),
+    ("every-crash-point", 3_795),
     ("flipped-below-the-cut", 100),
-    ("faults", 6_000),
+    ("faults", 2_600),
+    ("pairs-of-faults", 500),
     ("corruption", 3_000),
     ("histories", 1_000),
     ("same-answers", 50),
