@@ -4,7 +4,7 @@
 //!     answers are known exactly, so every opening gives them or an error that names a file.
 //! D2. `corruption` damages a victim everywhere: each byte with a bit flipped, each sector zeroed,
 //!     doubled and swapped with the next, each file cut at each byte, removed, and exchanged for
-//!     each other. A pass is [`PASS`] runs, each of which takes every so many attacks of all these
+//!     each other. A pass is `PASS` runs, each of which takes every so many attacks of all these
 //!     sorts. Each pass flips another bit, so eight flip all; then comes the next victim.
 //! D3. `flipped-below-the-cut` flips bytes of the journals of random victims: recovery may not
 //!     fall back to an older state (the cut rule's promise).

@@ -6,7 +6,7 @@
 //! E1. Seeds 1 to [`ALL`] are the workloads, each once, with the mapped journal; the next as many
 //!     the same with the `write` fallback, the next without a journal.
 //! E2. A short workload is any of up to two operations, and any of three that begins with one of
-//!     the first [`FIRST`]: the others find nothing to do in a new database, or do as a `persist`.
+//!     the first `FIRST`: the others find nothing to do in a new database, or do as a `persist`.
 //! E3. A short workload is crashed in its last operation, its closing and between: what comes
 //!     before is the last operation of a shorter one. A long one is crashed everywhere.
 //! E4. Images that a crash before an earlier call of the run left as well are judged once.

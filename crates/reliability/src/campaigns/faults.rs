@@ -2,10 +2,10 @@
 //!
 //! Source: SQLite's I/O-error loop; fsync errors that lose pages as in ATC '20.
 //!
-//! F1. A session of [`WORKLOADS`] times [`STRIDE`] seeds, from seed 1 on, is of as many workloads
+//! F1. A session of `WORKLOADS` times `STRIDE` seeds, from seed 1 on, is of as many workloads
 //!     and fails every call of each, however many there are: one at a time, once for each fault
 //!     that such a call can meet. Seeds take turns over the workloads; each fails one call and
-//!     those that are a multiple of [`STRIDE`] after it. A part of a session is spread over all
+//!     those that are a multiple of `STRIDE` after it. A part of a session is spread over all
 //!     workloads and all of their calls.
 //! F2. In pairs: two calls fail, drawn from all calls of a workload that is drawn too.
 //! F3. Every operation succeeds or says why not; what it answers is right; afterwards, when all is
@@ -36,7 +36,7 @@ use velella_testkit::Seed;
 /// Seeds of one workload, and how far the calls lie apart that one of them fails.
 const STRIDE: u64 = 1_000;
 /// From one seed of a workload to the next, the first call to fail moves by this; it has no
-/// divisor in common with [`STRIDE`], so each comes once.
+/// divisor in common with `STRIDE`, so each comes once.
 const STEP: u64 = 389;
 /// Workloads of one session.
 const WORKLOADS: u64 = 20;
