@@ -48,7 +48,7 @@ const ATTACKS: &[(&str, u64)] = &[
     ("corruption", 3_000),
     ("histories", 1_000),
     ("same-answers", 50),
-    ("fuzz", 425),
+    ("fuzz", 450),
 ];
 
 const STEPS: &[Step] = &[

@@ -7,6 +7,7 @@
 //!
 //! Threads: any. Tests: `tests/corpus.rs` replays every input.
 
+mod commands;
 mod forge;
 mod journal;
 mod operations;
@@ -55,6 +56,48 @@ const RESP: &[&[u8]] = &[
     b"$536870913\r\n",
     b"-0",
     b"\n",
+];
+const COMMANDS: &[&[u8]] = &[
+    b"\n",
+    b" ",
+    b" k ",
+    b" l ",
+    b" 0 ",
+    b" -1 ",
+    b" 9223372036854775807 ",
+    b" -9223372036854775808 ",
+    b" 1.5e300 ",
+    b"append k ",
+    b"bitcount k ",
+    b"bitfield k ",
+    b"bitop xor k k l\n",
+    b"client reply ",
+    b"client kill ",
+    b"config set ",
+    b"copy k l ",
+    b"flushall\n",
+    b"get k\n",
+    b"getex k ",
+    b"hello 3\n",
+    b"incrby k ",
+    b"incrbyfloat k ",
+    b"lcs k l ",
+    b"mset k 1 l 2\n",
+    b"object ",
+    b"pexpire k ",
+    b"rename k l\n",
+    b"reset\n",
+    b"scan 0 ",
+    b"select 1\n",
+    b"set k ",
+    b"setbit k ",
+    b"setrange k ",
+    b" px ",
+    b" get ",
+    b" count ",
+    b" match ",
+    b" type ",
+    b" keepttl ",
 ];
 const FILES: &[&[u8]] = &[
     b"\"",
@@ -185,6 +228,13 @@ pub const ALL: &[Target] = &[
         velella_server::fuzz::requests,
         2_000,
         RESP,
+    ),
+    target(
+        "commands",
+        "any commands on a database",
+        commands::commands,
+        40,
+        COMMANDS,
     ),
     target(
         "globs",

@@ -42,7 +42,7 @@ macro_rules! replays {
 
 replays! {
     journal commit manifest small_files table block index footer filter properties compression
-    requests globs numbers records text operations
+    requests commands globs numbers records text operations
 }
 
 #[test]

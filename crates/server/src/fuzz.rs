@@ -4,8 +4,14 @@
 //!     cut into pieces.
 //! F2. What a decoder keeps is bounded by what it was given.
 //! F3. A glob matches as its definition says.
+//! F4. What commands promise: see `commands.rs`.
 //!
 //! Threads: any. Tests: `crates/reliability/tests/corpus.rs` replays the corpus.
+
+mod replies;
+mod commands;
+
+pub use commands::commands;
 
 use crate::glob;
 use crate::number::{Decimal, parse_i64, parse_u64};
