@@ -148,7 +148,7 @@ impl Fuzzer<'_> {
         through.arg(self.root.join("fuzz/corpus").join(self.name));
         through.arg(format!("-max_total_time={}", minutes * 60));
         through.arg(format!("-seed={seed}"));
-        through.args(["-timeout=10", "-rss_limit_mb=2048", "-print_final_stats=1"]);
+        through.args(["-timeout=1", "-rss_limit_mb=2048", "-print_final_stats=1"]);
         let prefix = self.built.join(format!("{}-", self.name));
         through.arg(format!("-artifact_prefix={}", prefix.display()));
         let mut told = Told::default();
