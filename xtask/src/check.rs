@@ -1,7 +1,8 @@
 //! `cargo xtask check`: Miri, ThreadSanitizer and AddressSanitizer, on what each can find.
 //!
-//! C1. What cannot run here (no nightly, no Miri, no sources of the standard library) is skipped
-//!     with a line that begins with `SKIPPED`, and named again in the summary: it never passes.
+//! C1. What cannot run here (no nightly, one too old, no Miri, no sources of the standard library)
+//!     is skipped with a line that begins with `SKIPPED`, and named again in the summary: it never
+//!     passes.
 //! C2. No suppressions: a report fails the check. Leaks are no reports where a contract leaks:
 //!     under Miri, and in the memtable.
 //! C3. Each check has a time limit, which its build does not use up; one that did not end by then
@@ -10,19 +11,23 @@
 //!     limit; what no shard names is in the last shard of its crate.
 //! C5. Each check builds into a directory of its own below `target/check`, so that none throws
 //!     away what another built.
+//! C6. A check that ran no test is not clean: names of tests change.
 //!
-//! Tests: below; the checks themselves are run by hand and before a release (docs/testing.md).
+//! Tests: below; the checks themselves are run before a release (docs/testing.md), some in every
+//! commit.
 
 use crate::supervise::{Ended, supervise_lines};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
 const TOOLCHAIN: &str = "+nightly";
+/// Only what every commit takes.
+pub(crate) const OFTEN: &str = "--often";
 
 /// One kind of check.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Kind {
+pub(crate) enum Kind {
     Miri,
     Thread,
     Address,
@@ -36,6 +41,17 @@ struct Check {
     arguments: &'static [&'static str],
     /// It must have ended by then (C3).
     minutes: u64,
+    /// Whether it is so quick, for what it finds, that every commit takes it.
+    often: bool,
+}
+
+impl Check {
+    const fn often(self) -> Check {
+        Check {
+            often: true,
+            ..self
+        }
+    }
 }
 
 const fn check(
@@ -49,6 +65,7 @@ const fn check(
         package,
         arguments,
         minutes,
+        often: false,
     }
 }
 
@@ -56,9 +73,9 @@ const fn check(
 /// not what sweeps thousands of crashes (an interpreter would take hours).
 #[rustfmt::skip]
 const CHECKS: &[Check] = &[
-    check(Kind::Miri, "velella-sync", &["--lib"], 10),
-    check(Kind::Miri, "velella-mvcc", &["--lib"], 10),
-    check(Kind::Miri, "velella-memtable", &["--lib", "--", "arena", "memory", "version"], 10),
+    check(Kind::Miri, "velella-sync", &["--lib"], 10).often(),
+    check(Kind::Miri, "velella-mvcc", &["--lib"], 10).often(),
+    check(Kind::Miri, "velella-memtable", &["--lib", "--", "arena", "memory", "version"], 10).often(),
     check(Kind::Miri, "velella-memtable", &["--lib", "--", "append_only"], 60),
     check(Kind::Miri, "velella-memtable", &["--lib", "--", "jellyfish_keeps"], 60),
     check(Kind::Miri, "velella-memtable", &["--lib", "--", "s3_keeps"], 60),
@@ -72,28 +89,45 @@ const CHECKS: &[Check] = &[
     check(Kind::Miri, "velella-vfs", &["--lib", "--", "contract", "--skip", "real_file"], 60),
     check(Kind::Miri, "velella-vfs", &["--lib", "--", "mem::tests", "--skip", "legality", "--skip",
         "contract", "--skip", "as_volatile"], 60),
-    check(Kind::Thread, "velella-sync", &["--lib"], 10),
-    check(Kind::Thread, "velella-mvcc", &["--lib"], 10),
+    check(Kind::Thread, "velella-sync", &["--lib"], 10).often(),
+    check(Kind::Thread, "velella-mvcc", &["--lib", "--tests"], 10).often(),
     check(Kind::Thread, "velella-memtable", &["--lib", "--test", "pruning"], 20),
+    check(Kind::Thread, "velella-sst", &["--lib", "--tests"], 20),
+    check(Kind::Thread, "velella-tree", &["--lib", "--tests"], 20),
+    check(Kind::Thread, "velella-lsm", &["--lib", "--tests"], 20),
     check(Kind::Thread, "velella-journal", &["--lib", "--test", "rounds", "--test", "errors",
         "--test", "lanes", "--test", "large", "--test", "retention"], 20),
     check(Kind::Thread, "velella-journal", &["--test", "crashes", "--test", "damage", "--test",
         "golden", "--test", "listing", "--test", "real_files"], 30),
     check(Kind::Thread, "velella", &["--test", "switch", "--test", "snapshots", "--test",
         "regressions", "--test", "rmw", "--test", "batches"], 30),
+    check(Kind::Thread, "velella", &["--lib", "--test", "backpressure", "--test", "conditional",
+        "--test", "durability", "--test", "expiry", "--test", "iterators", "--test",
+        "journal_space", "--test", "keyspaces", "--test", "lifecycle", "--test", "memory",
+        "--test", "overtaken", "--test", "panics", "--test", "sharing", "--test", "views",
+        "--test", "writes"], 40),
+    check(Kind::Thread, "velella-server", &["--lib", "--tests"], 20),
     check(Kind::Thread, "velella-reliability", &["--test", "histories"], 20),
-    check(Kind::Address, "velella-sync", &["--lib"], 10),
+    check(Kind::Address, "velella-sync", &["--lib"], 10).often(),
+    check(Kind::Address, "velella-mvcc", &["--lib", "--tests"], 10).often(),
     check(Kind::Address, "velella-vfs", &["--lib"], 10),
     check(Kind::Address, "velella-memtable", &["--lib"], 15),
     check(Kind::Address, "velella-journal", &["--lib"], 10),
     check(Kind::Address, "velella-sst", &["--lib", "--tests"], 20),
+    check(Kind::Address, "velella-tree", &["--lib", "--tests"], 20),
+    check(Kind::Address, "velella-lsm", &["--lib", "--tests"], 20),
+    check(Kind::Address, "velella", &["--lib", "--test", "batches", "--test", "iterators", "--test",
+        "externals", "--test", "snapshots", "--test", "switch", "--test", "regressions", "--test",
+        "corruption", "--test", "keyspaces"], 30),
+    check(Kind::Address, "velella-server", &["--lib", "--tests"], 20),
     check(Kind::Address, "velella-reliability", &["--test", "corpus"], 20),
 ];
 
 impl Kind {
     const ALL: [Kind; 3] = [Kind::Miri, Kind::Thread, Kind::Address];
 
-    fn name(self) -> &'static str {
+    /// Its name on the command line.
+    pub(crate) fn name(self) -> &'static str {
         match self {
             Kind::Miri => "miri",
             Kind::Thread => "tsan",
@@ -152,6 +186,37 @@ impl Kind {
             Kind::Address => &["test"],
         }
     }
+
+    /// Why it cannot run here (C1).
+    pub(crate) fn cannot(self, root: &Path) -> Option<String> {
+        missing(self, installed().as_deref()).or_else(|| too_old(root))
+    }
+
+    /// The command that builds binaries with this sanitizer, and the directory they are then in.
+    pub(crate) fn build(self, root: &Path) -> Result<(Command, PathBuf), String> {
+        let (host, built) = (host()?, self.directory(root));
+        let mut command = nightly();
+        command
+            .current_dir(root)
+            .args(["build", "--release", "--target", &host]);
+        if self == Kind::Thread {
+            command.arg("-Zbuild-std");
+        }
+        command.envs(self.variables("").iter().copied());
+        command.env("CARGO_TARGET_DIR", &built);
+        Ok((command, built.join(host).join("release")))
+    }
+
+    /// What a program built so must be told.
+    pub(crate) fn told(self) -> impl Iterator<Item = (&'static str, &'static str)> {
+        let variables = self.variables("").iter().copied();
+        variables.filter(|(name, _)| name.ends_with("_OPTIONS"))
+    }
+
+    /// Where it builds (C5).
+    fn directory(self, root: &Path) -> PathBuf {
+        root.join("target/check").join(self.name())
+    }
 }
 
 /// How one check ended.
@@ -159,24 +224,28 @@ impl Kind {
 enum Outcome {
     /// So many tests passed, and there was no report.
     Clean(u64),
+    /// No test has the names it was given (C6).
+    Idle,
     Failed,
     /// It was killed at its limit.
     Unfinished,
     Skipped(String),
 }
 
-/// Runs the checks whose kinds or packages are in `arguments`, or all.
+/// Runs the checks whose kinds or packages are in `arguments`, or all; with `--often` only those
+/// of them that every commit takes.
 ///
 /// # Errors
 /// A check that found something, or a word that names nothing.
 pub(crate) fn run(root: &Path, arguments: &[String]) -> Result<(), String> {
     let chosen = select(arguments)?;
     let installed = installed();
+    let old = too_old(root);
     let mut done = Vec::new();
     for check in chosen {
         println!("\n=== {} {}", check.kind.name(), describe_one(check));
         let start = Instant::now();
-        let outcome = match missing(check.kind, installed.as_deref()) {
+        let outcome = match missing(check.kind, installed.as_deref()).or_else(|| old.clone()) {
             Some(reason) => {
                 println!("SKIPPED {}: {reason}", describe_one(check));
                 Outcome::Skipped(reason)
@@ -186,16 +255,25 @@ pub(crate) fn run(root: &Path, arguments: &[String]) -> Result<(), String> {
         done.push((check, outcome, start.elapsed()));
     }
     print!("\n{}", table(&done));
-    let unclean = |outcome: &Outcome| matches!(outcome, Outcome::Failed | Outcome::Unfinished);
+    let unclean = |outcome: &Outcome| !matches!(outcome, Outcome::Clean(_) | Outcome::Skipped(_));
     match done.iter().filter(|done| unclean(&done.1)).count() {
         0 => Ok(()),
-        count => Err(format!("{count} checks found something or did not end")),
+        count => Err(format!(
+            "{count} checks found something, did nothing or did not end"
+        )),
     }
 }
 
 /// The checks, for `--help`.
 pub(crate) fn describe() -> String {
-    let line = |check: &Check| format!("  {:<5} {}\n", check.kind.name(), describe_one(check));
+    let line = |check: &Check| {
+        let often = if check.often { "  (every commit)" } else { "" };
+        format!(
+            "  {:<5} {}{often}\n",
+            check.kind.name(),
+            describe_one(check)
+        )
+    };
     CHECKS.iter().map(line).collect()
 }
 
@@ -206,7 +284,11 @@ fn describe_one(check: &Check) -> String {
 fn select(arguments: &[String]) -> Result<Vec<&'static Check>, String> {
     let mut kinds = Vec::new();
     let mut packages = Vec::new();
-    for word in arguments.iter().filter(|word| *word != "--") {
+    let often = arguments.iter().any(|word| word == OFTEN);
+    for word in arguments
+        .iter()
+        .filter(|word| *word != "--" && *word != OFTEN)
+    {
         let kind = Kind::ALL.into_iter().find(|kind| kind.name() == word);
         let package = CHECKS
             .iter()
@@ -226,6 +308,7 @@ fn select(arguments: &[String]) -> Result<Vec<&'static Check>, String> {
     let fits = |check: &&Check| {
         (kinds.is_empty() || kinds.contains(&check.kind))
             && (packages.is_empty() || packages.contains(&check.package))
+            && (check.often || !often)
     };
     Ok(CHECKS.iter().filter(fits).collect())
 }
@@ -250,6 +333,30 @@ fn missing(kind: Kind, installed: Option<&str>) -> Option<String> {
     ))
 }
 
+/// Why the nightly toolchain cannot build this workspace, if it is older than its manifest wants.
+fn too_old(root: &Path) -> Option<String> {
+    let manifest = std::fs::read_to_string(root.join("Cargo.toml")).ok()?;
+    let wanted = manifest.lines().find_map(|line| {
+        let told = line.strip_prefix("rust-version")?;
+        minor(told.split('"').nth(1)?)
+    })?;
+    let output = nightly().arg("--version").output().ok()?;
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    let there = minor(text.strip_prefix("cargo ")?)?;
+    (there < wanted).then(|| {
+        format!(
+            "the nightly toolchain is 1.{there}, and 1.{wanted} is needed; `rustup update nightly`"
+        )
+    })
+}
+
+/// The 95 of `1.95.0`.
+fn minor(version: &str) -> Option<u32> {
+    let rest = version.strip_prefix("1.")?;
+    let digits = rest.split(|letter: char| !letter.is_ascii_digit()).next()?;
+    digits.parse().ok()
+}
+
 fn execute(root: &Path, check: &Check) -> Result<Outcome, String> {
     let mut build = command(root, check)?;
     let targets = check.arguments.iter().take_while(|word| **word != "--");
@@ -265,6 +372,7 @@ fn execute(root: &Path, check: &Check) -> Result<Outcome, String> {
     let limit = Duration::from_secs(check.minutes * 60);
     let ended = supervise_lines(&mut command, limit, &mut |line| passed += passed_in(line))?;
     Ok(match ended {
+        Ended::Passed if passed == 0 => Outcome::Idle,
         Ended::Passed => Outcome::Clean(passed),
         Ended::Failed => Outcome::Failed,
         Ended::Hung => Outcome::Unfinished,
@@ -280,10 +388,7 @@ fn command(root: &Path, check: &Check) -> Result<Command, String> {
     }
     command.args(["--package", check.package]);
     command.envs(check.kind.variables(check.package).iter().copied());
-    command.env(
-        "CARGO_TARGET_DIR",
-        root.join("target/check").join(check.kind.name()),
-    );
+    command.env("CARGO_TARGET_DIR", check.kind.directory(root));
     Ok(command)
 }
 
@@ -319,6 +424,7 @@ fn table(done: &[(&Check, Outcome, Duration)]) -> String {
     let line = |(check, outcome, time): &(&Check, Outcome, Duration)| {
         let verdict = match outcome {
             Outcome::Clean(tests) => format!("clean, {tests} tests"),
+            Outcome::Idle => "FAILED: no test has these names".to_owned(),
             Outcome::Failed => "FAILED".to_owned(),
             Outcome::Unfinished => format!("DID NOT END within {} minutes", check.minutes),
             Outcome::Skipped(reason) => format!("SKIPPED: {reason}"),
@@ -352,6 +458,11 @@ mod tests {
                 .all(|check| check.package == "velella-memtable")
         );
         assert!(select(&words("valgrind")).is_err());
+        let often = select(&words("--often")).unwrap();
+        for kind in Kind::ALL {
+            assert!(often.iter().any(|check| check.kind == kind), "{kind:?}");
+        }
+        assert!(select(&words("--often memtable")).unwrap().len() < 7);
     }
 
     #[test]
@@ -363,6 +474,19 @@ mod tests {
             "{reason}"
         );
         assert_eq!(missing(Kind::Miri, Some("miri-x86_64\nrust-src")), None);
+    }
+
+    #[test]
+    fn versions_are_told_apart() {
+        assert_eq!(minor("1.95"), Some(95));
+        assert_eq!(minor("1.97.0-nightly (2026-05-19)"), Some(97));
+        assert_eq!(minor("2.0"), None);
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+        let wanted = std::fs::read_to_string(root.join("Cargo.toml")).unwrap();
+        assert!(
+            wanted.contains("\nrust-version = \"1."),
+            "where it is looked for"
+        );
     }
 
     #[test]

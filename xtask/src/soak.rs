@@ -12,6 +12,7 @@
 mod ledger;
 mod explore;
 mod fuzz;
+mod sanitized;
 
 use crate::models;
 use crate::supervise::{Ended, supervise};
@@ -43,6 +44,8 @@ const ATTACKS: &[(&str, &str)] = &[
     ("fuzz", "every target in turns, on stable, without a sanitizer"),
     ("shuttle", "random schedules of the models: cargo xtask models"),
     ("loom", "the models with one preemption more than in every commit; draws nothing"),
+    ("tsan", "histories under ThreadSanitizer (nightly)"),
+    ("asan", "histories under AddressSanitizer (nightly)"),
     ("fuzz:TARGET", "libFuzzer with AddressSanitizer on a target of fuzz/ (nightly)"),
     ("fuzz:all", "the same on each target in turn, so long on each"),
 ];
@@ -75,6 +78,9 @@ pub(crate) fn run(root: &Path, arguments: &[String]) -> Result<(), String> {
     }
     if let Some(tool) = explore::Tool::named(what) {
         return explore::run(root, tool, &asked, seed);
+    }
+    if let Some(kind) = sanitized::named(what) {
+        return sanitized::run(root, kind, &asked, seed);
     }
     let limit = Duration::from_secs(minutes * 60) + GRACE;
     match supervise(&mut attack(root, &asked, seed)?, limit)? {
