@@ -6,7 +6,7 @@
 //! Tests: below; the steps themselves are what `.ci/run` runs.
 
 use crate::models::{self, cargo};
-use crate::{seeded, tidy};
+use crate::{check, seeded, tidy};
 use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -31,6 +31,8 @@ enum Action {
     /// As `Cargo`, if the file is there.
     CargoIf(&'static str, &'static [&'static str]),
     BenchCheck,
+    /// Miri and the sanitizers, as often as every commit.
+    Check,
     /// Each of these campaigns, so many runs, by the released binary.
     Attack(&'static [(&'static str, u64)]),
     /// `bash` on this file, if it is there.
@@ -102,6 +104,11 @@ const STEPS: &[Step] = &[
         name: "seeded",
         says: "cargo xtask seeded --some 5: tests that can fail",
         action: Action::Seeded("5"),
+    },
+    Step {
+        name: "check",
+        says: "cargo xtask check --often: Miri and the sanitizers, where there is nightly",
+        action: Action::Check,
     },
     Step {
         name: "doc",
@@ -221,6 +228,7 @@ fn perform(root: &Path, action: &Action) -> Outcome {
             false => skip(file),
         },
         Action::BenchCheck => told(crate::bench_check(root, &[])),
+        Action::Check => told(check::run(root, &[check::OFTEN.to_owned()])),
         Action::Attack(campaigns) => attack(root, campaigns),
         Action::Script(file) => match root.join(file).exists() {
             true => execute(root, Command::new("bash").arg(file)),
