@@ -6,7 +6,7 @@
 //! Tests: below; the steps themselves are what `.ci/run` runs.
 
 use crate::models::{self, cargo};
-use crate::{check, seeded, tidy};
+use crate::{check, ratio, seeded, tidy};
 use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -20,6 +20,8 @@ struct Step {
 
 enum Action {
     Tidy,
+    /// Lines of tests for each of product.
+    Ratio,
     Models,
     /// So many faults that the commit decides.
     Seeded(&'static str),
@@ -63,6 +65,11 @@ const STEPS: &[Step] = &[
         name: "tidy",
         says: "cargo xtask tidy",
         action: Action::Tidy,
+    },
+    Step {
+        name: "ratio",
+        says: "cargo xtask ratio: lines of tests for each line of product",
+        action: Action::Ratio,
     },
     Step {
         name: "clippy",
@@ -213,6 +220,7 @@ fn perform(root: &Path, action: &Action) -> Outcome {
             Ok(()) => Outcome::Passed,
             Err(_) => Outcome::Failed,
         },
+        Action::Ratio => told(ratio::run(root)),
         Action::Models => told(models::run(root, &[])),
         Action::Seeded(count) => {
             let some = ["--some".to_owned(), (*count).to_owned()];

@@ -21,9 +21,9 @@ mod models;
 mod binaries;
 mod seeded;
 mod check;
+mod ratio;
 mod ci;
 mod soak;
-mod ratio;
 mod coverage;
 
 use std::path::{Path, PathBuf};
