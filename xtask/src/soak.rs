@@ -1,8 +1,8 @@
 //! `cargo xtask soak`: a long attack with seeds that no ledger line has, kept in the ledger.
 //!
-//! K1. No seed twice: without `--seed` it begins behind every seed of the ledger; with one it
-//!     refuses those that the ledger has, but for `--again`, which repeats them and writes no
-//!     line. An attack leaves its line however it ended.
+//! K1. No seed twice: without `--seed` it begins behind every seed of the ledger; one before the
+//!     last of them is refused, since a run could reach those behind it, but for `--again`, which
+//!     repeats seeds and writes no line. An attack leaves its line however it ended.
 //! K2. The first line printed is the seed and the command that repeats the run.
 //! K3. At most an hour at a time; what is built before does not count. `fuzz:all` goes through
 //!     the targets in turn, each for that time and with a seed of its own.

@@ -33,20 +33,26 @@ pub(super) fn used(ledger: &str) -> Result<Vec<(u64, u64)>, String> {
 
 /// A seed behind all that were used.
 pub(super) fn fresh(used: &[(u64, u64)]) -> u64 {
-    let last = used.iter().map(|(first, runs)| first + runs).max();
-    (last.unwrap_or(0) / STRIDE + 1) * STRIDE
+    (end(used) / STRIDE + 1) * STRIDE
 }
 
-/// `seed`, if no line of the ledger began or went on there (K1).
+/// `seed`, if all that were used lie before it (K1): how far a run will go nobody knows.
 pub(super) fn unused(used: &[(u64, u64)], seed: u64) -> Result<u64, String> {
-    let has = |(first, runs): &(u64, u64)| (*first..first + runs.max(&1)).contains(&seed);
-    match used.iter().find(|line| has(line)) {
-        None => Ok(seed),
-        Some((first, runs)) => Err(format!(
-            "{LEDGER} has {runs} runs from seed {first} on; take seed {}, or repeat them by --again",
-            fresh(used)
-        )),
+    let end = end(used);
+    if seed >= end {
+        return Ok(seed);
     }
+    Err(format!(
+        "{LEDGER} has seeds up to {}; take seed {}, or repeat what was run by --again",
+        end - 1,
+        fresh(used)
+    ))
+}
+
+/// Behind the last seed that was used.
+fn end(used: &[(u64, u64)]) -> u64 {
+    let ends = used.iter().map(|(first, runs)| first + runs.max(&1));
+    ends.max().unwrap_or(0)
 }
 
 /// A line of the ledger for an attack that could not write one.
@@ -142,12 +148,14 @@ mod tests {
         assert_eq!(used.len(), 2);
         assert_eq!(fresh(&used), 10_000_000, "behind 9,500,000");
         assert_eq!(fresh(&[]), STRIDE);
-        assert_eq!(unused(&used, 3_000_040), Ok(3_000_040));
-        let refused = unused(&used, 3_000_039).unwrap_err();
+        assert_eq!(unused(&used, 9_500_000), Ok(9_500_000));
+        let refused = unused(&used, 9_499_999).unwrap_err();
         assert!(
-            refused.contains("3000000") && refused.contains("10000000"),
+            refused.contains("9499999") && refused.contains("10000000"),
             "{refused}"
         );
+        // Nothing begins there, but a run might reach the next.
+        assert!(unused(&used, 3_000_040).is_err());
         assert!(unused(&used, 7_000_000).is_err());
     }
 
