@@ -22,6 +22,7 @@ use crate::version::Version;
 use std::cell::Cell;
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use velella_base::file_name::FileName;
 use velella_base::{Cursor, Entry, Error, ErrorKind, Order, Result, Stamp, seeded};
 use velella_mvcc::Retention;
 use velella_sst::TableMeta;
@@ -163,6 +164,9 @@ impl Compaction {
             if until.is_none() {
                 leaving.extend(&self.choice.upper);
             }
+            if seeded("inputs-go-before-the-edit-that-drops-them") {
+                self.remove_early(&leaving);
+            }
             if let Err(error) = self.commit(finished.files(), &leaving) {
                 // The edit may be durable: then the files are not ours to remove.
                 if !Manifest::is_refusal(&error) {
@@ -179,6 +183,14 @@ impl Compaction {
             self.shared.env.externals.discard(&gone);
         }
         Ok(report)
+    }
+
+    /// What a compaction must not do, for the fault of that name.
+    fn remove_early(&self, files: &[u64]) {
+        let env = &self.shared.env;
+        for file in files {
+            drop(env.vfs.remove(&FileName::Table(*file).path(&env.dir)));
+        }
     }
 
     /// What is to be done, in the order of keys (Z4); takes the lower inputs.

@@ -79,9 +79,11 @@ pub(super) const FAULTS: &[Fault] = &[
     fault("level-0-answers-once", "lsm", "contract", ""),
     fault("a-compaction-misses-a-touching-table", "lsm", "contract", ""),
     fault("an-output-is-split-within-a-key", "lsm", "contract", ""),
+    fault("inputs-go-before-the-edit-that-drops-them", "lsm", "crash", ""),
     // journal
     fault("a-round-does-not-sync-segments", "journal", "crashes", ""),
     fault("a-round-does-not-sync-its-seal", "journal", "crashes", ""),
+    fault("the-durable-stamp-is-ahead-of-the-sync", "journal", "crashes", ""),
     fault("a-seal-is-written-before-its-external-values", "engine", "externals", "a_round_torn"),
     fault("a-failed-sync-is-forgotten", "journal", "rounds", "a_failed_sync"),
     fault("recovery-reads-beyond-the-cut", "journal", "rounds", ""),
