@@ -45,7 +45,7 @@ enum Action {
 const ATTACKS: &[(&str, u64)] = &[
     ("power-loss", 900),
     ("power-loss-in-recovery", 45),
-    ("every-crash-point", 3_795),
+    ("every-crash-point", 11_385),
     ("flipped-below-the-cut", 100),
     ("faults", 2_600),
     ("pairs-of-faults", 500),
