@@ -31,6 +31,7 @@ const ATTACKS: &[(&str, &str)] = &[
     ("kill", "processes killed, databases in memory: velella crash-test --memory-backed"),
     ("kill-on-disk", "processes killed, databases on the disk: velella crash-test"),
     ("power-cut", "images of a file system under load (root): velella crash-test --power-cut"),
+    ("power-cut-xfs", "the same, of XFS"),
     ("power-loss", "a campaign of velella-reliability, as are the next"),
     ("power-loss-in-recovery", ""),
     ("every-crash-point", ""),
@@ -161,6 +162,7 @@ fn attack(root: &Path, asked: &Asked, seed: u64) -> Result<Command, String> {
         "kill" => Some(&["crash-test", "--memory-backed"]),
         "kill-on-disk" => Some(&["crash-test"]),
         "power-cut" => Some(&["crash-test", "--power-cut"]),
+        "power-cut-xfs" => Some(&["crash-test", "--power-cut", "--file-system", "xfs"]),
         _ => None,
     };
     let (package, binary) = match crash_test {
