@@ -26,5 +26,5 @@ fi
 say "on the disk"
 "$VELELLA" crash-test --kills "$DISK_KILLS" --seed "$((SEED + 100000))"
 say "power cuts"
-"$VELELLA" crash-test --power-cut --kills 30 --seed "$((SEED + 200000))"
+"$VELELLA" crash-test --power-cut --kills 60 --seed "$((SEED + 200000))"
 say "nothing was lost"
