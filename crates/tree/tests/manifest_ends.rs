@@ -1,10 +1,11 @@
-//! How a manifest ends: a sync that fails while it is rewritten, and the close.
+//! How a manifest ends: a sync that fails, the close; and how it does not, by a full disk.
 
 use std::path::Path;
 use std::sync::Arc;
 use velella_base::{ErrorKind, Stamp};
 use velella_tree::{Edit, KeyspaceRecord, Manifest};
 use velella_vfs::fault::{Fault, Rule};
+use velella_vfs::mem::CrashMode;
 use velella_vfs::{FaultFs, MemFs, Operation};
 
 fn db() -> &'static Path {
@@ -60,4 +61,62 @@ fn a_shut_manifest_takes_no_commit_and_removes_nothing() {
     assert_eq!(refused.kind(), ErrorKind::Closed, "{refused}");
     let (_, state) = Manifest::open(Arc::new(fs), db()).unwrap();
     assert_eq!(state.keyspaces.len(), 1);
+}
+
+#[test]
+fn a_full_disk_refuses_a_commit_and_the_next_one_finds_room() {
+    let fs = MemFs::new();
+    // Not over_mem: a call that fails is not made, as if the power went just before it.
+    let faulty = FaultFs::new(Arc::new(fs.clone()));
+    let (manifest, _) = Manifest::create(Arc::new(faulty.clone()), db()).unwrap();
+    let found = |fs: &MemFs, expected: &[usize]| {
+        for mode in CrashMode::POWER_LOSSES {
+            for seed in 0..40 {
+                let image = fs.image(seed, mode);
+                image.set_space_max(None);
+                let (_, state) = Manifest::open(Arc::new(image), db()).unwrap();
+                let count = state.keyspaces.len();
+                assert!(expected.contains(&count), "{mode:?} {seed}: {count}");
+            }
+        }
+    };
+    let length = manifest.position().1;
+    fs.set_space_max(Some(fs.space_used()));
+    for _ in 0..2 {
+        // More than what is left of the last block, so that a part of it is written.
+        let many: Vec<Edit> = (1..=200).map(keyspace).collect();
+        let error = manifest.commit(&many).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::NoSpace, "{error}");
+        assert!(Manifest::is_refusal(&error));
+        found(&fs, &[0]);
+    }
+    assert_eq!(manifest.position().1, length);
+    assert!(manifest.state().keyspaces.is_empty());
+    fs.set_space_max(None);
+    // Less than what was cut off.
+    manifest.commit(&[keyspace(1)]).unwrap();
+    found(&fs, &[1]);
+    // And a part of one over a part of the other is nothing that an opening refuses.
+    fs.set_space_max(Some(fs.space_used()));
+    let many: Vec<Edit> = (2..=200).map(keyspace).collect();
+    manifest.commit(&many).unwrap_err();
+    fs.set_space_max(None);
+    faulty.inject(Rule::every(Fault::Io).of(Operation::SyncData));
+    let some: Vec<Edit> = (2..=60).map(keyspace).collect();
+    let error = manifest.commit(&some).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Io, "{error}");
+    found(&fs, &[1, 60]);
+}
+
+#[test]
+fn a_full_disk_met_by_a_sync_poisons() {
+    let fs = MemFs::new();
+    let faulty = FaultFs::over_mem(&fs);
+    let (manifest, _) = Manifest::create(Arc::new(faulty.clone()), db()).unwrap();
+    faulty.inject(Rule::every(Fault::NoSpace).of(Operation::SyncData).nth(1));
+    let error = manifest.commit(&[keyspace(1)]).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Io, "{error}");
+    faulty.reset();
+    let error = manifest.commit(&[keyspace(2)]).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::ReadOnly, "{error}");
 }

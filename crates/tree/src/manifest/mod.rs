@@ -3,7 +3,9 @@
 //! Format: docs/format/manifest.md.
 //!
 //! N1. A commit is one record, written and synced before it returns; after a failed write or sync
-//!     nothing is known, so the manifest is poisoned and every later commit says why.
+//!     nothing is known, so the manifest is poisoned and every later commit says why. A full disk
+//!     is no such failure: what was written of the record is cut off again, and later commits may
+//!     find room.
 //! N2. Opening always writes a new manifest and swaps `CURRENT`: what a dead process left in the
 //!     page cache, its sync perhaps failed, is never built upon. The new file, its name, and only
 //!     then `CURRENT` are synced.
@@ -293,7 +295,7 @@ impl Manifest {
     ///
     /// # Errors
     /// What the file system refused; the manifest is poisoned then, and so says every later call.
-    /// `Closed`: it was shut.
+    /// `NoSpace`: there was no room for the record; nothing has changed. `Closed`: it was shut.
     pub fn commit(&self, edits: &[Edit]) -> Result<()> {
         let is_shut = self.is_shut.read();
         if *is_shut {
@@ -304,13 +306,13 @@ impl Manifest {
         self.commit_locked(&mut writer, edits)
     }
 
-    /// Whether a commit that failed so was refused before anything was written. Otherwise the next
-    /// opening may find its edits.
+    /// Whether a commit that failed so has left nothing. Otherwise the next opening may find its
+    /// edits.
     #[must_use]
     pub fn is_refusal(error: &Error) -> bool {
         matches!(
             error.kind(),
-            ErrorKind::NotFound | ErrorKind::ReadOnly | ErrorKind::Closed
+            ErrorKind::NotFound | ErrorKind::ReadOnly | ErrorKind::Closed | ErrorKind::NoSpace
         )
     }
 
@@ -381,9 +383,10 @@ impl Manifest {
         if let Some(until) = leased {
             all.push(Edit::FileLease { until });
         }
-        let done = writer.write(&all, &self.path());
-        if let Err(error) = done {
-            writer.poison = Some(error.clone());
+        if let Err(error) = writer.write(&all, &self.path()) {
+            if !Manifest::is_refusal(&error) {
+                writer.poison = Some(error.clone());
+            }
             return Err(error);
         }
         if let Some(until) = leased {
@@ -475,12 +478,15 @@ impl Writer {
     }
 
     fn write(&mut self, edits: &[Edit], path: &Path) -> Result<()> {
+        let mut state = self.state.clone();
         for edit in edits {
-            self.state.apply(edit).map_err(|found| {
+            state.apply(edit).map_err(|found| {
                 Error::invalid(format!("commit edit {}", edit.name()), found).on(path)
             })?;
         }
-        self.log.as_mut().map_or(Ok(()), |log| log.append(edits))
+        self.log.as_mut().map_or(Ok(()), |log| log.append(edits))?;
+        self.state = state;
+        Ok(())
     }
 }
 
