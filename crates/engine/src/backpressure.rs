@@ -7,8 +7,11 @@
 //!     those that take writes have half of it the largest is switched; once all have all of it,
 //!     writers wait until one has left. A memtable that only a reader still holds is not counted:
 //!     waiting for it, a writer that holds an iterator would wait for itself.
+//! A4. Nobody waits for work that lacks space or descriptors (`shortage.rs`): a write that would
+//!     have to is refused with that error, and a memtable that is full takes more instead.
 //!
-//! Tests: `memory_stays_within_its_budget`, `a_stalled_flush_stops_writers_and_says_so`,
+//! Tests: `tests/full_disk.rs`, `memory_stays_within_its_budget`,
+//! `a_stalled_flush_stops_writers_and_says_so`,
 //! `memtables_of_many_keyspaces_stay_within_their_share_and_writers_go_on`.
 
 use crate::budget;
@@ -18,7 +21,7 @@ use crate::stalls::Cause;
 use crate::view::Mem;
 use std::sync::Arc;
 use std::time::Duration;
-use velella_base::Result;
+use velella_base::{Error, Result};
 use velella_sync::atomic::Ordering;
 use velella_sync::{epoch, thread};
 
@@ -39,6 +42,9 @@ impl Engine {
             if self.pace.must_stop() {
                 self.wait(Cause::Compaction, || !self.pace.must_stop());
                 self.check()?;
+                if self.pace.must_stop() {
+                    self.shortage.check()?;
+                }
             }
         }
         if self.is_memory_short() {
@@ -67,8 +73,12 @@ impl Engine {
         // If nothing is being flushed yet, there is something to flush now.
         self.bound_memtables();
         self.work.wake_all();
-        self.wait(Cause::Memory, || !self.is_memory_short());
-        self.check()
+        while self.is_memory_short() {
+            self.wait(Cause::Memory, || !self.is_memory_short());
+            self.check()?;
+            self.shortage.check()?;
+        }
+        Ok(())
     }
 
     /// After a write to `mem`: whether something is to be switched.
@@ -95,11 +105,16 @@ impl Engine {
     pub(crate) fn make_room(&self, core: &Arc<Core>) -> Result<()> {
         let limit = self.immutable_limit();
         let crowded = || core.view.load(&epoch::pin()).immutables() >= limit;
-        if self.is_full(core) && crowded() {
+        let stuck = || self.is_full(core) && crowded();
+        if stuck() {
             self.work.wake_all();
-            self.wait(Cause::Flush, || !crowded() || !self.is_full(core));
+            self.wait(Cause::Flush, || !stuck());
         }
         self.check()?;
+        if stuck() {
+            // A shortage ended the wait (A4).
+            return Ok(());
+        }
         self.switch_if_full(core);
         self.bound_memtables();
         Ok(())
@@ -127,9 +142,13 @@ impl Engine {
         if self.alone {
             while !over() {
                 self.work_alone();
+                if self.shortage.is_on() {
+                    break;
+                }
             }
         } else {
-            self.relief.wait_until(None, over);
+            self.relief
+                .wait_until(None, || over() || self.shortage.is_on());
         }
         self.stalls.end(cause, started.elapsed());
     }
@@ -145,10 +164,21 @@ impl Engine {
             Ok(true) => {}
             // Memory comes back once other threads have let go of it.
             Ok(false) => thread::yield_now(),
-            Err(error) => self.halt(error),
+            Err(error) => {
+                let _ = self.run_short(error).map_err(|error| self.halt(error));
+            }
         }
         self.judge_pace();
         self.reclaim();
+    }
+
+    /// Takes note of what background work lacks, and lets go of who waits for it (A4); an error of
+    /// another kind is given back.
+    pub(crate) fn run_short(&self, error: Error) -> Result<()> {
+        self.shortage.note(error)?;
+        self.counters.shortages.increment();
+        self.relief.wake_all();
+        Ok(())
     }
 
     /// Adds to what writers owe, and sleeps it off once it is worth a sleep (A2).

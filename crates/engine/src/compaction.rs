@@ -108,6 +108,7 @@ impl Engine {
             return Ok(());
         }
         let report = report.inspect_err(|error| self.halt_after_job("a compaction", error))?;
+        self.shortage.end();
         self.timers.compaction.note(started.elapsed());
         let counters = &self.counters;
         counters.compactions.increment();

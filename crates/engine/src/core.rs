@@ -14,6 +14,7 @@
 use crate::flush_queue::FlushQueue;
 use crate::keyspace_core::{Core, MadeOf};
 use crate::options::{Durability, Options, WriteOptions};
+use crate::shortage::Shortage;
 use crate::sizes::Sizes;
 use crate::stalls::{Cause, Stalls, Timer};
 use crate::view::MemtableBytes;
@@ -63,6 +64,7 @@ pub(crate) struct Engine {
     pub(crate) switching: Mutex<()>,
     pub(crate) flushes: FlushQueue,
     pub(crate) stalls: Stalls,
+    pub(crate) shortage: Shortage,
     pub(crate) timers: Timers,
     pub(crate) counters: Counters,
     pub(crate) wall: Wall,
@@ -123,6 +125,7 @@ pub(crate) struct Counters {
     pub(crate) compaction_bytes_written: Counter,
     pub(crate) prunes: Counter,
     pub(crate) overtaken: Counter,
+    pub(crate) shortages: Counter,
 }
 
 /// The wall clock, kept from going back, also across restarts.
@@ -203,6 +206,7 @@ impl Engine {
             switching: Mutex::new(()),
             flushes: FlushQueue::default(),
             stalls: Stalls::default(),
+            shortage: Shortage::default(),
             timers: Timers::default(),
             counters: Counters::default(),
             wall: Wall::new(parts.wall_ms),

@@ -8,6 +8,7 @@
 //! F2. The tree shows a table before the view drops its memtable: a reader meets each version at
 //!     least once.
 //! F3. Journal space is released only for stamps that are in tables in every keyspace.
+//! F4. A flush that fails leaves no files, unless the manifest may name them.
 //!
 //! Threads: one flush at a time, whoever holds the queue's turn; workers queue for it only to
 //! gather.
@@ -21,7 +22,7 @@ use velella_base::{Result, Stamp, seeded};
 use velella_memtable::CursorMode;
 use velella_sync::lock::MutexGuard;
 use velella_sync::{epoch, thread};
-use velella_tree::{Built, Edit};
+use velella_tree::{Built, Edit, Manifest};
 
 /// How many write buffers the journal may grow to before small memtables are flushed for its sake.
 /// Keys that are written again and again fill the journal and no memtable; recovery passes such
@@ -57,6 +58,7 @@ impl Engine {
         let started = thread::now();
         let flushed = self.flush_group(&members, boundary);
         flushed.inspect_err(|error| self.halt_after_job("a flush", error))?;
+        self.shortage.end();
         self.timers.flush.note(started.elapsed());
         self.flushes.groups.lock().pop_front();
         drop(turn);
@@ -72,8 +74,48 @@ impl Engine {
     }
 
     fn flush_group(&self, members: &[(Arc<Core>, Arc<Mem>)], boundary: Stamp) -> Result<()> {
-        let mut edits = Vec::with_capacity(2 * members.len());
         let mut built = Vec::with_capacity(members.len());
+        let mut is_unnamed = true;
+        let edits = self.build_group(members, boundary, &mut built);
+        let committed = edits.and_then(|edits| {
+            velella_sync::spot(42);
+            let committed = self.env.manifest.commit(&edits);
+            committed.inspect_err(|error| is_unnamed = Manifest::is_refusal(error))
+        });
+        if let Err(error) = committed {
+            // F4.
+            if is_unnamed {
+                built.into_iter().for_each(Built::discard);
+            }
+            return Err(error);
+        }
+        velella_sync::spot(43);
+        for ((core, mem), run) in members.iter().zip(built) {
+            if seeded("a-memtable-leaves-before-its-table-is-there") {
+                leave_view(core, mem);
+            }
+            core.tree.apply(run);
+            core.set_flushed_below(boundary);
+            velella_sync::spot(44);
+            leave_view(core, mem);
+            mem.discount(&self.memtable_bytes);
+        }
+        if self.journal.is_none() {
+            // The boundary is no write's stamp, but may be a snapshot's.
+            self.raise_installed(boundary);
+        }
+        Ok(())
+    }
+
+    /// Writes the tables of a group, and makes durable what they hold (F1); the edits that name
+    /// them.
+    fn build_group(
+        &self,
+        members: &[(Arc<Core>, Arc<Mem>)],
+        boundary: Stamp,
+        built: &mut Vec<Built>,
+    ) -> Result<Vec<Edit>> {
+        let mut edits = Vec::with_capacity(2 * members.len() + 1);
         for (core, mem) in members {
             // A drop waits for the turn: who lives now lives until the edit is committed.
             if !self.lives(core) {
@@ -93,7 +135,7 @@ impl Engine {
             built.push(run);
         }
         if self.journal.is_some() && !seeded("a-flush-does-not-wait-for-the-journal") {
-            // F1. Everything below W is published, so one round reaches it.
+            // Everything below W is published, so one round reaches it.
             self.make_durable(
                 Stamp(boundary.0.saturating_sub(1)),
                 std::time::Duration::ZERO,
@@ -103,24 +145,7 @@ impl Engine {
         edits.push(Edit::WallClock {
             ms: self.wall.now_ms(),
         });
-        velella_sync::spot(42);
-        self.env.manifest.commit(&edits)?;
-        velella_sync::spot(43);
-        for ((core, mem), run) in members.iter().zip(built) {
-            if seeded("a-memtable-leaves-before-its-table-is-there") {
-                leave_view(core, mem);
-            }
-            core.tree.apply(run);
-            core.set_flushed_below(boundary);
-            velella_sync::spot(44);
-            leave_view(core, mem);
-            mem.discount(&self.memtable_bytes);
-        }
-        if self.journal.is_none() {
-            // The boundary is no write's stamp, but may be a snapshot's.
-            self.raise_installed(boundary);
-        }
-        Ok(())
+        Ok(edits)
     }
 
     /// Lets go of what the last readers have left: memtables behind old views, external files.

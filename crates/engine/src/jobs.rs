@@ -1,6 +1,7 @@
 //! The background threads: flush and compaction, sync rounds, journal segments.
 //!
-//! J1. A thread's failure halts the database with its cause; threads never die silently.
+//! J1. A thread's failure halts the database with its cause; threads never die silently. That space
+//!     or descriptors are lacking is no failure: the work waits (`shortage.rs`).
 //! J2. Threads hold the engine; `stop` ends and joins them, so the engine outlives them all.
 //! J3. They run at the user's priority: writers wait for flushes, so a flush that has to wait for
 //!     a busy machine would stop them (seen: 23 s beside a test run, at nice 19).
@@ -11,6 +12,7 @@
 //! `velella-segment`.
 
 use crate::core::Engine;
+use crate::shortage::Shortage;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -23,6 +25,8 @@ use velella_vfs::lacks_descriptors;
 const SYNC_EVERY: Duration = Duration::from_secs(1);
 /// An idle journal notes after this time that its last round completed.
 const NOTE_DONE_AFTER: Duration = Duration::from_millis(100);
+/// How long nobody prepares segments after there was no room for one, unless one is taken.
+const SHORT_PAUSE: Duration = Duration::from_secs(1);
 /// How often background threads look around unasked.
 const TICK: Duration = Duration::from_millis(100);
 
@@ -125,9 +129,9 @@ fn start(name: &str, body: impl FnOnce() + Send + 'static) -> std::io::Result<Jo
 }
 
 impl Engine {
-    /// A worker halts on any error. An error of the device ends writing also where a caller of
-    /// `flush` or `compact` met it: what it says of the device is the same. That too many files are
-    /// open says nothing of it.
+    /// A worker halts on any error but a shortage. An error of the device ends writing also where a
+    /// caller of `flush` or `compact` met it: what it says of the device is the same. That too many
+    /// files are open says nothing of it.
     pub(crate) fn halt_after_job(&self, job: &str, error: &Error) {
         if error.kind() == ErrorKind::Io && !lacks_descriptors(error) {
             self.halt(failed(job, error));
@@ -143,8 +147,12 @@ impl Engine {
     fn work_loop(&self) -> Result<()> {
         while !self.is_over() {
             let hand = self.crew.join(|| self.is_lagging());
-            let worked = hand.is_some()
-                && (self.flush_if_free()? || self.compact_once()? || self.gather_once()?);
+            let worked = match hand.is_some() && self.shortage.may_try() {
+                true => self
+                    .work_once()
+                    .or_else(|error| self.run_short(error).map(|()| false))?,
+                false => false,
+            };
             drop(hand);
             self.judge_pace();
             // Also while there is always something to do.
@@ -160,9 +168,15 @@ impl Engine {
         Ok(())
     }
 
+    fn work_once(&self) -> Result<bool> {
+        Ok(self.flush_if_free()? || self.compact_once()? || self.gather_once()?)
+    }
+
     /// Whether there is a flush that one more thread may run. Asked under the parker's lock.
     fn is_flush_due(&self) -> bool {
-        self.flushes.is_due() && self.crew.has_room(|| self.are_flushes_lagging())
+        self.flushes.is_due()
+            && self.shortage.may_try()
+            && self.crew.has_room(|| self.are_flushes_lagging())
     }
 
     /// Runs a round every second while something is not durable yet.
@@ -187,7 +201,8 @@ impl Engine {
                 self.note_done()?;
                 noted = true;
             }
-            self.renew_lease()?;
+            // Writers that meet the end of the lease ask for themselves, and are told.
+            self.renew_lease().or_else(unless_short)?;
             self.close_idle_lanes()?;
             self.spare.prepare();
             self.sync_bell
@@ -239,10 +254,22 @@ impl Engine {
         // Not at once: who closes again soon needs no more than the first.
         journal.wait_for_preparation(TICK, || self.is_over());
         while !self.is_over() {
-            journal.prepare(|| self.is_over())?;
-            journal.wait_for_preparation(TICK, || self.is_over());
+            // Writers that need a segment make it themselves, and are told.
+            let prepared = journal.prepare(|| self.is_over());
+            let pause = if prepared.is_err() { SHORT_PAUSE } else { TICK };
+            prepared.or_else(unless_short)?;
+            journal.wait_for_preparation(pause, || self.is_over());
         }
         Ok(())
+    }
+}
+
+/// Lets a shortage pass: it is tried again.
+fn unless_short(error: Error) -> Result<()> {
+    if Shortage::is_one(&error) {
+        Ok(())
+    } else {
+        Err(error)
     }
 }
 

@@ -32,6 +32,7 @@ mod options;
 mod budget;
 mod stats;
 mod stalls;
+mod shortage;
 mod view;
 mod settings;
 mod toll;

@@ -62,7 +62,8 @@ impl Step {
     ];
 }
 
-/// Does what a background thread would do next; an error halts the database as it does there.
+/// Does what a background thread would do next; an error halts the database, or
+/// not, as it does there.
 ///
 /// # Errors
 /// What the step met.
@@ -90,6 +91,9 @@ impl Engine {
                 Ok(())
             }
         };
-        done.inspect_err(|error| self.halt(crate::jobs::failed("a step", error)))
+        done.inspect_err(|error| {
+            let short = self.run_short(error.clone());
+            let _ = short.map_err(|error| self.halt(crate::jobs::failed("a step", &error)));
+        })
     }
 }

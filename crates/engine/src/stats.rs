@@ -20,6 +20,8 @@ pub struct Stats {
     pub cache: CacheStats,
     /// Why writers waited, every cause listed.
     pub stalls: Vec<Stall>,
+    /// What flushes and compactions wait for, if they do: space on the disk, or descriptors.
+    pub shortage: Option<String>,
     /// Everything that is counted, by name.
     pub counters: BTreeMap<String, u64>,
     /// Times of background work.

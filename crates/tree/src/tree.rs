@@ -184,6 +184,14 @@ impl Built {
         }
     }
 
+    /// Gives the run up: its files go, since nothing durable names them. Not after a commit of
+    /// which nobody knows what became: the next opening may find its edits.
+    pub fn discard(self) {
+        for file in &self.files {
+            file.mark_obsolete();
+        }
+    }
+
     /// The edits that make the run part of `keyspace`: to be committed, with the `Flushed` edit of
     /// the same flush, before `Tree::apply`.
     #[must_use]

@@ -35,8 +35,38 @@ fn a_drop_that_finds_no_room_leaves_the_keyspace_as_it_was() {
 }
 
 #[test]
+fn a_drop_for_which_the_manifest_has_no_room_can_be_repeated() {
+    for fault in [Fault::Short, Fault::NoSpace] {
+        let mem = MemFs::new();
+        let faulty = FaultFs::over_mem(&mem);
+        let (db, engine) = open(Arc::new(faulty.clone()), tiny());
+        db.handle.workers.lock().stop(&engine);
+        let keyspace = db.create_keyspace("k", Default::default()).unwrap();
+        keyspace.put("a", "1").unwrap();
+        faulty.inject(Rule::every(fault).on("MANIFEST").of(Operation::Write));
+        let error = db.drop_keyspace("k").unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::NoSpace, "{error}");
+        let error = db.create_keyspace("l", Default::default()).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::NoSpace, "{error}");
+        faulty.heal();
+        keyspace.put("b", "2").unwrap();
+        assert_eq!(keyspace.get("a").unwrap().unwrap(), "1");
+        assert!(db.keyspace("l").is_err());
+        db.drop_keyspace("k").unwrap();
+        db.create_keyspace("l", Default::default()).unwrap();
+        drop((keyspace, db, engine));
+        let (db, _) = open(Arc::new(mem), tiny());
+        assert!(db.keyspace("k").is_err() && db.keyspace("l").is_ok());
+    }
+}
+
+#[test]
 fn a_drop_in_doubt_ends_writing_and_is_decided_by_the_next_opening() {
-    for fault in [Fault::Io, Fault::Short, Fault::NoSpace] {
+    // A full disk that a sync meets is as any sync that fails.
+    for (fault, operation) in [
+        (Fault::Io, Operation::Write),
+        (Fault::NoSpace, Operation::SyncData),
+    ] {
         let mem = MemFs::new();
         let faulty = FaultFs::over_mem(&mem);
         let (db, engine) = open(Arc::new(faulty.clone()), tiny());
@@ -44,9 +74,9 @@ fn a_drop_in_doubt_ends_writing_and_is_decided_by_the_next_opening() {
         let keyspace = db.create_keyspace("k", Default::default()).unwrap();
         keyspace.put("a", "1").unwrap();
         db.persist().unwrap();
-        faulty.inject(Rule::every(fault).on("MANIFEST").of(Operation::Append));
-        faulty.inject(Rule::every(fault).on("MANIFEST").of(Operation::Write));
-        db.drop_keyspace("k").unwrap_err();
+        faulty.inject(Rule::every(fault).on("MANIFEST").of(operation));
+        let error = db.drop_keyspace("k").unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::OutcomeUnknown, "{error}");
         assert!(faulty.fired() > 0);
         faulty.heal();
         // Were it only the manifest that had stopped, this would be acknowledged and lost.

@@ -284,6 +284,10 @@ fn engine(ctx: &mut Context<'_>, text: &mut String) -> Outcome {
         "durability_waits" => ctx.shared.total(|counters| counters.durability_waits.get()),
         "panics" => ctx.shared.total(|counters| counters.panics.get()),
     );
+    if let Some(shortage) = &stats.shortage {
+        write!(text, "shortage:{}\r\n", shortage.replace(['\r', '\n'], " "))
+            .expect("writing to a string cannot fail");
+    }
     for stall in &stats.stalls {
         write!(
             text,

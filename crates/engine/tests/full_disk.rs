@@ -1,0 +1,181 @@
+//! A full disk refuses what needs room, and nothing else; nobody has to open the database again.
+//!
+//! Claims: `shortage.rs`, H1 to H3; `flush.rs`, F4; docs/consistency.md, "When something fails".
+
+#![allow(clippy::unwrap_used, reason = "a test")]
+
+mod common;
+
+use common::{alone, contents, on, tiny, try_on};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use velella::simulation::{self, Step};
+use velella::vfs::fault::{Fault, Rule};
+use velella::vfs::mem::CrashMode;
+use velella::vfs::{FaultFs, MemFs, Operation};
+use velella::{Db, ErrorKind, JournalMode, KeyspaceOptions, Result};
+use velella_testkit::Watchdog;
+
+const MODES: [JournalMode; 3] = [JournalMode::Mapped, JournalMode::Write, JournalMode::Off];
+
+type Model = BTreeMap<Vec<u8>, Vec<u8>>;
+
+/// Writes keys `from` on until one is refused or there were `most`; how many were taken.
+fn fill(db: &Db, model: &mut Model, from: u32, most: u32) -> (u32, Result<()>) {
+    for number in from..from + most {
+        let key = number.to_be_bytes();
+        let value = vec![number.to_le_bytes()[0]; 2_000];
+        if let Err(error) = db.put(key, &value) {
+            return (number - from, Err(error));
+        }
+        model.insert(key.to_vec(), value);
+    }
+    (most, Ok(()))
+}
+
+/// Retries until `done`, which a background thread brings about.
+fn until(what: &str, mut done: impl FnMut() -> bool) {
+    let begun = Instant::now();
+    while !done() {
+        assert!(begun.elapsed() < Duration::from_secs(60), "{what}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+fn tables(fs: &MemFs) -> usize {
+    let files = fs.files();
+    let tables = files
+        .iter()
+        .filter(|path| path.extension().is_some_and(|end| end == "sst"));
+    tables.count()
+}
+
+#[test]
+fn writers_are_refused_while_the_disk_is_full_and_go_on_once_there_is_room() {
+    let _watchdog = Watchdog::new("a full disk", 200);
+    for journal in MODES {
+        let fs = MemFs::new();
+        let db = on(&fs, tiny().journal(journal));
+        let mut model = Model::new();
+        fill(&db, &mut model, 0, 300).1.unwrap();
+        db.flush().unwrap();
+        fs.set_space_max(Some(fs.space_used()));
+        // What is in memory already, and in the journal's segments, is still taken.
+        let (taken, refused) = fill(&db, &mut model, 300, 20_000);
+        let error = refused.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::NoSpace, "{journal:?}: {error}");
+        assert!(taken > 0, "{journal:?}");
+        // It stays so, for as long as it takes; reads are not concerned.
+        for _ in 0..50 {
+            let error = db.put("more", vec![1; 60_000]).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::NoSpace, "{journal:?}: {error}");
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        assert_eq!(contents(&db), model, "{journal:?}");
+        fs.set_space_max(None);
+        until("nobody writes again", || db.put("more", "again").is_ok());
+        model.insert(b"more".to_vec(), b"again".to_vec());
+        let next = 300 + taken;
+        until("the rest is refused", || {
+            fill(&db, &mut model, next, 1_000).1.is_ok()
+        });
+        assert_eq!(contents(&db), model, "{journal:?}");
+        db.flush().unwrap();
+        assert_eq!(db.stats().shortage, None, "{journal:?}");
+        db.verify().unwrap();
+        let after = on(&fs.image(1, CrashMode::Strict), tiny());
+        assert_eq!(contents(&after), model, "{journal:?}");
+    }
+}
+
+#[test]
+fn a_flush_in_the_background_without_room_is_told_and_made_up_for() {
+    let _watchdog = Watchdog::new("a flush without room", 100);
+    let fs = MemFs::new();
+    let faults = FaultFs::over_mem(&fs);
+    let db = try_on(Arc::new(faults.clone()), tiny()).unwrap();
+    faults.inject(Rule::every(Fault::NoSpace).of(Operation::Create).on(".sst"));
+    let mut model = Model::new();
+    // More than a memtable, less than all of them may hold.
+    fill(&db, &mut model, 0, 250).1.unwrap();
+    until("nobody tells", || db.stats().shortage.is_some());
+    let told = db.stats().shortage.unwrap();
+    assert!(told.contains(".sst"), "{told}");
+    assert!(db.stats().counters["shortages"] > 0);
+    faults.reset();
+    until("nobody flushes", || db.stats().counters["flushes"] > 0);
+    until("it is not over", || db.stats().shortage.is_none());
+    assert_eq!(contents(&db), model);
+    db.put("writes", "go on").unwrap();
+}
+
+#[test]
+fn who_waits_for_memory_is_told_that_the_disk_is_full() {
+    let _watchdog = Watchdog::new("waiting on a full disk", 100);
+    let fs = MemFs::new();
+    let faults = FaultFs::over_mem(&fs);
+    let db = try_on(Arc::new(faults.clone()), tiny()).unwrap();
+    faults.inject(Rule::every(Fault::NoSpace).of(Operation::Create).on(".sst"));
+    let mut model = Model::new();
+    let (taken, refused) = fill(&db, &mut model, 0, 100_000);
+    let error = refused.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::NoSpace, "{error}");
+    assert!(error.to_string().contains("by itself"), "{error}");
+    let memory = db.stats().memory.memtables;
+    assert!(
+        memory <= 16 << 20,
+        "{memory} bytes of memtables, {taken} writes"
+    );
+    faults.reset();
+    until("nobody writes again", || db.put("more", "again").is_ok());
+    model.insert(b"more".to_vec(), b"again".to_vec());
+    assert_eq!(contents(&db), model);
+}
+
+#[test]
+fn too_many_open_files_in_the_background_end_nothing() {
+    let _watchdog = Watchdog::new("too many files", 100);
+    let fs = MemFs::new();
+    let faults = FaultFs::over_mem(&fs);
+    let db = try_on(Arc::new(faults.clone()), tiny()).unwrap();
+    let rule = Rule::every(Fault::TooManyFiles).of(Operation::Create);
+    faults.inject(rule.on(".sst").times(3));
+    let mut model = Model::new();
+    fill(&db, &mut model, 0, 250).1.unwrap();
+    until("nobody flushes", || db.stats().counters["flushes"] > 0);
+    assert_eq!(faults.fired(), 3);
+    fill(&db, &mut model, 250, 1_000).1.unwrap();
+    assert_eq!(contents(&db), model);
+}
+
+#[test]
+fn a_flush_that_fails_leaves_no_tables() {
+    let fs = MemFs::new();
+    let faults = FaultFs::over_mem(&fs);
+    let db = try_on(Arc::new(faults.clone()), alone()).unwrap();
+    let other = db
+        .create_keyspace("other", KeyspaceOptions::default())
+        .unwrap();
+    let mut model = Model::new();
+    for round in 0..3 {
+        fill(&db, &mut model, round * 50, 50).1.unwrap();
+        other.put(round.to_be_bytes(), "a value").unwrap();
+        // The first keyspace's table is written, the second's is not.
+        faults.inject(
+            Rule::every(Fault::NoSpace)
+                .of(Operation::Create)
+                .on(".sst")
+                .nth(2),
+        );
+        let error = db.flush().unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::NoSpace, "{error}");
+        faults.reset();
+        // Compactions look for what nobody holds any more.
+        simulation::step(&db, Step::Compact).unwrap();
+        assert_eq!(tables(&fs), 0, "{:?}", fs.files());
+    }
+    db.flush().unwrap();
+    assert_eq!(contents(&db), model);
+    assert_eq!(contents(&other).len(), 3);
+}
