@@ -167,9 +167,9 @@ impl World {
     fn power_cut(&self) {
         let durable = self.journal.durable();
         for survives in Survives::ALL {
-            let image = self.region.image(survives);
             let floor = self.floor.load(Ordering::Relaxed);
-            if is_new((image.fingerprint(), durable.0, floor)) {
+            if is_new((self.region.fingerprint(survives), durable.0, floor)) {
+                let image = self.region.image(survives);
                 self.judge(image, durable, floor, survives);
             }
         }

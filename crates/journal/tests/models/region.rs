@@ -48,6 +48,24 @@ struct Write {
     seen: Option<Arc<AtomicU32>>,
 }
 
+impl Content {
+    /// What a power loss would leave of the file at `path`.
+    fn left(&self, survives: Survives, path: &Path) -> &[u8] {
+        let keeps = match survives {
+            Survives::Nothing => false,
+            Survives::Everything => true,
+            Survives::Seals => is_seal(path),
+            Survives::Lanes => !is_seal(path),
+        };
+        if keeps { &self.cache } else { &self.device }
+    }
+}
+
+fn is_seal(path: &Path) -> bool {
+    path.extension()
+        .is_some_and(|extension| extension == "seal")
+}
+
 /// What survives of what was not synced.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Survives {
@@ -72,6 +90,20 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// Of what is mostly zeros, quickly.
+fn digest(bytes: &[u8]) -> u64 {
+    const PIECE: usize = 512;
+    use std::hash::{DefaultHasher, Hasher};
+    let mut hasher = DefaultHasher::new();
+    for (at, piece) in bytes.chunks(PIECE).enumerate() {
+        if piece != &[0; PIECE][..piece.len()] {
+            hasher.write_usize(at);
+            hasher.write(piece);
+        }
+    }
+    hasher.finish()
+}
+
 fn put(into: &mut Vec<u8>, at: usize, bytes: &[u8]) {
     let end = at + bytes.len();
     if into.len() < end {
@@ -91,24 +123,11 @@ impl Region {
     pub(crate) fn image(&self, survives: Survives) -> Region {
         let image = Region::default();
         for (path, file) in &locked(&self.0).files {
-            let is_seal = path
-                .extension()
-                .is_some_and(|extension| extension == "seal");
-            let keeps = match survives {
-                Survives::Nothing => false,
-                Survives::Everything => true,
-                Survives::Seals => is_seal,
-                Survives::Lanes => !is_seal,
-            };
             let content = locked(&file.0);
-            let bytes = if keeps {
-                &content.cache
-            } else {
-                &content.device
-            };
+            let bytes = content.left(survives, path);
             let copy = Content {
-                cache: bytes.clone(),
-                device: bytes.clone(),
+                cache: bytes.to_vec(),
+                device: bytes.to_vec(),
                 pending: Vec::new(),
             };
             let copy = Arc::new(File(Mutex::new(copy)));
@@ -117,12 +136,15 @@ impl Region {
         image
     }
 
-    /// A number that tells this content from others.
-    pub(crate) fn fingerprint(&self) -> u64 {
+    /// A number that tells what a power loss now would leave from other such pictures. Without a
+    /// picture being made: nearly all were judged before.
+    pub(crate) fn fingerprint(&self, survives: Survives) -> u64 {
         use std::hash::{DefaultHasher, Hash, Hasher};
         let mut hasher = DefaultHasher::new();
         for (path, file) in &locked(&self.0).files {
-            (path, &locked(&file.0).cache).hash(&mut hasher);
+            let content = locked(&file.0);
+            let bytes = content.left(survives, path);
+            (path, bytes.len(), digest(bytes)).hash(&mut hasher);
         }
         hasher.finish()
     }
@@ -158,11 +180,7 @@ impl WriteFile for Handle {
 
     fn write_at(&self, offset: u64, bytes: &[u8]) -> Result<()> {
         let at = usize::try_from(offset).expect("models are small");
-        let is_seal = self
-            .path
-            .extension()
-            .is_some_and(|extension| extension == "seal");
-        let seen = match is_seal {
+        let seen = match is_seal(&self.path) {
             true => None,
             false => locked(&self.region.0).marks.pop(),
         };
