@@ -10,20 +10,29 @@
 
 mod models;
 
-use models::Model;
+use models::{Model, Spoilt};
 use velella_journal::Site;
+use velella_mvcc::ordering;
 use velella_sync::model;
 
+/// The model with each of its roles in the main thread, and with none there.
+fn placements(this: Model, spoilt: Spoilt) -> Vec<model::Placement> {
+    (0..=this.roles.len())
+        .map(|main| Box::new(move || this.run(main, spoilt)) as _)
+        .collect()
+}
+
 fn holds(this: Model, bound: usize) {
-    for main in 0..=this.roles.len() {
-        model::holds(this.name, bound, move || this.run(main, None));
-    }
+    model::holds_all(this.name, bound, placements(this, Spoilt::Nothing));
+}
+
+fn fails_with(this: Model, bound: usize, spoilt: Spoilt) {
+    let name = format!("{}, {spoilt}", this.name);
+    model::fails(&name, bound, placements(this, spoilt));
 }
 
 fn fails(this: Model, bound: usize, site: Site) {
-    let place = |main| Box::new(move || this.run(main, Some(site))) as _;
-    let placements = (0..=this.roles.len()).map(place).collect();
-    model::fails(&format!("{}, {site:?}", this.name), bound, placements);
+    fails_with(this, bound, Spoilt::Site(site));
 }
 
 #[test]
@@ -32,6 +41,15 @@ fn a_round_covers_what_its_frontier_says_wherever_the_power_goes() {
     fails(models::LANE_ROUND, 2, Site::SyncFirst);
     fails(models::LANE_ROUND, 2, Site::EndsLast);
     fails(models::LANE_ROUND, 2, Site::Tail);
+    for window in [
+        ordering::Site::Announce,
+        ordering::Site::Idle,
+        ordering::Site::Draw,
+        ordering::Site::Now,
+        ordering::Site::Announced,
+    ] {
+        fails_with(models::LANE_ROUND, 2, Spoilt::Window(window));
+    }
 }
 
 #[test]

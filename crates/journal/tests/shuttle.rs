@@ -6,19 +6,24 @@
 
 mod models;
 
-use models::Model;
+use models::{Model, Spoilt};
 use velella_journal::Site;
 use velella_sync::model;
 
 const SCHEDULES: usize = 1_000;
 
 fn holds(this: Model, schedules: usize) {
-    model::holds(this.name, schedules, move || this.run(usize::MAX, None));
+    let run = move || this.run(usize::MAX, Spoilt::Nothing);
+    model::holds(this.name, schedules, run);
+}
+
+fn fails_with(this: Model, spoilt: Spoilt) {
+    let name = format!("{}, {spoilt}", this.name);
+    model::fails(&name, SCHEDULES, move || this.run(usize::MAX, spoilt));
 }
 
 fn fails(this: Model, site: Site) {
-    let name = format!("{}, {site:?}", this.name);
-    model::fails(&name, SCHEDULES, move || this.run(usize::MAX, Some(site)));
+    fails_with(this, Spoilt::Site(site));
 }
 
 #[test]

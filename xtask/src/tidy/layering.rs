@@ -55,7 +55,10 @@ fn check_ours(
 ) {
     let in_tests = dependency.when == When::Tests;
     let allowed = layer.may_use.contains(&used.name)
-        || in_tests && (used.name == layers::TESTKIT || used.name == layer.name);
+        || in_tests
+            && (used.name == layers::TESTKIT
+                || used.name == layer.name
+                || layer.tests_may_use.contains(&used.name));
     if !allowed {
         report.find(
             RULE,
@@ -143,6 +146,16 @@ mod tests {
         let path = "crates/journal/Cargo.toml";
         assert!(findings(path, &manifest("dev-dependencies")).is_empty());
         assert_eq!(findings(path, &manifest("dependencies")).len(), 2);
+    }
+
+    #[test]
+    fn what_only_tests_may_use_is_for_tests_only() {
+        let manifest = |section: &str| {
+            format!("[package]\nname = \"velella-journal\"\n[{section}]\nvelella-mvcc = \"0\"\n")
+        };
+        let path = "crates/journal/Cargo.toml";
+        assert!(findings(path, &manifest("dev-dependencies")).is_empty());
+        assert_eq!(findings(path, &manifest("dependencies")).len(), 1);
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! The journal's own code in small worlds: lanes, rounds, retention and waiters side by side.
 //!
-//! M1. A role is what one thread of the engine does. Clock and slots stand in for the engine's,
-//!     step by step (docs/concurrency.md, steps 7 to 12).
+//! M1. A role is what one thread of the engine does (docs/concurrency.md, steps 7 to 12), with the
+//!     clock and the slots of the engine.
 //! M2. `power_cut` judges what a power loss at that moment would leave, in four ways of surviving:
 //!     recovery opens it, the cut covers the D announced before, and every stamp from the floor to
 //!     the cut is taken, and none above. The end of each execution is judged as well.
@@ -14,10 +14,13 @@ use region::{Region, Survives};
 use std::collections::HashSet;
 use std::path::PathBuf;
 use std::sync::{Arc, LazyLock, Mutex};
-use velella_base::Stamp;
+use velella_base::{Stamp, put_in};
 use velella_journal::{Access, Config, Journal, Lane, Last, Recovery, Site, Start, spoil};
+#[cfg(loom)]
+use velella_mvcc::ordering;
+use velella_mvcc::{Clock, Slots};
+use velella_sync::atomic::Ordering;
 use velella_sync::atomic::machine;
-use velella_sync::atomic::{AtomicU64, Ordering};
 use velella_sync::thread;
 use velella_vfs::Vfs;
 
@@ -38,10 +41,52 @@ pub(crate) struct World {
     pub(crate) journal: Arc<Journal>,
     lanes: Vec<Mutex<Option<Lane>>>,
     start: Start,
-    clock: AtomicU64,
-    slots: Vec<AtomicU64>,
+    clock: Clock,
+    slots: Slots,
     /// The highest floor released.
     floor: machine::AtomicU64,
+}
+
+/// What is wrong in a control.
+#[derive(Clone, Copy)]
+pub(crate) enum Spoilt {
+    Nothing,
+    /// An ordering or a step of the journal.
+    Site(Site),
+    /// An ordering of clock or windows.
+    #[cfg(loom)]
+    Window(ordering::Site),
+    /// A fault of `cargo xtask seeded`.
+    Fault(&'static str),
+}
+
+impl Spoilt {
+    fn put_in(self) {
+        let (mut site, mut fault) = (None, None);
+        #[cfg(loom)]
+        ordering::weaken(None);
+        match self {
+            Spoilt::Nothing => {}
+            Spoilt::Site(spoilt) => site = Some(spoilt),
+            #[cfg(loom)]
+            Spoilt::Window(spoilt) => ordering::weaken(Some(spoilt)),
+            Spoilt::Fault(put_in) => fault = Some(put_in),
+        }
+        spoil(site);
+        put_in(fault);
+    }
+}
+
+impl std::fmt::Display for Spoilt {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Spoilt::Nothing => f.write_str("as it is"),
+            Spoilt::Site(site) => write!(f, "{site:?}"),
+            #[cfg(loom)]
+            Spoilt::Window(site) => write!(f, "window {site:?}"),
+            Spoilt::Fault(fault) => f.write_str(fault),
+        }
+    }
 }
 
 /// What one thread does.
@@ -58,8 +103,8 @@ pub(crate) struct Model {
 
 impl Model {
     /// Runs it once, role `main` in this thread (none if there is no such role), with `spoilt`.
-    pub(crate) fn run(self, main: usize, spoilt: Option<Site>) {
-        spoil(spoilt);
+    pub(crate) fn run(self, main: usize, spoilt: Spoilt) {
+        spoilt.put_in();
         let world = Arc::new(World::new(self.lanes));
         (self.before)(&world);
         world.region.run();
@@ -102,13 +147,13 @@ impl World {
         World {
             region,
             journal,
-            slots: lanes.iter().map(|_| AtomicU64::new(0)).collect(),
+            slots: Slots::new(lanes.len()),
             lanes: lanes
                 .into_iter()
                 .map(|lane| Mutex::new(Some(lane)))
                 .collect(),
             start,
-            clock: AtomicU64::new(0),
+            clock: Clock::new(Stamp::ZERO, Stamp::MAX),
             floor: machine::AtomicU64::new(1),
         }
     }
@@ -126,30 +171,30 @@ impl World {
 
     /// A write of `len` bytes, in lane `lane`.
     fn put(&self, lane: usize, len: usize) {
-        let bound = self.clock.load(Ordering::Relaxed);
-        self.put_above(lane, len, bound);
+        self.put_above(lane, len, self.clock.lower_bound());
     }
 
     /// A write whose lower bound was read before.
-    fn put_above(&self, index: usize, len: usize, bound: u64) {
+    fn put_above(&self, index: usize, len: usize, bound: Stamp) {
         self.with(index, |lane| {
             lane.reserve(&[&vec![1; len]]).unwrap();
-            // Release, partner: `frontier`.
-            self.slots[index].store(bound << 1 | 1, Ordering::Release);
-            // AcqRel, partners: the other draws and `frontier`.
-            let stamp = self.clock.fetch_add(1, Ordering::AcqRel) + 1;
-            lane.commit(Stamp(stamp)).unwrap();
-            // Release, partner: `frontier`.
-            self.slots[index].store(0, Ordering::Release);
+            self.slots.announce(index, bound);
+            lane.commit(self.clock.draw()).unwrap();
+            self.slots.idle(index);
         });
     }
 
     fn frontier(&self) -> Stamp {
-        // Acquire, partners: the clock's draws; the slots' stores.
-        let now = self.clock.load(Ordering::Acquire);
-        let bounds = self.slots.iter().map(|slot| slot.load(Ordering::Acquire));
-        let bounds = bounds.filter(|word| *word != 0).map(|word| word >> 1);
-        Stamp(bounds.fold(now, u64::min))
+        self.slots.frontier(&self.clock)
+    }
+
+    /// One that steps back where an announced bound is old, as the journal lets its callers.
+    fn frontier_of_now(&self) -> Stamp {
+        let now = self.clock.now();
+        let slots = 0..self.slots.len();
+        slots
+            .filter_map(|slot| self.slots.announced(slot))
+            .fold(now, Stamp::min)
     }
 
     fn round(&self) {
@@ -276,9 +321,9 @@ pub(crate) const STALE_BOUND: Model = Model {
         world.release(5);
     },
     roles: &[
-        |world| world.put_above(1, 8, 0),
+        |world| world.put_above(1, 8, Stamp::ZERO),
         |world| {
-            world.round();
+            world.journal.round(|| world.frontier_of_now()).unwrap();
             world.power_cut();
         },
     ],
@@ -424,8 +469,8 @@ pub(crate) const ALL_TOGETHER: Model = Model {
         |world| (0..6).for_each(|_| world.put(1, QUARTER)),
         |world| {
             world.put(2, 8);
-            // Acquire, partner: the draws. A window that is open holds the frontier back.
-            let stamp = Stamp(world.clock.load(Ordering::Acquire));
+            // A window that is open holds the frontier back.
+            let stamp = world.clock.now();
             while world.journal.round_for(stamp, || world.frontier()).unwrap() < stamp {
                 thread::yield_now();
             }
