@@ -115,7 +115,9 @@ impl Core {
     }
 
     pub(crate) fn wake_stopped(&self) {
-        self.waiters.wake_all();
+        if is_sound(Site::Stop) {
+            self.waiters.wake_all();
+        }
         self.inventory.wake_preparer();
     }
 }

@@ -97,7 +97,7 @@ struct NextTurn<'a>(&'a Parker);
 
 impl Drop for NextTurn<'_> {
     fn drop(&mut self) {
-        if is_sound(Site::Wake) && is_sound(Site::Turn) {
+        if [Site::Wake, Site::Turn, Site::Stop].map(is_sound) == [true; 3] {
             self.0.wake_all();
         }
     }

@@ -30,6 +30,8 @@ pub enum Site {
     Wake,
     /// Whoever waits for its turn is woken when a round ends, however it ends.
     Turn,
+    /// Whoever waits is woken when the journal stops, by who stopped it and by the round's end.
+    Stop,
 }
 
 #[cfg(any(loom, shuttle))]

@@ -102,6 +102,22 @@ fn whoever_waits_for_d_wakes() {
 }
 
 #[test]
+fn whoever_waits_is_told_that_the_sync_failed() {
+    let forgotten = Spoilt::Fault("a-failed-sync-is-forgotten");
+    // Three roles at three preemptions: 335,444 executions, 82 s.
+    for (model, bound) in [(models::FAILED_SYNC, 2), (models::FAILED_SYNC_WRITER, 3)] {
+        holds(model, bound);
+        fails(model, bound, Site::Stop);
+        fails(model, bound, Site::SyncFirst);
+        fails_with(model, bound, forgotten);
+    }
+    holds(models::FAILED_TURNS, 3);
+    fails(models::FAILED_TURNS, 3, Site::Turn);
+    fails(models::FAILED_TURNS, 3, Site::SyncFirst);
+    fails_with(models::FAILED_TURNS, 3, forgotten);
+}
+
+#[test]
 fn whoever_waits_for_its_turn_gets_it() {
     holds(models::TURN, 3);
     fails(models::TURN, 3, Site::Turn);

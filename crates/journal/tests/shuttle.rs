@@ -52,6 +52,20 @@ fn the_small_models_as_well() {
 }
 
 #[test]
+fn whoever_waits_is_told_that_the_sync_failed() {
+    for (model, site) in [
+        (models::FAILED_SYNC, Site::Stop),
+        (models::FAILED_SYNC_WRITER, Site::Stop),
+        (models::FAILED_TURNS, Site::Turn),
+    ] {
+        holds(model, SCHEDULES);
+        fails(model, site);
+        fails(model, Site::SyncFirst);
+        fails_with(model, Spoilt::Fault("a-failed-sync-is-forgotten"));
+    }
+}
+
+#[test]
 fn whoever_waits_for_its_turn_gets_it_however_the_round_before_ends() {
     for model in [models::TURN, models::TURN_AFTER_PANIC] {
         holds(model, SCHEDULES);

@@ -159,14 +159,15 @@ impl World {
     }
 
     /// Works with lane `index`, which nobody else does meanwhile.
-    fn with(&self, index: usize, work: impl FnOnce(&mut Lane)) {
+    fn with<T>(&self, index: usize, work: impl FnOnce(&mut Lane) -> T) -> T {
         let mut lane = self.lanes[index]
             .lock()
             .unwrap()
             .take()
             .expect("one holder");
-        work(&mut lane);
+        let done = work(&mut lane);
         *self.lanes[index].lock().unwrap() = Some(lane);
+        done
     }
 
     /// A write of `len` bytes, in lane `lane`.
@@ -176,12 +177,22 @@ impl World {
 
     /// A write whose lower bound was read before.
     fn put_above(&self, index: usize, len: usize, bound: Stamp) {
+        self.try_put_above(index, len, bound).unwrap();
+    }
+
+    /// A write that the journal may refuse.
+    fn try_put(&self, lane: usize, len: usize) -> velella_base::Result<()> {
+        self.try_put_above(lane, len, self.clock.lower_bound())
+    }
+
+    fn try_put_above(&self, index: usize, len: usize, bound: Stamp) -> velella_base::Result<()> {
         self.with(index, |lane| {
-            lane.reserve(&[&vec![1; len]]).unwrap();
+            lane.reserve(&[&vec![1; len]])?;
             self.slots.announce(index, bound);
             lane.commit(self.clock.draw()).unwrap();
             self.slots.idle(index);
-        });
+            Ok(())
+        })
     }
 
     fn frontier(&self) -> Stamp {
@@ -451,6 +462,76 @@ pub(crate) const TURN_AFTER_PANIC: Model = Model {
         |world| {
             let durable = world.journal.round_for(Stamp(1), || world.frontier());
             assert_eq!(durable.unwrap(), Stamp(1));
+        },
+    ],
+};
+
+/// One stamp is durable, the sync for the next one fails.
+fn a_sync_will_fail(world: &World) {
+    world.put(0, 8);
+    world.round();
+    world.put(0, 8);
+    world.region.fail_next_sync();
+}
+
+/// Stamp 2, or a later one, was not made durable, of which this caller was told; and the journal
+/// takes nothing any more.
+fn is_refused<T>(world: &World, told: velella_base::Result<T>) {
+    let durable = world.journal.durable();
+    assert!(told.is_err(), "told to be durable, at D {durable}");
+    assert_eq!(durable, Stamp(1), "D rose over a sync that failed");
+    assert!(world.journal.poisoned().is_some(), "an error was forgotten");
+    let earlier = world.journal.wait_durable(Stamp(1), None);
+    assert!(earlier.unwrap(), "what was durable is not any more");
+}
+
+/// The sync of a round fails while two wait for it: both are told, whoever ran the round.
+pub(crate) const FAILED_SYNC: Model = Model {
+    name: "journal/failed_sync",
+    lanes: 1,
+    before: a_sync_will_fail,
+    roles: &[
+        |world| is_refused(world, world.journal.wait_durable(Stamp(2), None)),
+        |world| is_refused(world, world.journal.wait_durable(Stamp(2), None)),
+        |world| is_refused(world, world.journal.round(|| world.frontier())),
+    ],
+};
+
+/// The same where those who wait run the round themselves, one after the other: the second does not
+/// sync again.
+pub(crate) const FAILED_TURNS: Model = Model {
+    name: "journal/failed_turns",
+    lanes: 1,
+    before: a_sync_will_fail,
+    roles: &[
+        |world| {
+            let told = world.journal.round_for(Stamp(2), || world.frontier());
+            is_refused(world, told);
+        },
+        |world| {
+            let told = world.journal.round_for(Stamp(2), || world.frontier());
+            is_refused(world, told);
+            world.with(0, |lane| assert!(lane.reserve(&[b"late"]).is_err()));
+            world.power_cut();
+        },
+    ],
+};
+
+/// A write beside the round that fails is refused, or told that it is not durable.
+pub(crate) const FAILED_SYNC_WRITER: Model = Model {
+    name: "journal/failed_sync_writer",
+    lanes: 1,
+    before: a_sync_will_fail,
+    roles: &[
+        |world| {
+            if world.try_put(0, 8).is_ok() {
+                is_refused(world, world.journal.wait_durable(Stamp(3), None));
+            }
+            world.with(0, |lane| assert!(lane.reserve(&[b"late"]).is_err()));
+        },
+        |world| {
+            is_refused(world, world.journal.round(|| world.frontier()));
+            world.power_cut();
         },
     ],
 };

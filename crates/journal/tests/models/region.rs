@@ -4,7 +4,9 @@
 //!     through an atomic of its own, stored and loaded Relaxed: a sync that does not happen after
 //!     a write, by the orderings of the code under test, may miss it.
 //! R2. Everything else is one step and orders nothing: its locks are the machine's.
-//! R3. Names are durable at once; the order of renames and syncs of directories is not the
+//! R3. A sync that fails takes away what it was to make durable: it is read on, and no later sync
+//!     brings it to the device.
+//! R4. Names are durable at once; the order of renames and syncs of directories is not the
 //!     business of these models.
 
 use std::collections::BTreeMap;
@@ -26,6 +28,8 @@ struct State {
     files: BTreeMap<PathBuf, Arc<File>>,
     /// While roles run, one for each write, made before them all: the models want it so.
     marks: Vec<Arc<AtomicU32>>,
+    /// The next sync fails.
+    is_failing: bool,
 }
 
 #[derive(Debug, Default)]
@@ -117,6 +121,11 @@ impl Region {
     pub(crate) fn run(&self) {
         let marks = || Arc::new(AtomicU32::new(0));
         locked(&self.0).marks = std::iter::repeat_with(marks).take(MARKS).collect();
+    }
+
+    /// The next sync fails (R3).
+    pub(crate) fn fail_next_sync(&self) {
+        locked(&self.0).is_failing = true;
     }
 
     /// What a power loss now would leave.
@@ -218,6 +227,9 @@ impl WriteFile for Handle {
 
     fn sync_data(&self) -> Result<()> {
         let pending = std::mem::take(&mut locked(&self.file.0).pending);
+        if std::mem::take(&mut locked(&self.region.0).is_failing) {
+            return Err(Error::new(ErrorKind::Io, "sync", "the device failed").on(&self.path));
+        }
         let mut missed = Vec::new();
         for write in pending {
             // Relaxed, partner: the store in `write_at` (R1).
