@@ -56,6 +56,65 @@ impl Engine {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::fixture::{open, tiny};
+    use crate::sizes::Sizes;
+    use crate::write_batch::WriteBatch;
+    use std::sync::Arc;
+    use velella_vfs::MemFs;
+    use velella_vfs::mem::CrashMode;
+
+    /// Without threads of its own: none renews the lease ahead of its end.
+    fn alone(fs: MemFs) -> (crate::db::Db, Arc<Engine>) {
+        let sizes = Sizes {
+            lanes: 4,
+            segment_bytes: 1 << 20,
+            extent_bytes: 64 << 10,
+            inline_value_bytes: 4_000,
+            manifest_bytes: None,
+        };
+        open(Arc::new(fs), tiny().simulated(sizes))
+    }
+
+    /// Draws until so many stamps are left.
+    fn draw_until(engine: &Engine, left: u64) {
+        while engine.clock.now().0 + left < engine.clock.lease().0 {
+            engine.clock.draw();
+        }
+    }
+
+    #[test]
+    fn writers_that_meet_the_end_of_the_lease_extend_it_first() {
+        let fs = MemFs::new();
+        let (db, engine) = alone(fs.clone());
+        let leased = |stamp| {
+            assert!(stamp <= engine.clock.lease(), "{stamp} was not leased");
+            stamp
+        };
+        let first = engine.clock.lease();
+        draw_until(&engine, 2);
+        let write = |writer: u8| [(); 3].map(|()| leased(db.put([writer], "v").unwrap()));
+        let mut stamps: Vec<_> = std::thread::scope(|scope| {
+            let writers = [0, 1, 2].map(|writer| scope.spawn(move || write(writer)));
+            let join = |writer: std::thread::ScopedJoinHandle<'_, _>| writer.join().unwrap();
+            writers.into_iter().flat_map(join).collect()
+        });
+        stamps.sort_unstable();
+        assert!(
+            stamps.windows(2).all(|pair| pair[0] < pair[1]),
+            "T1: {stamps:?}"
+        );
+        assert!(stamps[1] <= first && first < stamps[2], "{stamps:?}");
+        draw_until(&engine, 0);
+        let mut batch = WriteBatch::new();
+        batch.put(&db, "a", "b").put(&db, "b", "b");
+        let last = leased(db.write(&batch).unwrap());
+        assert!(engine.counters.switch_aborts.sum() >= 2);
+        // The lease was durable before a record had a stamp above the one before.
+        let (again, _) = alone(fs.image(1, CrashMode::KeepAll));
+        assert_eq!(again.get([2]).unwrap().unwrap(), "v");
+        assert_eq!(again.get_entry("b").unwrap().unwrap().stamp, last);
+        assert!(again.put("k", "v").unwrap() > engine.clock.lease());
+    }
 
     #[test]
     fn the_stamps_last_for_four_billion_openings() {

@@ -74,12 +74,13 @@ impl Clock {
     #[inline]
     pub fn lease(&self) -> Stamp {
         // Acquire, partner: `extend`.
-        Stamp(self.lease.load(Ordering::Acquire))
+        Stamp(self.lease.load(at(Site::Lease, Ordering::Acquire)))
     }
 
     /// Allows stamps up to `lease`, which is durable.
     pub fn extend(&self, lease: Stamp) {
         // Release, partner: `lease`.
-        self.lease.fetch_max(lease.0, Ordering::Release);
+        self.lease
+            .fetch_max(lease.0, at(Site::Extend, Ordering::Release));
     }
 }

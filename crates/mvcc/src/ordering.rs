@@ -23,6 +23,10 @@ pub enum Site {
     Idle,
     /// The load of a window by others.
     Announced,
+    /// The load of the lease.
+    Lease,
+    /// Its extension.
+    Extend,
     /// What a finder of a frontier leaves to the next.
     Settled,
 }

@@ -5,7 +5,7 @@
 //! that whether it is seen is up to clock and windows. Each ordering has a control that weakens it.
 //!
 //! Run: `RUSTFLAGS="--cfg loom" cargo test -p velella-mvcc --test loom --release`.
-//! Claims: `clock.rs` T2; `slots.rs` A1, A3, A4.
+//! Claims: `clock.rs` T1, T2; `slots.rs` A1, A3, A4.
 #![cfg(loom)]
 #![expect(clippy::unwrap_used, reason = "helpers of tests")]
 
@@ -13,7 +13,7 @@ use std::sync::Arc;
 use velella_base::Stamp;
 use velella_mvcc::ordering::{Site, weaken};
 use velella_mvcc::{Clock, Slots};
-use velella_sync::atomic::{AtomicBool, Ordering};
+use velella_sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use velella_sync::{model, thread};
 
 /// Writes of a model, at most.
@@ -182,4 +182,55 @@ fn a_snapshot_sees_all_that_was_drawn_before_it() {
 fn a_switch_waits_for_every_stamp_below_its_boundary() {
     let sites = [Site::Idle, Site::Announced];
     check("switch", 3, Writers::Single, &[World::switch], &sites);
+}
+
+/// Threads that draw across the end of the lease, of which so many stamps are left: whoever draws
+/// beyond it gives its stamp up, extends the lease durably and draws again. What is durable is a
+/// number, written and read without any ordering.
+fn lease(spoiled: Option<Site>, threads: usize, left: u64, does_look: bool) {
+    weaken(spoiled);
+    let durable = 5 + left;
+    let world = (
+        Clock::new(Stamp(5), Stamp(durable)),
+        AtomicU64::new(durable),
+    );
+    let world = Arc::new(world);
+    let write = move |(clock, durable): &(Clock, AtomicU64)| loop {
+        let stamp = clock.draw();
+        if does_look && stamp > clock.lease() {
+            // Relaxed, and below: see the head.
+            durable.fetch_max(stamp.0 + 2, Ordering::Relaxed);
+            clock.extend(Stamp(stamp.0 + 2));
+            continue;
+        }
+        assert!(
+            stamp.0 <= durable.load(Ordering::Relaxed),
+            "{stamp} may be drawn again after a crash"
+        );
+        return stamp;
+    };
+    let others: Vec<_> = (1..threads)
+        .map(|_| {
+            let world = Arc::clone(&world);
+            thread::spawn("writer", move || write(&world)).unwrap()
+        })
+        .collect();
+    let mut stamps = vec![write(&world)];
+    stamps.extend(others.into_iter().map(|other| other.join().unwrap()));
+    stamps.sort_unstable();
+    stamps.dedup();
+    assert_eq!(stamps.len(), threads, "T1: {stamps:?}");
+    weaken(None);
+}
+
+#[test]
+fn no_stamp_is_used_beyond_a_lease_that_is_not_durable() {
+    model::holds("mvcc/lease", 3, || lease(None, 2, 0, true));
+    model::holds("mvcc/lease, three", 3, || lease(None, 3, 1, true));
+    for site in [Site::Lease, Site::Extend] {
+        let control: model::Placement = Box::new(move || lease(Some(site), 2, 0, true));
+        model::fails(&format!("mvcc/lease {site:?}"), 3, vec![control]);
+    }
+    let control: model::Placement = Box::new(|| lease(None, 2, 1, false));
+    model::fails("mvcc/lease, not looked at", 3, vec![control]);
 }
