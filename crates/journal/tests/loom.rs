@@ -37,7 +37,7 @@ fn fails(this: Model, bound: usize, site: Site) {
 
 #[test]
 fn a_round_covers_what_its_frontier_says_wherever_the_power_goes() {
-    holds(models::LANE_ROUND, 2);
+    holds(models::LANE_ROUND, 3);
     fails(models::LANE_ROUND, 2, Site::SyncFirst);
     fails(models::LANE_ROUND, 2, Site::EndsLast);
     fails(models::LANE_ROUND, 2, Site::Tail);
@@ -54,45 +54,45 @@ fn a_round_covers_what_its_frontier_says_wherever_the_power_goes() {
 
 #[test]
 fn a_second_round_goes_on_where_the_first_ended() {
-    holds(models::LANE_ROUNDS, 2);
-    fails(models::LANE_ROUNDS, 2, Site::EndsLast);
+    holds(models::LANE_ROUNDS, 3);
+    fails(models::LANE_ROUNDS, 3, Site::EndsLast);
 }
 
 #[test]
 fn no_stamp_survives_without_a_lower_one_in_another_lane() {
-    // At one preemption: three roles at two take minutes, and are not part of any run.
-    holds(models::LANES_ROUND, 1);
-    fails(models::LANES_ROUND, 1, Site::EndsLast);
+    // Three roles at three preemptions: 204,562 executions in 62 s, and not through.
+    holds(models::LANES_ROUND, 2);
+    fails(models::LANES_ROUND, 2, Site::EndsLast);
 }
 
 #[test]
 fn an_old_bound_does_not_lower_the_cut() {
-    holds(models::STALE_BOUND, 2);
-    fails(models::STALE_BOUND, 2, Site::SealFrontier);
+    holds(models::STALE_BOUND, 3);
+    fails(models::STALE_BOUND, 3, Site::SealFrontier);
 }
 
 #[test]
 fn a_seal_excludes_only_what_it_could_have_covered() {
-    holds(models::CLOSE_ROUND, 2);
-    fails(models::CLOSE_ROUND, 2, Site::ExcludedEnd);
+    holds(models::CLOSE_ROUND, 3);
+    fails(models::CLOSE_ROUND, 3, Site::ExcludedEnd);
 }
 
 #[test]
 fn a_lane_appends_while_its_past_is_given_back() {
-    holds(models::RETENTION_APPEND, 2);
-    fails(models::RETENTION_APPEND, 2, Site::EndsLast);
+    holds(models::RETENTION_APPEND, 3);
+    fails(models::RETENTION_APPEND, 3, Site::EndsLast);
 }
 
 #[test]
 fn nothing_is_let_go_of_before_its_round_completed() {
-    holds(models::RETENTION_CUT, 2);
-    fails(models::RETENTION_CUT, 2, Site::ExcludeLast);
+    holds(models::RETENTION_CUT, 3);
+    fails(models::RETENTION_CUT, 3, Site::ExcludeLast);
 }
 
 #[test]
 fn a_large_payload_is_synced_with_the_record_that_refers_to_it() {
-    holds(models::LARGE_ROUND, 2);
-    fails(models::LARGE_ROUND, 2, Site::LargeSynced);
+    holds(models::LARGE_ROUND, 3);
+    fails(models::LARGE_ROUND, 3, Site::LargeSynced);
 }
 
 #[test]
