@@ -56,6 +56,10 @@ fn explore_all(bound: usize, budget: Option<Duration>, models: Vec<Placement>) -
     all
 }
 
+/// Steps of an execution, of which the longest, of the whole engine, has some thousands: one that
+/// has more goes round and round.
+const STEPS_MAX: usize = 20_000;
+
 fn how(bound: usize) -> String {
     format!("loom, {bound} preemptions")
 }
@@ -70,6 +74,7 @@ fn explore(
         let mut builder = loom::model::Builder::new();
         builder.preemption_bound = Some(bound);
         builder.max_duration = budget;
+        builder.max_branches = STEPS_MAX;
         // It looks at the clock only there.
         builder.checkpoint_interval = 256;
         let count = Arc::clone(&count);
