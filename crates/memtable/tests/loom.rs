@@ -154,6 +154,14 @@ fn abort_unlink_under_reader() {
 }
 
 #[test]
+fn whoever_waits_for_an_undecided_version_goes_on() {
+    holds("waiter", models::WAITER, &KINDS);
+    for kind in KINDS {
+        fails("waiter", models::WAITER_FORGOTTEN, kind, None);
+    }
+}
+
+#[test]
 fn skipping_get_vs_pruner() {
     holds("skip_vs_prune", models::SKIP_VS_PRUNE, &CHAINED);
     fails(

@@ -16,7 +16,7 @@ use velella_base::{Cursor, Order, Stamp, ValueKind};
 use velella_memtable::contract::World;
 use velella_memtable::contract::world::{NEWEST, Row, at, put, rest, rest_back, row};
 use velella_memtable::{
-    CursorMode, Memtable, MemtableKind, MemtableOptions, Newest, Owner, Site, weaken,
+    CursorMode, Memtable, MemtableKind, MemtableOptions, Newest, Owner, Pending, Site, weaken,
 };
 use velella_mvcc::{Retention, Snapshots};
 use velella_sync::{epoch, thread};
@@ -316,6 +316,32 @@ pub(crate) const ABORT_UNLINK: Model = Model {
         },
     ],
     after: |world| assert_eq!(all(world).len(), 2),
+};
+
+/// A writer that meets an undecided version goes on once its owner has decided, as ever that is.
+pub(crate) const WAITER: Model = Model {
+    before: nothing,
+    roles: &[
+        |world| {
+            roles::install_and(world, |pending, _| pending.abort());
+            roles::install_and(world, |pending, stamp| {
+                pending.publish(stamp);
+            });
+        },
+        |world| {
+            world.put(1, b"k", b"1");
+        },
+    ],
+    after: |world| assert_eq!(all(world).len(), 2, "a version was lost"),
+};
+
+/// The same with an owner that never decides.
+pub(crate) const WAITER_FORGOTTEN: Model = Model {
+    roles: &[
+        |world| roles::install_and(world, |pending, _| std::mem::forget(pending)),
+        WAITER.roles[1],
+    ],
+    ..WAITER
 };
 
 /// A get passes a pending version over while that is committed and pruned below.

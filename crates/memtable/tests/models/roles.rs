@@ -34,6 +34,15 @@ pub(crate) fn stamp_first(world: &World, slot: usize, value: &[u8]) {
     world.slots.idle(slot);
 }
 
+/// Installs a version of `k` and lets `decide` have it within its window.
+pub(crate) fn install_and(world: &World, decide: fn(Pending<'_>, Stamp)) {
+    let guard = epoch::pin();
+    let pending = world
+        .install(&put(b"k", b"x"), Owner::Slot(0), None, &guard)
+        .unwrap();
+    world.window(0, |stamp| decide(pending, stamp));
+}
+
 /// Puts `k` if it has no version, as somebody does who saw before that it has none.
 pub(crate) fn insert_absent(world: &World, slot: usize, value: &[u8]) {
     let guard = epoch::pin();
