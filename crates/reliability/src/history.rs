@@ -1,10 +1,7 @@
-//! Concurrent histories: what clients asked, when, and what they were told.
-//!
-//! Beginnings and ends are numbers of one counter, so that of two operations of which one ended
-//! before the other began, everybody agrees on which came first.
+//! Concurrent histories: who writes them down, and for whom; what is one, and whether it may be,
+//! is `velella_testkit::history`'s.
 
-pub mod event;
+pub use velella_testkit::history::{checker, event};
+
 pub mod clients;
-mod times;
-pub mod checker;
 pub mod export;

@@ -20,14 +20,14 @@
 //! anybody read the stamp: it is left out of the replay, and who saw its value is believed, unless
 //! the swap began only later. So nothing right is refused; what is missed is small.
 //!
-//! Tests: below (each rule refuses a history made up to break it); `tests/histories.rs`;
-//! an independent checker judges a sample (`.ci/porcupine.sh`).
+//! Tests: below (each rule refuses a history made up to break it); `tests/histories.rs` of
+//! `velella-reliability`; an independent checker judges a sample (`.ci/porcupine.sh`).
 
 use super::event::{Event, KEYS, State, Value, Version, What};
 use super::times::{Times, after, before, read_at, written_at};
+use crate::Model;
 use std::collections::BTreeMap;
 use velella_base::Stamp;
-use velella_testkit::Model;
 
 /// What the keys held before the history began, with stamps.
 pub type Before = BTreeMap<usize, (u64, Vec<u8>)>;
@@ -302,7 +302,6 @@ fn same(rule: &str, key: usize, replay: Option<&Vec<u8>>, told: &Value) -> Resul
 #[cfg(test)]
 mod tests {
     use super::*;
-    use velella::Stamp;
 
     fn event(begin: u64, end: u64, what: What) -> Event {
         let client = 0;

@@ -5,7 +5,7 @@
 //! Tests: through the checker and the campaign.
 
 use std::collections::BTreeMap;
-use velella::Stamp;
+use velella_base::Stamp;
 
 /// How many keys a history has: few, so that all clients meet on them.
 pub const KEYS: usize = 5;

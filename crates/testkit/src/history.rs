@@ -1,0 +1,10 @@
+//! Concurrent histories: what clients asked, when, what they were told, and whether that may be.
+//!
+//! Beginnings and ends are numbers of one counter, so that of two operations of which one ended
+//! before the other began, everybody agrees on which came first.
+//!
+//! Tests: in `checker.rs`; `reliability/tests/histories.rs`.
+
+pub mod event;
+mod times;
+pub mod checker;
