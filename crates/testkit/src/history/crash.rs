@@ -1,0 +1,177 @@
+//! What a crash in the middle of a history may leave.
+//!
+//! P2. After the death of the process: what was acknowledged before the crash began is there; what
+//!     began after it is not; what lies in between is there or not, whole.
+//! P3. After a power loss, and without a journal, what is there is a prefix by the order of stamps
+//!     that holds every write which was to be durable and had returned before the crash began.
+//!
+//! Tests: below; the campaign `histories` of `velella-reliability`; the engine's models.
+
+use super::checker::Before;
+use super::event::{Event, KEYS, Value};
+use crate::Model;
+use std::collections::BTreeMap;
+
+/// Writes by key and stamp: whose they are and what they wrote.
+type ByPlace<'a> = BTreeMap<(usize, u64), (&'a Event, &'a Value)>;
+
+/// When a picture of the file system was taken while clients ran on.
+#[derive(Debug, Clone, Copy)]
+pub struct Crash {
+    /// The counter before it began.
+    pub begun: u64,
+    /// The counter after it ended.
+    pub ended: u64,
+}
+
+impl Crash {
+    /// P2, where it took the process alone.
+    ///
+    /// # Errors
+    /// What is there and must not be, or is not and must.
+    pub fn check(&self, events: &[Event], found: &Before) -> Result<(), String> {
+        let writes = || {
+            events
+                .iter()
+                .filter_map(|event| Some((event, event.what.written()?)))
+        };
+        let mut by_place = ByPlace::new();
+        for (event, (stamp, changes)) in writes() {
+            for (key, value) in changes {
+                by_place.insert((*key, stamp.0), (event, value));
+            }
+        }
+        let stamp_of = |key: &usize| found.get(key).map_or(0, |(stamp, _)| *stamp);
+        for (key, (stamp, value)) in found {
+            match by_place.get(&(*key, *stamp)) {
+                Some((event, Some(written))) if event.begin < self.ended && written == value => {}
+                other => return Err(format!("P2: key {key} holds {stamp}, which is {other:?}")),
+            }
+        }
+        for (event, (stamp, changes)) in writes() {
+            let there =
+                |(key, value): (&usize, &Value)| stamp_of(key) == stamp.0 && value.is_some();
+            let survived = event.end < self.begun || changes.iter().any(there);
+            // Where it survived, every key shows it or something newer. A newer deletion shows
+            // as nothing, so only what cannot have been deleted since is demanded.
+            let lost = |key: &&usize| {
+                stamp_of(key) < stamp.0 && !self.deleted_since(key, stamp.0, changes, &by_place)
+            };
+            if let Some(key) = changes.keys().find(lost).filter(|_| survived) {
+                return Err(format!(
+                    "P2: the write at {stamp} is not at key {key}: {event:?}"
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    /// P3, of a prefix that must hold what has a stamp up to `least`, too.
+    ///
+    /// # Errors
+    /// What was found, which is no such prefix.
+    pub fn check_prefix(&self, events: &[Event], found: &Before, least: u64) -> Result<(), String> {
+        let mut model = Model::new();
+        let (mut least, mut most) = (least, u64::MAX);
+        for event in events {
+            let Some((stamp, changes)) = event.what.written() else {
+                continue;
+            };
+            for (key, value) in changes {
+                model.write(*key, stamp.0, value.clone());
+            }
+            if event.synced && event.end < self.begun {
+                least = least.max(stamp.0);
+            }
+            if event.begin > self.ended {
+                most = most.min(stamp.0 - 1);
+            }
+        }
+        let holds = |at: &u64| {
+            let is_found = |key: usize| {
+                let there = model.version(&key, *at);
+                let there = there.and_then(|(stamp, value)| Some((stamp, value.clone()?)));
+                there.as_ref() == found.get(&key)
+            };
+            (0..KEYS).all(is_found)
+        };
+        let mut stamps = model.stamps();
+        stamps.retain(|at| (least..=most).contains(at));
+        stamps.push(least);
+        if stamps.iter().any(holds) {
+            return Ok(());
+        }
+        Err(format!(
+            "P3: no stamp of [{least}, {most}] has just this: {found:?}"
+        ))
+    }
+
+    fn deleted_since(
+        &self,
+        key: &usize,
+        stamp: u64,
+        changes: &BTreeMap<usize, Value>,
+        by_place: &ByPlace<'_>,
+    ) -> bool {
+        let is_deletion = changes.get(key).is_some_and(Option::is_none);
+        let deletes =
+            |(event, value): &(&Event, &Value)| value.is_none() && event.begin < self.ended;
+        is_deletion
+            || by_place
+                .range((*key, stamp + 1)..(*key, u64::MAX))
+                .any(|(_, at)| deletes(at))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::history::event::What;
+    use velella_base::Stamp;
+
+    fn put(begin: u64, stamp: u64, key: usize, synced: bool) -> Event {
+        let changes = BTreeMap::from([(key, Some(key.to_le_bytes().to_vec()))]);
+        let stamp = Stamp(stamp);
+        Event {
+            client: 0,
+            begin,
+            end: begin + 1,
+            synced,
+            what: What::Wrote { stamp, changes },
+        }
+    }
+
+    fn verdict(events: &[Event], found: &[(usize, u64)]) -> Result<(), String> {
+        let crash = Crash {
+            begun: 20,
+            ended: 21,
+        };
+        let found = found.iter();
+        let found = found.map(|(key, stamp)| (*key, (*stamp, key.to_le_bytes().to_vec())));
+        crash.check_prefix(events, &found.collect(), 0)
+    }
+
+    #[test]
+    fn a_power_loss_leaves_a_prefix_with_all_that_was_synced() {
+        let events = [
+            put(1, 5, 0, false),
+            put(3, 6, 1, true),
+            put(5, 7, 2, false),
+            put(7, 8, 3, false),
+            put(30, 9, 4, true),
+        ];
+        assert_eq!(verdict(&events, &[(0, 5), (1, 6)]), Ok(()));
+        assert_eq!(verdict(&events, &[(0, 5), (1, 6), (2, 7)]), Ok(()));
+        let lost = verdict(&events, &[(0, 5)]);
+        assert!(lost.is_err(), "what was synced is not there");
+        let hole = verdict(&events, &[(0, 5), (1, 6), (3, 8)]);
+        assert!(
+            hole.is_err(),
+            "a later write is there, an earlier one is not"
+        );
+        let future = verdict(&events, &[(0, 5), (1, 6), (2, 7), (3, 8), (4, 9)]);
+        assert!(future.is_err(), "it began after the image was taken");
+        let foreign = verdict(&events, &[(0, 6), (1, 6)]);
+        assert!(foreign.is_err(), "no write to this key has this stamp");
+    }
+}
