@@ -1,16 +1,16 @@
 //! What a crash in the middle of a history may leave.
 //!
-//! P2. After the death of the process: what was acknowledged before the crash began is there; what
-//!     began after it is not; what lies in between is there or not, whole.
+//! P2. After the death of the process: what was acknowledged, or read by anybody, before the crash
+//!     began is there; what began after it is not; what lies in between is there or not, whole.
 //! P3. After a power loss, and without a journal, what is there is a prefix by the order of stamps
 //!     that holds every write which was to be durable and had returned before the crash began.
 //!
 //! Tests: below; the campaign `histories` of `velella-reliability`; the engine's models.
 
 use super::checker::Before;
-use super::event::{Event, KEYS, Value};
+use super::event::{Event, KEYS, Value, What};
 use crate::Model;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Writes by key and stamp: whose they are and what they wrote.
 type ByPlace<'a> = BTreeMap<(usize, u64), (&'a Event, &'a Value)>;
@@ -48,10 +48,12 @@ impl Crash {
                 other => return Err(format!("P2: key {key} holds {stamp}, which is {other:?}")),
             }
         }
+        let read = self.read(events, &by_place);
         for (event, (stamp, changes)) in writes() {
             let there =
                 |(key, value): (&usize, &Value)| stamp_of(key) == stamp.0 && value.is_some();
-            let survived = event.end < self.begun || changes.iter().any(there);
+            let was_read = changes.keys().any(|key| read.contains(&(*key, stamp.0)));
+            let survived = event.end < self.begun || was_read || changes.iter().any(there);
             // Where it survived, every key shows it or something newer. A newer deletion shows
             // as nothing, so only what cannot have been deleted since is demanded.
             let lost = |key: &&usize| {
@@ -64,6 +66,47 @@ impl Crash {
             }
         }
         Ok(())
+    }
+
+    /// By key and stamp, what readers and updates were told before the crash began.
+    fn read(&self, events: &[Event], by_place: &ByPlace<'_>) -> BTreeSet<(usize, u64)> {
+        let mut read = BTreeSet::new();
+        // Values are written once.
+        let of_value = |key: usize, value: &Vec<u8>| {
+            let mut written = by_place.range((key, 0)..=(key, u64::MAX));
+            let found = written.find(|(_, (_, written))| written.as_ref() == Some(value));
+            found.map(|(place, _)| *place)
+        };
+        for event in events.iter().filter(|event| event.end < self.begun) {
+            match &event.what {
+                What::Got { key, stamp, .. } => read.extend(stamp.map(|at| (*key, at.0))),
+                What::Based { bases, .. } => {
+                    let bases = bases.iter();
+                    read.extend(bases.filter_map(|(key, base)| Some((*key, base.as_ref()?.0.0))));
+                }
+                What::Strict { values } => {
+                    let values = values.iter();
+                    let told = values.filter_map(|(key, value)| Some((*key, value.as_ref()?)));
+                    read.extend(told.filter_map(|(key, value)| of_value(key, value)));
+                }
+                What::Saw { state, .. } | What::SawAgain { state, .. } => {
+                    read.extend(
+                        state
+                            .iter()
+                            .filter_map(|(key, value)| of_value(*key, value)),
+                    );
+                }
+                What::Scanned { pairs, .. } => {
+                    read.extend(
+                        pairs
+                            .iter()
+                            .filter_map(|(key, value)| of_value(*key, value)),
+                    );
+                }
+                What::Swapped { .. } | What::Refused { .. } | What::Wrote { .. } => {}
+            }
+        }
+        read
     }
 
     /// P3, of a prefix that must hold what has a stamp up to `least`, too.
@@ -126,7 +169,6 @@ impl Crash {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::history::event::What;
     use velella_base::Stamp;
 
     fn put(begin: u64, stamp: u64, key: usize, synced: bool) -> Event {
@@ -149,6 +191,49 @@ mod tests {
         let found = found.iter();
         let found = found.map(|(key, stamp)| (*key, (*stamp, key.to_le_bytes().to_vec())));
         crash.check_prefix(events, &found.collect(), 0)
+    }
+
+    #[test]
+    fn the_death_of_the_process_leaves_what_was_acknowledged_or_read() {
+        let crash = Crash {
+            begun: 20,
+            ended: 21,
+        };
+        let slow = Event {
+            end: 40,
+            ..put(3, 6, 1, false)
+        };
+        let value = 1usize.to_le_bytes().to_vec();
+        let read = |what: What| Event {
+            end: 10,
+            what,
+            ..put(9, 0, 0, false)
+        };
+        let got = read(What::Got {
+            key: 1,
+            value: Some(value.clone()),
+            stamp: Some(Stamp(6)),
+        });
+        let values = BTreeMap::from([(1, Some(value.clone()))]);
+        let strict = read(What::Strict { values });
+        let state = BTreeMap::from([(1, value)]);
+        let saw = read(What::Saw {
+            at: Stamp(6),
+            state,
+        });
+        let verdict = |more: Option<&Event>, found: &[(usize, u64)]| {
+            let mut events = vec![put(1, 5, 0, false), slow.clone()];
+            events.extend(more.cloned());
+            let found = found.iter();
+            let found = found.map(|(key, stamp)| (*key, (*stamp, key.to_le_bytes().to_vec())));
+            crash.check(&events, &found.collect()).is_ok()
+        };
+        assert!(verdict(None, &[(0, 5)]) && verdict(None, &[(0, 5), (1, 6)]));
+        assert!(!verdict(None, &[(1, 6)]), "what was acknowledged is gone");
+        for read in [got, strict, saw] {
+            assert!(verdict(Some(&read), &[(0, 5), (1, 6)]));
+            assert!(!verdict(Some(&read), &[(0, 5)]), "gone: {read:?}");
+        }
     }
 
     #[test]
