@@ -1,5 +1,6 @@
 //! The whole engine under random schedules and PCT: switches, flushes, compactions, snapshots,
-//! iterators and rounds beside writers, on the code as it is.
+//! iterators and rounds beside writers, on the code as it is; and random programs of all of it,
+//! with a crash at any step.
 //!
 //! Run: `RUSTFLAGS="--cfg shuttle" cargo test -p velella --test shuttle --release`.
 //! `VELELLA_SCALE=n` explores n times as many schedules; `VELELLA_SEED=n` repeats one batch.
@@ -94,4 +95,31 @@ fn keyspaces_come_and_go_beside_writers() {
         models::KEYSPACES,
         "a-drop-does-not-wait-for-what-is-below-it",
     );
+}
+
+#[test]
+fn whatever_clients_do_a_crash_leaves_what_was_promised() {
+    // A program takes a fraction of what the others do, and there are many.
+    model::holds("engine/history", 5 * SCHEDULES, || {
+        models::history::run(None);
+    });
+}
+
+#[test]
+fn faults_of_windows_updates_and_rounds_show_in_histories() {
+    for (fault, within) in [
+        ("a-write-does-not-look-at-the-view-again", CONTROL),
+        ("a-snapshot-passes-open-windows", CONTROL),
+        ("an-update-forgets-what-it-was-based-on", CONTROL),
+        ("a-round-does-not-sync-segments", CONTROL),
+        ("a-round-does-not-sync-its-seal", CONTROL),
+        ("a-sync-write-does-not-wait", CONTROL),
+        // Few schedules of PCT show these, and hardly any at random.
+        ("a-switch-does-not-wait-for-announced-slots", CONTROL / 2),
+        ("a-version-is-published-before-its-record", CONTROL / 2),
+    ] {
+        let name = format!("engine/history, {fault}");
+        let control = move || models::history::run(Some(fault));
+        model::fails(&name, within, control);
+    }
 }

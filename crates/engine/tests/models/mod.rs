@@ -6,6 +6,8 @@
 //! M2. After the roles have ended, what all were told must be there, by get, by scan and after a
 //!     crash of the machine, and memory must be given back.
 
+pub(crate) mod history;
+
 use std::sync::{Arc, Mutex};
 use velella::simulation::{self, Sizes, Step};
 use velella::vfs::MemFs;
