@@ -292,3 +292,25 @@ fn what_a_failed_sync_of_recovery_leaves_is_a_prefix_too() {
     }
     assert!(failed > 10, "{failed}");
 }
+
+/// What had returned above a write that was under way when a sync failed goes with that write: the
+/// word of the failure cannot vouch for what is not complete. That is said in RELIABILITY.md.
+#[test]
+fn a_write_under_way_when_a_sync_fails_takes_those_above_it_along() {
+    let memory = MemFs::new();
+    let faults = FaultFs::new(Arc::new(memory.clone()));
+    let mut bench = Bench::start(config(Arc::new(faults.clone()), 1, 2)).unwrap();
+    bench.write(0, b"one").unwrap();
+    let [slow, quick] = &mut *bench.lanes else {
+        panic!("two lanes");
+    };
+    slow.reserve(&[b"two"]).unwrap();
+    quick.reserve(&[b"three"]).unwrap();
+    quick.commit(Stamp(3)).unwrap();
+    faults.inject(FaultRule::every(Fault::Io).of(Operation::SyncMap));
+    // The window of the second is open.
+    bench.journal.round(|| Stamp(1)).unwrap_err();
+    bench.lanes[0].commit(Stamp(2)).unwrap();
+    let killed = memory.image(1, CrashMode::KeepAll);
+    assert_eq!(recover(&killed, &bench.last()).unwrap().stamps(), [1]);
+}
