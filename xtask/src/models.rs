@@ -12,6 +12,7 @@
 //! Tests: below.
 
 use crate::workspace::Workspace;
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -76,6 +77,8 @@ pub(crate) fn run(root: &Path, arguments: &[String]) -> Result<(), String> {
 pub(crate) struct Sum {
     /// Executions of the model that was explored longest, which used the most seeds.
     pub(crate) longest: u64,
+    /// The model with the fewest executions, by all ways to explore it, and how many it had.
+    pub(crate) least: Option<(String, u64)>,
     /// Executions of all.
     pub(crate) executions: u64,
     /// What that took, building left out.
@@ -206,15 +209,21 @@ impl Run {
     }
 
     fn sum(&self) -> Sum {
-        let models = self.rows.iter().filter(|row| !row.is_control());
-        models.fold(Sum::default(), |sum, row| {
-            let executions: u64 = row.executions.parse().unwrap_or(0);
-            Sum {
-                longest: sum.longest.max(executions),
-                executions: sum.executions + executions,
-                ..sum
-            }
-        })
+        let mut sum = Sum::default();
+        let mut of_each: BTreeMap<&str, u64> = BTreeMap::new();
+        for row in self.rows.iter().filter(|row| !row.is_control()) {
+            let Ok(executions) = row.executions.parse::<u64>() else {
+                continue;
+            };
+            sum.longest = sum.longest.max(executions);
+            sum.executions += executions;
+            *of_each.entry(&row.model).or_default() += executions;
+        }
+        let least = of_each
+            .into_iter()
+            .min_by_key(|(_, executions)| *executions);
+        sum.least = least.map(|(model, executions)| (model.to_owned(), executions));
+        sum
     }
 
     /// Z1, with all that a failed binary printed on standard error.
@@ -321,19 +330,25 @@ mod tests {
             seconds: "1".to_owned(),
             verdict: verdict.to_owned(),
         };
-        let models = [row("1000", "holds"), row("501", "BROKEN")];
-        let control = row("90000", "control fails, as it must");
+        let other = Row {
+            model: "a/c".to_owned(),
+            ..row("1200", "holds")
+        };
+        let models = [row("1000", "holds"), row("501", "BROKEN"), other];
+        let control = row("1", "control fails, as it must");
         let run = Run {
             rows: [&models[..], &[control]].concat(),
             failures: Vec::new(),
         };
         let sum = run.sum();
-        assert_eq!((sum.longest, sum.executions), (1000, 1501));
+        assert_eq!((sum.longest, sum.executions), (1200, 2701));
+        // The others are two ways to explore one model, and a control.
+        assert_eq!(sum.least, Some(("a/c".to_owned(), 1200)));
         let seconds = |rows: &[Row]| -> u64 {
             let (_, value) = share(Duration::from_secs(600), rows, "shuttle");
             value.parse().unwrap()
         };
-        assert_eq!(seconds(&run.rows) * 2, seconds(&models[..1]));
+        assert_eq!(seconds(&run.rows) * 3, seconds(&models[..1]));
         assert!(seconds(&[]) > 0);
     }
 
