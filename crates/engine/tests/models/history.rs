@@ -281,7 +281,7 @@ impl Stage {
         self.note(client.number, begin, synced, What::Wrote { stamp, changes });
     }
 
-    /// A batch that asks for what it read of another key and its own to be as it was.
+    /// A batch that is only written if its key is as a snapshot had it.
     fn write_unless_changed(&self, client: &mut Client, key: usize) {
         let (since, value) = (self.db.snapshot(), client.value());
         let keyspace = &self.keyspaces[key];
