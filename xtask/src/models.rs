@@ -15,10 +15,13 @@ use crate::workspace::Workspace;
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::Command;
+use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
 /// A way to explore: a configuration of the compiler and a name of test binaries.
 const TOOLS: [&str; 2] = ["loom", "shuttle"];
+
+const MINUTE: Duration = Duration::from_secs(60);
 
 /// One line of the table.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -188,7 +191,7 @@ impl Run {
                 .env("CARGO_TARGET_DIR", root.join("target").join(tool))
                 .envs(more.iter().map(|(name, value)| (name, value)));
             let name = format!("{package} ({tool})");
-            match command.output() {
+            match telling_the_time(|| command.output()) {
                 Ok(output) => {
                     let text = String::from_utf8_lossy(&output.stdout).into_owned();
                     let rows = rows(&text);
@@ -237,6 +240,22 @@ impl Run {
         let names: Vec<&str> = self.failures.iter().map(|(name, _)| &**name).collect();
         Err(format!("models failed in {}", names.join(", ")))
     }
+}
+
+/// Does what takes long, and says each minute that it still does.
+fn telling_the_time<R>(long: impl FnOnce() -> R) -> R {
+    let begun = Instant::now();
+    let (done, is_done) = mpsc::channel::<()>();
+    std::thread::scope(|scope| {
+        scope.spawn(move || {
+            while is_done.recv_timeout(MINUTE) == Err(RecvTimeoutError::Timeout) {
+                println!("  after {} minutes", begun.elapsed().as_secs() / 60);
+            }
+        });
+        let result = long();
+        drop(done);
+        result
+    })
 }
 
 /// The lines that explorations print, wherever they stand in the output.
