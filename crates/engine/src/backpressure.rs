@@ -17,6 +17,7 @@
 use crate::budget;
 use crate::core::Engine;
 use crate::keyspace_core::Core;
+use crate::shortage::{Shortage, Shortages};
 use crate::stalls::Cause;
 use crate::view::Mem;
 use std::sync::Arc;
@@ -40,11 +41,7 @@ impl Engine {
         if self.pace.nanos_per_kib.load(Ordering::Relaxed) != 0 {
             self.owe(bytes as u64 + WRITE_OVERHEAD_BYTES);
             if self.pace.must_stop() {
-                self.wait(Cause::Compaction, || !self.pace.must_stop());
-                self.check()?;
-                if self.pace.must_stop() {
-                    self.shortage.check()?;
-                }
+                self.wait_for_calm()?;
             }
         }
         if self.is_memory_short() {
@@ -62,9 +59,41 @@ impl Engine {
         }
     }
 
+    /// Refuses what `admit` would refuse, before it takes space.
+    pub(crate) fn refuse_if_stuck(&self) -> Result<()> {
+        match self.is_memory_short() {
+            true => self.shortages.flushes.check("memory is full"),
+            false => Ok(()),
+        }
+    }
+
     #[inline]
     fn is_memory_short(&self) -> bool {
         self.memtable_bytes.now() > budget::memtable_bytes(&self.options)
+    }
+
+    /// Waits until no tree, nor a journal that is stuck (`judge_pace`), stops writers.
+    #[cold]
+    fn wait_for_calm(&self) -> Result<()> {
+        let Shortages {
+            flushes,
+            compactions,
+        } = &self.shortages;
+        let calm = || !self.pace.must_stop();
+        while !calm() {
+            self.wait(Cause::Compaction, compactions, || {
+                calm() || self.is_journal_stuck()
+            });
+            self.check()?;
+            let short_of = match self.is_journal_stuck() {
+                true => flushes,
+                false => compactions,
+            };
+            if !calm() {
+                short_of.check("too much waits for background work")?;
+            }
+        }
+        Ok(())
     }
 
     /// Waits until a memtable has left (A3).
@@ -73,10 +102,13 @@ impl Engine {
         // If nothing is being flushed yet, there is something to flush now.
         self.bound_memtables();
         self.work.wake_all();
+        let short_of = &self.shortages.flushes;
         while self.is_memory_short() {
-            self.wait(Cause::Memory, || !self.is_memory_short());
+            self.wait(Cause::Memory, short_of, || !self.is_memory_short());
             self.check()?;
-            self.shortage.check()?;
+            if self.is_memory_short() {
+                short_of.check("memory is full")?;
+            }
         }
         Ok(())
     }
@@ -106,9 +138,10 @@ impl Engine {
         let limit = self.immutable_limit();
         let crowded = || core.view.load(&epoch::pin()).immutables() >= limit;
         let stuck = || self.is_full(core) && crowded();
-        if stuck() {
+        let short_of = &self.shortages.flushes;
+        if stuck() && !short_of.is_on() {
             self.work.wake_all();
-            self.wait(Cause::Flush, || !stuck());
+            self.wait(Cause::Flush, short_of, || !stuck());
         }
         self.check()?;
         if stuck() {
@@ -135,20 +168,20 @@ impl Engine {
         usize::try_from(fit).unwrap_or(usize::MAX).clamp(1, 8)
     }
 
-    fn wait(&self, cause: Cause, mut over: impl FnMut() -> bool) {
+    /// Waits until it is `over`, or the work that would bring that about is `short_of` something.
+    fn wait(&self, cause: Cause, short_of: &Shortage, mut over: impl FnMut() -> bool) {
         let started = thread::now();
         self.stalls.begin(cause);
         let mut over = || over() || self.check().is_err();
         if self.alone {
             while !over() {
                 self.work_alone();
-                if self.shortage.is_on() {
+                if short_of.is_on() {
                     break;
                 }
             }
         } else {
-            self.relief
-                .wait_until(None, || over() || self.shortage.is_on());
+            self.relief.wait_until(None, || over() || short_of.is_on());
         }
         self.stalls.end(cause, started.elapsed());
     }
@@ -156,29 +189,35 @@ impl Engine {
     /// Who waits in a database without background threads does their work (`simulation.rs` I1).
     #[cold]
     fn work_alone(&self) {
-        let worked = self.flush_next().and_then(|flushed| {
-            let compacted = !flushed && self.compact_once()?;
-            Ok(flushed || compacted)
+        let Shortages {
+            flushes,
+            compactions,
+        } = &self.shortages;
+        let flushed = self.flush_next();
+        let flushed = flushed.or_else(|error| self.run_short(flushes, error));
+        let worked = flushed.and_then(|flushed| match flushed {
+            true => Ok(true),
+            false => self
+                .compact_once()
+                .or_else(|error| self.run_short(compactions, error)),
         });
         match worked {
             Ok(true) => {}
             // Memory comes back once other threads have let go of it.
             Ok(false) => thread::yield_now(),
-            Err(error) => {
-                let _ = self.run_short(error).map_err(|error| self.halt(error));
-            }
+            Err(error) => self.halt(error),
         }
         self.judge_pace();
         self.reclaim();
     }
 
-    /// Takes note of what background work lacks, and lets go of who waits for it (A4); an error of
-    /// another kind is given back.
-    pub(crate) fn run_short(&self, error: Error) -> Result<()> {
-        self.shortage.note(error)?;
+    /// Takes note of what work is `short_of`, and lets go of who waits for it (A4): nothing was
+    /// done. An error of another kind is given back.
+    pub(crate) fn run_short(&self, short_of: &Shortage, error: Error) -> Result<bool> {
+        short_of.note(error)?;
         self.counters.shortages.increment();
         self.relief.wake_all();
-        Ok(())
+        Ok(false)
     }
 
     /// Adds to what writers owe, and sleeps it off once it is worth a sleep (A2).
@@ -195,6 +234,15 @@ impl Engine {
         self.stalls.note(Cause::Compaction, started.elapsed());
     }
 
+    /// Whether the journal has reached its bound while flushes lack something.
+    fn is_journal_stuck(&self) -> bool {
+        self.shortages.flushes.is_on()
+            && self.journal.as_ref().is_some_and(|journal| {
+                let unflushed = journal.stats().unflushed_bytes;
+                unflushed >= self.journal_bound()
+            })
+    }
+
     /// Whether writers wait, or work has piled up towards where they are slowed or stopped.
     pub(crate) fn is_lagging(&self) -> bool {
         self.are_flushes_lagging() || self.cores().iter().any(|core| core.tree.pressure().is_high)
@@ -206,14 +254,13 @@ impl Engine {
         self.relief.is_awaited() || self.flushes.len() > 1 || self.memtable_bytes.now() > high
     }
 
-    /// Judges the brake anew from the pressure of all trees.
+    /// Judges the brake anew from the pressure of all trees; and of a journal that no flush can
+    /// shorten, lest it take what room is made for flushes.
     pub(crate) fn judge_pace(&self) {
-        let brake = self
-            .cores()
-            .iter()
-            .map(|core| core.tree.pressure().brake)
-            .fold(0.0, f64::max);
-        self.pace.set(brake);
+        let cores = self.cores();
+        let brakes = cores.iter().map(|core| core.tree.pressure().brake);
+        let stuck = if self.is_journal_stuck() { 1.0 } else { 0.0 };
+        self.pace.set(brakes.fold(stuck, f64::max));
         self.relief.wake_all();
     }
 }

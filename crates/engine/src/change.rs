@@ -82,6 +82,7 @@ impl<'a> Change<'a> {
     fn external(engine: &Engine, key: &'a [u8], value: &[u8], expires_at_ms: u64) -> Result<Self> {
         // Not into a directory that may be another process's by now.
         engine.check()?;
+        engine.refuse_if_stuck()?;
         let (reference, file) = engine.env.externals.write(value, expires_at_ms)?;
         let change = Change::of_reference(key, &reference);
         // The name must be as durable as the record that will point to it.

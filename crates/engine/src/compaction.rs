@@ -15,6 +15,7 @@
 
 use crate::core::Engine;
 use crate::keyspace_core::Core;
+use crate::shortage::Shortages;
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;
 use velella_base::Result;
@@ -31,13 +32,31 @@ impl Engine {
             return Ok(false);
         };
         let retention = self.retention();
+        let mut short = None;
         for core in self.cores() {
             if let Some(job) = core.tree.next_job(Wanted::Due, &retention) {
-                self.run_job(&core, job)?;
-                return Ok(!self.is_stopping());
+                match self.run_job(&core, job) {
+                    Ok(()) => return Ok(!self.is_stopping()),
+                    // Another keyspace's may need less.
+                    Err(error) if Shortages::is_one(&error) => short = Some(error),
+                    Err(error) => return Err(error),
+                }
             }
         }
-        Ok(false)
+        short.map_or(Ok(false), Err)
+    }
+
+    /// As `compact_once`, for background work: waits with it while something is lacking.
+    pub(crate) fn compact_unless_short(&self) -> Result<bool> {
+        let short_of = &self.shortages.compactions;
+        if !short_of.may_try() {
+            return Ok(false);
+        }
+        let compacted = self.compact_once();
+        if matches!(compacted, Ok(false)) {
+            short_of.end();
+        }
+        compacted.or_else(|error| self.run_short(short_of, error))
     }
 
     /// Flushes, then compacts `cores` until nothing is left to do.
@@ -81,7 +100,7 @@ impl Engine {
             return Ok(false);
         }
         self.check()?;
-        if self.flushes.is_due() && self.flush_if_free()? {
+        if self.flushes.is_due() && self.flush_unless_short()? {
             self.judge_pace();
         }
         self.bound_memtables();
@@ -108,7 +127,7 @@ impl Engine {
             return Ok(());
         }
         let report = report.inspect_err(|error| self.halt_after_job("a compaction", error))?;
-        self.shortage.end();
+        self.shortages.compactions.end();
         self.timers.compaction.note(started.elapsed());
         let counters = &self.counters;
         counters.compactions.increment();

@@ -14,7 +14,7 @@
 use crate::flush_queue::FlushQueue;
 use crate::keyspace_core::{Core, MadeOf};
 use crate::options::{Durability, Options, WriteOptions};
-use crate::shortage::Shortage;
+use crate::shortage::Shortages;
 use crate::sizes::Sizes;
 use crate::stalls::{Cause, Stalls, Timer};
 use crate::view::MemtableBytes;
@@ -64,7 +64,7 @@ pub(crate) struct Engine {
     pub(crate) switching: Mutex<()>,
     pub(crate) flushes: FlushQueue,
     pub(crate) stalls: Stalls,
-    pub(crate) shortage: Shortage,
+    pub(crate) shortages: Shortages,
     pub(crate) timers: Timers,
     pub(crate) counters: Counters,
     pub(crate) wall: Wall,
@@ -206,7 +206,7 @@ impl Engine {
             switching: Mutex::new(()),
             flushes: FlushQueue::default(),
             stalls: Stalls::default(),
-            shortage: Shortage::default(),
+            shortages: Shortages::default(),
             timers: Timers::default(),
             counters: Counters::default(),
             wall: Wall::new(parts.wall_ms),
@@ -293,7 +293,11 @@ impl Engine {
         let wall = Edit::WallClock {
             ms: self.wall.now_ms(),
         };
-        self.env.manifest.commit(&[wall])
+        match self.env.manifest.commit(&[wall]) {
+            // Everything else is durable, and this the next opening makes up for.
+            Err(error) if error.kind() == ErrorKind::NoSpace => Ok(()),
+            noted => noted,
+        }
     }
 
     /// Waits for flushes and compactions of other threads, then gives up the lock. Whoever waited

@@ -41,6 +41,20 @@ impl Engine {
         turn.map_or(Ok(false), |turn| self.flush_in_turn(turn))
     }
 
+    /// As `flush_if_free`, for background work: waits with it while something is lacking, which
+    /// keeps no compaction from its own.
+    pub(crate) fn flush_unless_short(&self) -> Result<bool> {
+        let short_of = &self.shortages.flushes;
+        if !short_of.may_try() {
+            return Ok(false);
+        }
+        let flushed = self.flush_if_free();
+        if matches!(flushed, Ok(false)) && self.flushes.is_empty() {
+            short_of.end();
+        }
+        flushed.or_else(|error| self.run_short(short_of, error))
+    }
+
     fn flush_in_turn(&self, turn: MutexGuard<'_, ()>) -> Result<bool> {
         let front = {
             let groups = self.flushes.groups.lock();
@@ -58,7 +72,7 @@ impl Engine {
         let started = thread::now();
         let flushed = self.flush_group(&members, boundary);
         flushed.inspect_err(|error| self.halt_after_job("a flush", error))?;
-        self.shortage.end();
+        self.shortages.flushes.end();
         self.timers.flush.note(started.elapsed());
         self.flushes.groups.lock().pop_front();
         drop(turn);

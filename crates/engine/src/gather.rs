@@ -8,6 +8,7 @@
 use crate::core::Engine;
 use crate::keyspace_core::Core;
 use crate::overtaken::NOW;
+use crate::shortage::Shortages;
 use crate::toll::Scattered;
 use std::sync::Arc;
 use velella_base::Result;
@@ -19,7 +20,11 @@ impl Engine {
     pub(crate) fn gather_once(&self) -> Result<bool> {
         for core in self.cores() {
             if core.toll.have_paid(|| scattered(&core)) {
-                self.gather(&core)?;
+                match self.gather(&core) {
+                    // Nothing depends on it; reads pay for another try.
+                    Err(error) if Shortages::is_one(&error) => {}
+                    gathered => gathered?,
+                }
                 return Ok(true);
             }
         }

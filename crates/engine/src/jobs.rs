@@ -12,7 +12,7 @@
 //! `velella-segment`.
 
 use crate::core::Engine;
-use crate::shortage::Shortage;
+use crate::shortage::Shortages;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -25,7 +25,7 @@ use velella_vfs::lacks_descriptors;
 const SYNC_EVERY: Duration = Duration::from_secs(1);
 /// An idle journal notes after this time that its last round completed.
 const NOTE_DONE_AFTER: Duration = Duration::from_millis(100);
-/// How long nobody prepares segments after there was no room for one, unless one is taken.
+/// How long nobody prepares segments, or renews the lease, after there was no room for it.
 const SHORT_PAUSE: Duration = Duration::from_secs(1);
 /// How often background threads look around unasked.
 const TICK: Duration = Duration::from_millis(100);
@@ -147,16 +147,14 @@ impl Engine {
     fn work_loop(&self) -> Result<()> {
         while !self.is_over() {
             let hand = self.crew.join(|| self.is_lagging());
-            let worked = match hand.is_some() && self.shortage.may_try() {
-                true => self
-                    .work_once()
-                    .or_else(|error| self.run_short(error).map(|()| false))?,
-                false => false,
-            };
+            let worked = hand.is_some()
+                && (self.flush_unless_short()?
+                    || self.compact_unless_short()?
+                    || self.gather_once()?);
             drop(hand);
             self.judge_pace();
             // Also while there is always something to do.
-            self.bound_journal()?;
+            self.bound_journal().or_else(unless_short)?;
             self.bound_memtables();
             if worked {
                 continue;
@@ -168,14 +166,10 @@ impl Engine {
         Ok(())
     }
 
-    fn work_once(&self) -> Result<bool> {
-        Ok(self.flush_if_free()? || self.compact_once()? || self.gather_once()?)
-    }
-
     /// Whether there is a flush that one more thread may run. Asked under the parker's lock.
     fn is_flush_due(&self) -> bool {
         self.flushes.is_due()
-            && self.shortage.may_try()
+            && self.shortages.flushes.may_try()
             && self.crew.has_room(|| self.are_flushes_lagging())
     }
 
@@ -183,6 +177,8 @@ impl Engine {
     fn sync_loop(&self) -> Result<()> {
         let mut last_round = thread::now();
         let (mut rounds, mut noted) = (self.rounds(), true);
+        // When a renewal of the lease last found no room.
+        let mut renewed = None;
         while !self.is_over() {
             let behind = self.durable() < self.clock.now();
             if self.rounds() != rounds {
@@ -202,7 +198,11 @@ impl Engine {
                 noted = true;
             }
             // Writers that meet the end of the lease ask for themselves, and are told.
-            self.renew_lease().or_else(unless_short)?;
+            if renewed.is_none_or(|at: Instant| at.elapsed() >= SHORT_PAUSE) {
+                let done = self.renew_lease();
+                renewed = done.is_err().then(thread::now);
+                done.or_else(unless_short)?;
+            }
             self.close_idle_lanes()?;
             self.spare.prepare();
             self.sync_bell
@@ -266,7 +266,7 @@ impl Engine {
 
 /// Lets a shortage pass: it is tried again.
 fn unless_short(error: Error) -> Result<()> {
-    if Shortage::is_one(&error) {
+    if Shortages::is_one(&error) {
         Ok(())
     } else {
         Err(error)

@@ -46,7 +46,7 @@ impl Engine {
                 bytes: cache.bytes(),
             },
             stalls: self.stalls.report(),
-            shortage: self.shortage.error().map(|error| error.to_string()),
+            shortage: self.shortages.error().map(|error| error.to_string()),
             counters: self.named_counters(),
             histograms: timers.into_iter().map(Timer::report).collect(),
             snapshots: self.snapshots.len() as u64,

@@ -4,7 +4,8 @@
 //!     [`PAUSE_MAX`], and by whoever calls for a flush or a compaction.
 //! H2. While it lasts nobody waits for work that cannot be done: who would have to wait is told
 //!     the error. Writes that need not wait go on.
-//! H3. It is over once a flush or a compaction has succeeded.
+//! H3. Flushes and compactions run short each for itself: what a compaction has no room for, a
+//!     flush may have. It is over once one has succeeded, or none is left to do.
 //!
 //! Threads: any. Tests: below; `tests/full_disk.rs`.
 
@@ -19,11 +20,30 @@ use velella_vfs::lacks_descriptors;
 const PAUSE_MIN: Duration = Duration::from_millis(100);
 const PAUSE_MAX: Duration = Duration::from_secs(5);
 
+/// What flushes lack, and what compactions do (H3).
+#[derive(Debug, Default)]
+pub(crate) struct Shortages {
+    pub(crate) flushes: Shortage,
+    pub(crate) compactions: Shortage,
+}
+
+impl Shortages {
+    /// Whether `error` says that something is lacking which may be there again later.
+    pub(crate) fn is_one(error: &Error) -> bool {
+        error.kind() == ErrorKind::NoSpace || lacks_descriptors(error)
+    }
+
+    /// What background work met last, if that lasts.
+    pub(crate) fn error(&self) -> Option<Error> {
+        self.flushes.error().or_else(|| self.compactions.error())
+    }
+}
+
 /// Whether something is lacking, and since what error.
 #[derive(Debug, Default)]
 pub(crate) struct Shortage {
-    /// Whether `met` is something. All accesses Relaxed: a hint for those who find no fault with
-    /// an instant more or less; what it is about is read under the lock.
+    /// Whether `met` is something; changes under its lock. All accesses Relaxed: a hint for those
+    /// who find no fault with an instant more or less.
     is_on: AtomicBool,
     met: Mutex<Option<Met>>,
 }
@@ -36,14 +56,9 @@ struct Met {
 }
 
 impl Shortage {
-    /// Whether `error` says that something is lacking which may be there again later.
-    pub(crate) fn is_one(error: &Error) -> bool {
-        error.kind() == ErrorKind::NoSpace || lacks_descriptors(error)
-    }
-
-    /// Takes note of what background work met; an error of another kind is given back.
+    /// Takes note of what work met; an error of another kind is given back.
     pub(crate) fn note(&self, error: Error) -> Result<()> {
-        if !Shortage::is_one(&error) {
+        if !Shortages::is_one(&error) {
             return Err(error);
         }
         let mut met = self.met.lock();
@@ -58,7 +73,7 @@ impl Shortage {
         Ok(())
     }
 
-    /// Whether background work may be tried (again).
+    /// Whether the work may be tried (again).
     pub(crate) fn may_try(&self) -> bool {
         !self.is_on() || {
             let met = self.met.lock();
@@ -70,7 +85,8 @@ impl Shortage {
     #[inline]
     pub(crate) fn end(&self) {
         if self.is_on() {
-            *self.met.lock() = None;
+            let mut met = self.met.lock();
+            *met = None;
             self.is_on.store(false, Ordering::Relaxed);
         }
     }
@@ -80,15 +96,14 @@ impl Shortage {
         self.is_on.load(Ordering::Relaxed)
     }
 
-    /// What was met last, if it lasts.
-    pub(crate) fn error(&self) -> Option<Error> {
+    fn error(&self) -> Option<Error> {
         self.met.lock().as_ref().map(|met| met.error.clone())
     }
 
-    /// H2: for who would have to wait.
-    pub(crate) fn check(&self) -> Result<()> {
+    /// H2: for who would have to wait, because of `what`.
+    pub(crate) fn check(&self, what: &str) -> Result<()> {
         self.error().map_or(Ok(()), |error| {
-            let found = format!("memory is full, and background work cannot empty it ({error})");
+            let found = format!("{what}, and background work can do nothing about it ({error})");
             let told = Error::new(error.kind(), "write", found);
             Err(told.remedy("mend the cause; the database then goes on by itself within seconds"))
         })
@@ -106,7 +121,7 @@ mod tests {
     #[test]
     fn a_shortage_lasts_until_work_succeeds_and_pauses_grow() {
         let shortage = Shortage::default();
-        assert!(shortage.may_try() && shortage.check().is_ok());
+        assert!(shortage.may_try() && shortage.check("it is full").is_ok());
         let mut pauses = Vec::new();
         for _ in 0..8 {
             shortage.note(full()).unwrap();
@@ -115,10 +130,10 @@ mod tests {
         }
         assert_eq!(pauses[..3], [1, 2, 4].map(|n| n * PAUSE_MIN));
         assert_eq!(pauses[7], PAUSE_MAX);
-        let told = shortage.check().unwrap_err();
+        let told = shortage.check("it is full").unwrap_err();
         assert_eq!(told.kind(), ErrorKind::NoSpace, "{told}");
         shortage.end();
-        assert!(shortage.may_try() && shortage.check().is_ok());
+        assert!(shortage.may_try() && shortage.check("it is full").is_ok());
         // The next one begins anew.
         shortage.note(full()).unwrap();
         let pause = shortage.met.lock().as_ref().unwrap().pause;

@@ -10,6 +10,7 @@
 use crate::core::Engine;
 use crate::db::Db;
 use crate::options::Builder;
+use crate::shortage::{Shortage, Shortages};
 use velella_base::Result;
 
 pub use crate::sizes::Sizes;
@@ -81,8 +82,8 @@ impl Engine {
     fn step(&self, step: Step) -> Result<()> {
         self.check()?;
         let done = match step {
-            Step::Flush => self.flush_next().map(drop),
-            Step::Compact => self.compact_once().map(drop),
+            Step::Flush => return self.told(&self.shortages.flushes, self.flush_next()),
+            Step::Compact => return self.told(&self.shortages.compactions, self.compact_once()),
             Step::Gather => self.gather_all(),
             Step::Round => self.round(self.clock.now()).map(drop),
             Step::NoteDone => self.note_done(),
@@ -98,7 +99,18 @@ impl Engine {
             }
         };
         done.inspect_err(|error| {
-            let short = self.run_short(error.clone());
+            let is_passed_over = matches!(step, Step::Prepare | Step::Gather | Step::BoundJournal)
+                && Shortages::is_one(error);
+            if !is_passed_over {
+                self.halt(crate::jobs::failed("a step", error));
+            }
+        })
+    }
+
+    /// Passes the outcome of a step on that may be `short_of` something.
+    fn told(&self, short_of: &Shortage, done: Result<bool>) -> Result<()> {
+        done.map(drop).inspect_err(|error| {
+            let short = self.run_short(short_of, error.clone());
             let _ = short.map_err(|error| self.halt(crate::jobs::failed("a step", &error)));
         })
     }

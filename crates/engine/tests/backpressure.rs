@@ -159,6 +159,26 @@ fn a_compaction_flushes_in_between() {
 
 #[test]
 fn a_flush_that_fails_in_a_compaction_fails_it_and_loses_nothing() {
+    compact_while_a_flush_meets(Fault::Io, |compacted, db| {
+        let error = compacted.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Io, "{error}");
+        assert_eq!(counter(db, "compactions"), 0);
+    });
+}
+
+#[test]
+fn a_flush_that_finds_no_room_in_a_compaction_leaves_it_alone() {
+    compact_while_a_flush_meets(Fault::NoSpace, |compacted, db| {
+        compacted.unwrap();
+        assert_eq!(counter(db, "compactions"), 1);
+        assert_eq!(db.stats().keyspaces[0].immutable_memtables, 1);
+        assert!(db.stats().shortage.is_some());
+    });
+}
+
+/// Compacts a database without threads in which the flush in between meets `fault`, looks what
+/// became of it by `judge`, and whether all is there after another opening.
+fn compact_while_a_flush_meets(fault: Fault, judge: impl Fn(velella::Result<()>, &velella::Db)) {
     let faults = FaultFs::over_mem(&MemFs::new());
     let db = try_on(Arc::new(faults.clone()), alone()).unwrap();
     let write = |turn: u32| {
@@ -177,15 +197,8 @@ fn a_flush_that_fails_in_a_compaction_fails_it_and_loses_nothing() {
         turn += 1;
     }
     // The first table begun is the compaction's, the second the flush's.
-    faults.inject(
-        Rule::every(Fault::NoSpace)
-            .nth(2)
-            .of(Operation::Create)
-            .on(".sst"),
-    );
-    let error = simulation::step(&db, Step::Compact).unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::NoSpace, "{error}");
-    assert_eq!(counter(&db, "compactions"), 0);
+    faults.inject(Rule::every(fault).nth(2).of(Operation::Create).on(".sst"));
+    judge(simulation::step(&db, Step::Compact), &db);
     drop(db);
     faults.reset();
     let db = try_on(Arc::new(faults), alone()).unwrap();

@@ -258,10 +258,10 @@ impl Inventory {
     fn abandon(&self, number: u64, retired: Option<u64>) {
         for number in [Some(number), retired].into_iter().flatten() {
             // The error that led here is the one to report; what stays is swept at the next open.
-            let _ = self
-                .config
-                .vfs
-                .remove(&FileName::Segment(number).path(&self.config.dir));
+            let path = FileName::Segment(number).path(&self.config.dir);
+            if self.config.vfs.remove(&path).is_ok() {
+                self.state.lock().known.remove(&number);
+            }
         }
     }
 

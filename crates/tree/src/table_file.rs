@@ -198,6 +198,11 @@ impl TableFile {
         self.overtaken_from.load(Ordering::Relaxed) <= at.0
     }
 
+    /// Where it goes once it is obsolete.
+    pub(crate) fn graveyard(&self) -> Arc<Graveyard> {
+        Arc::clone(&self.graveyard)
+    }
+
     /// Nothing durable names the file any more: it goes when its last owner does (Y1).
     pub fn mark_obsolete(&self) {
         // Release, partner: the Acquire in `drop`, which the last owner runs.

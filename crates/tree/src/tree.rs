@@ -187,9 +187,14 @@ impl Built {
     /// Gives the run up: its files go, since nothing durable names them. Not after a commit of
     /// which nobody knows what became: the next opening may find its edits.
     pub fn discard(self) {
+        let Some(graveyard) = self.files.first().map(|file| file.graveyard()) else {
+            return;
+        };
         for file in &self.files {
             file.mark_obsolete();
         }
+        drop(self.files);
+        graveyard.bury();
     }
 
     /// The edits that make the run part of `keyspace`: to be committed, with the `Flushed` edit of

@@ -109,6 +109,55 @@ fn a_full_disk_refuses_a_commit_and_the_next_one_finds_room() {
 }
 
 #[test]
+fn a_full_disk_poisons_if_what_was_written_cannot_be_cut_off() {
+    for operation in [Operation::SetLen, Operation::SyncData] {
+        let fs = MemFs::new();
+        let faulty = FaultFs::over_mem(&fs);
+        let (manifest, _) = Manifest::create(Arc::new(faulty.clone()), db()).unwrap();
+        faulty.inject(Rule::every(Fault::Short).of(Operation::Write).times(1));
+        faulty.inject(Rule::every(Fault::Io).of(operation).times(1));
+        let error = manifest.commit(&[keyspace(1)]).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Io, "{error}");
+        assert!(!Manifest::is_refusal(&error));
+        let error = manifest.commit(&[keyspace(2)]).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::ReadOnly, "{error}");
+    }
+}
+
+#[test]
+fn a_rewriting_that_may_open_no_more_files_waits() {
+    let fs = MemFs::new();
+    let faulty = FaultFs::over_mem(&fs);
+    let (manifest, _) = Manifest::create(Arc::new(faulty.clone()), db()).unwrap();
+    manifest.roll_early(1);
+    faulty.inject(
+        Rule::every(Fault::TooManyFiles)
+            .of(Operation::SyncDir)
+            .times(1),
+    );
+    let mut committed = 0;
+    while faulty.fired() == 0 {
+        committed += 1;
+        manifest.commit(&[keyspace(committed)]).unwrap();
+    }
+    let old = manifest.file();
+    let manifests = || {
+        let files = fs.files().into_iter();
+        files
+            .filter(|path| path.to_string_lossy().contains("MANIFEST"))
+            .count()
+    };
+    assert_eq!(manifests(), 1, "{:?}", fs.files());
+    while manifest.file() == old {
+        committed += 1;
+        manifest.commit(&[keyspace(committed)]).unwrap();
+    }
+    drop(manifest);
+    let (_, state) = Manifest::open(Arc::new(fs), db()).unwrap();
+    assert_eq!(state.keyspaces.len(), committed as usize);
+}
+
+#[test]
 fn a_full_disk_met_by_a_sync_poisons() {
     let fs = MemFs::new();
     let faulty = FaultFs::over_mem(&fs);

@@ -54,7 +54,11 @@ impl Names {
             self.failed.lock().get_or_insert_with(|| error.clone());
         }
         drop(under_way);
-        synced?;
+        // A full disk, too, is a sync that failed: nobody may take it for a write refused.
+        synced.map_err(|error| match error.kind() {
+            ErrorKind::NoSpace => error.with_kind(ErrorKind::Io),
+            _ => error,
+        })?;
         // Those under way have told by then.
         drop(self.under_way.write());
         self.check()

@@ -253,22 +253,23 @@ impl Log {
     /// Appends one record and syncs it (F1). `NoSpace` tells of no other failure than this: there
     /// was no room, and nothing of the record is in the file, durably so.
     pub(crate) fn append(&mut self, edits: &[Edit]) -> Result<()> {
+        // Of no other kind that `Manifest::is_refusal` knows.
         let unclear = |error: Error| match error.kind() {
-            ErrorKind::NoSpace => error.with_kind(ErrorKind::Io),
+            ErrorKind::NoSpace | ErrorKind::NotFound | ErrorKind::ReadOnly | ErrorKind::Closed => {
+                error.with_kind(ErrorKind::Io)
+            }
             _ => error,
         };
         match self.write(edits) {
+            Ok(()) => self.sync().map_err(unclear),
             Err(error) if error.kind() == ErrorKind::NoSpace => {
                 // Synced, since the next record may be shorter than what is there of this one.
                 let cut = self.file.set_len(self.length);
                 let cut = cut.and_then(|()| self.file.sync_data());
-                Err(match cut {
-                    Ok(()) => error,
-                    Err(_) => unclear(error),
-                })
+                cut.map_err(unclear)?;
+                Err(error)
             }
-            Ok(()) => self.sync().map_err(unclear),
-            failed => failed,
+            Err(error) => Err(unclear(error)),
         }
     }
 

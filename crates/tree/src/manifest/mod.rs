@@ -42,7 +42,7 @@ use velella_base::file_name::FileName;
 use velella_base::{DatabaseId, Error, ErrorKind, Result, seeded};
 use velella_sync::atomic::{AtomicU64, Ordering};
 use velella_sync::lock::{Mutex, RwLock};
-use velella_vfs::{Names, Vfs, WriteFile};
+use velella_vfs::{Names, Vfs, WriteFile, lacks_descriptors};
 
 /// File numbers leased at once.
 const FILE_LEASE: u64 = 256;
@@ -384,7 +384,7 @@ impl Manifest {
             all.push(Edit::FileLease { until });
         }
         if let Err(error) = writer.write(&all, &self.path()) {
-            if !Manifest::is_refusal(&error) {
+            if error.kind() != ErrorKind::NoSpace {
                 writer.poison = Some(error.clone());
             }
             return Err(error);
@@ -414,14 +414,24 @@ impl Manifest {
             file
         };
         let state = &writer.state;
-        let Ok((log, staged)) = begin(&*self.vfs, &self.dir, self.database, file, state) else {
-            // Try again when it has doubled; the unnamed file is removed at the next opening.
+        let begun = begin(&*self.vfs, &self.dir, self.database, file, state);
+        let synced = begun.and_then(|(log, staged)| {
+            let synced = sync_begun(&self.names, &log, &*staged);
+            synced
+                // Where no directory could be opened, nothing was synced, and nothing lost.
+                .inspect_err(|error| {
+                    writer.poison = (!lacks_descriptors(error)).then(|| error.clone());
+                })
+                .map(|()| log)
+        });
+        let Ok(log) = synced else {
+            // Try again when it has doubled. What there is of it goes, as far as possible: there
+            // may be no room for more.
             writer.roll_above = writer.length().saturating_mul(2);
+            drop(self.vfs.remove(&FileName::Manifest(file).path(&self.dir)));
             return;
         };
-        let synced = sync_begun(&self.names, &log, &*staged);
-        let swapped = synced.and_then(|()| current::swap(&*self.vfs, &self.dir, &self.names));
-        if let Err(error) = swapped {
+        if let Err(error) = current::swap(&*self.vfs, &self.dir, &self.names) {
             writer.poison = Some(error);
             return;
         }
