@@ -81,8 +81,8 @@ impl Db {
     /// Creates a keyspace. Names have 1 to 255 bytes and no control characters.
     ///
     /// # Errors
-    /// `AlreadyExists`, `InvalidInput`, `ReadOnly`, `Io`; `OutcomeUnknown`: the next opening may
-    /// find it, or not.
+    /// `AlreadyExists`, `InvalidInput`, `ReadOnly`, `NoSpace`, `Io`; `OutcomeUnknown`: the next
+    /// opening may find it, or not.
     pub fn create_keyspace(&self, name: &str, options: KeyspaceOptions) -> Result<Keyspace> {
         let core = self.engine().create_keyspace(name, &options)?;
         Ok(Keyspace {
@@ -110,8 +110,8 @@ impl Db {
     ///
     /// # Errors
     /// `NotFound`, naming those that exist; `InvalidInput`: a setting is outside its limits, or the
-    /// keyspace has another order; `ReadOnly`, `Io`; `OutcomeUnknown`: the next opening may find
-    /// the new settings or the old.
+    /// keyspace has another order; `ReadOnly`, `NoSpace`, `Io`; `OutcomeUnknown`: the next opening
+    /// may find the new settings or the old.
     pub fn open_keyspace(&self, name: &str, options: KeyspaceOptions) -> Result<Keyspace> {
         self.engine().check_open()?;
         let core = self.engine().open_keyspace(name, &options)?;
@@ -141,8 +141,8 @@ impl Db {
     /// before, snapshots and iterators too, fail with `NotFound` from then on.
     ///
     /// # Errors
-    /// `NotFound`; `InvalidInput`: the keyspace `default` stays; `Io`; `OutcomeUnknown`: the next
-    /// opening may find it whole, or not at all.
+    /// `NotFound`; `InvalidInput`: the keyspace `default` stays; `NoSpace`, `Io`: it is as it was;
+    /// `OutcomeUnknown`: the next opening may find it whole, or not at all.
     pub fn drop_keyspace(&self, name: &str) -> Result<()> {
         self.engine().drop_keyspace(name)
     }

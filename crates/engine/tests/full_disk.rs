@@ -6,10 +6,9 @@
 
 mod common;
 
-use common::{alone, contents, on, tiny, try_on};
+use common::{alone, contents, counter, on, tiny, try_on, until};
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 use velella::vfs::fault::{Fault, Rule};
 use velella::vfs::mem::CrashMode;
 use velella::vfs::{FaultFs, MemFs, Operation};
@@ -31,15 +30,6 @@ fn fill(db: &Db, model: &mut Model, from: u32, most: u32) -> (u32, Result<()>) {
         model.insert(key.to_vec(), value);
     }
     (most, Ok(()))
-}
-
-/// Retries until `done`, which a background thread brings about.
-fn until(what: &str, mut done: impl FnMut() -> bool) {
-    let begun = Instant::now();
-    while !done() {
-        assert!(begun.elapsed() < Duration::from_secs(60), "{what}");
-        std::thread::sleep(Duration::from_millis(20));
-    }
 }
 
 fn tables(fs: &MemFs) -> usize {
@@ -69,16 +59,13 @@ fn writers_are_refused_while_the_disk_is_full_and_go_on_once_there_is_room() {
         for _ in 0..50 {
             let error = db.put("more", vec![1; 60_000]).unwrap_err();
             assert_eq!(error.kind(), ErrorKind::NoSpace, "{journal:?}: {error}");
-            std::thread::sleep(Duration::from_millis(10));
         }
         assert_eq!(contents(&db), model, "{journal:?}");
         fs.set_space_max(None);
-        until("nobody writes again", || db.put("more", "again").is_ok());
+        until(|| db.put("more", "again").is_ok());
         model.insert(b"more".to_vec(), b"again".to_vec());
         let next = 300 + taken;
-        until("the rest is refused", || {
-            fill(&db, &mut model, next, 1_000).1.is_ok()
-        });
+        until(|| fill(&db, &mut model, next, 1_000).1.is_ok());
         assert_eq!(contents(&db), model, "{journal:?}");
         db.flush().unwrap();
         assert_eq!(db.stats().shortage, None, "{journal:?}");
@@ -98,13 +85,13 @@ fn a_flush_in_the_background_without_room_is_told_and_made_up_for() {
     let mut model = Model::new();
     // More than a memtable, less than all of them may hold.
     fill(&db, &mut model, 0, 250).1.unwrap();
-    until("nobody tells", || db.stats().shortage.is_some());
+    until(|| db.stats().shortage.is_some());
     let told = db.stats().shortage.unwrap();
     assert!(told.contains(".sst"), "{told}");
-    assert!(db.stats().counters["shortages"] > 0);
+    assert!(counter(&db, "shortages") > 0);
     faults.reset();
-    until("nobody flushes", || db.stats().counters["flushes"] > 0);
-    until("it is not over", || db.stats().shortage.is_none());
+    until(|| counter(&db, "flushes") > 0);
+    until(|| db.stats().shortage.is_none());
     assert_eq!(contents(&db), model);
     db.put("writes", "go on").unwrap();
 }
@@ -127,7 +114,7 @@ fn who_waits_for_memory_is_told_that_the_disk_is_full() {
         "{memory} bytes of memtables, {taken} writes"
     );
     faults.reset();
-    until("nobody writes again", || db.put("more", "again").is_ok());
+    until(|| db.put("more", "again").is_ok());
     model.insert(b"more".to_vec(), b"again".to_vec());
     assert_eq!(contents(&db), model);
 }
@@ -145,8 +132,8 @@ fn a_journal_that_no_flush_can_shorten_stops_at_its_bound() {
     assert_eq!(error.kind(), ErrorKind::NoSpace, "{error}");
     assert!(error.to_string().contains("by itself"), "{error}");
     faults.reset();
-    until("nobody writes again", || db.put("hot", "again").is_ok());
-    until("the journal is not shortened", || {
+    until(|| db.put("hot", "again").is_ok());
+    until(|| {
         db.put("hot", "again").unwrap_or_default();
         db.stats().journal.unflushed_bytes < 32 << 20
     });
@@ -199,7 +186,7 @@ fn too_many_open_files_in_the_background_end_nothing() {
     faults.inject(rule.on(".sst").times(3));
     let mut model = Model::new();
     fill(&db, &mut model, 0, 250).1.unwrap();
-    until("nobody flushes", || db.stats().counters["flushes"] > 0);
+    until(|| counter(&db, "flushes") > 0);
     assert_eq!(faults.fired(), 3);
     fill(&db, &mut model, 250, 1_000).1.unwrap();
     assert_eq!(contents(&db), model);
