@@ -61,10 +61,15 @@ impl Engine {
 
     /// Refuses what `admit` would refuse, before it takes space.
     pub(crate) fn refuse_if_stuck(&self) -> Result<()> {
-        match self.is_memory_short() {
-            true => self.shortages.flushes.check("memory is full"),
-            false => Ok(()),
+        if self.is_memory_short() {
+            self.shortages.flushes.check("memory is full")?;
         }
+        if self.pace.must_stop() {
+            self.shortages
+                .compactions
+                .check("too much waits for background work")?;
+        }
+        Ok(())
     }
 
     #[inline]

@@ -159,8 +159,10 @@ impl Engine {
             return Err(core.refuse("drop"));
         }
         let outcome = self.drop_marked(&core);
-        if outcome.is_err() {
-            core.unmark_dropped();
+        match outcome {
+            Err(_) => core.unmark_dropped(),
+            // It may have been the one whose compactions lack something.
+            Ok(()) => drop(self.shortages.compactions.end()),
         }
         outcome
     }

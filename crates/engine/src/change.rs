@@ -11,6 +11,7 @@
 
 use crate::core::Engine;
 use velella_base::external::{EXTERNAL_REF_BYTES, ExternalRef};
+use velella_base::file_name::FileName;
 use velella_base::limits;
 use velella_base::{Error, ErrorKind, KeyspaceId, Result, ValueKind, seeded};
 use velella_journal::batch;
@@ -159,6 +160,9 @@ impl<'a> Change<'a> {
     /// The write failed: the external value belongs to nothing.
     pub(crate) fn abandon(&self, engine: &Engine) {
         if let Some(file) = self.external {
+            if let Some(journal) = &engine.journal {
+                journal.forget(&FileName::External(file).path(&engine.env.dir));
+            }
             engine.env.externals.discard(&[file]);
         }
     }

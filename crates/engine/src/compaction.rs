@@ -36,7 +36,12 @@ impl Engine {
         for core in self.cores() {
             if let Some(job) = core.tree.next_job(Wanted::Due, &retention) {
                 match self.run_job(&core, job) {
-                    Ok(()) => return Ok(!self.is_stopping()),
+                    Ok(()) => {
+                        if let Some(error) = short {
+                            self.run_short(&self.shortages.compactions, error)?;
+                        }
+                        return Ok(!self.is_stopping());
+                    }
                     // Another keyspace's may need less.
                     Err(error) if Shortages::is_one(&error) => short = Some(error),
                     Err(error) => return Err(error),
@@ -52,11 +57,8 @@ impl Engine {
         if !short_of.may_try() {
             return Ok(false);
         }
-        let compacted = self.compact_once();
-        if matches!(compacted, Ok(false)) {
-            short_of.end();
-        }
-        compacted.or_else(|error| self.run_short(short_of, error))
+        self.compact_once()
+            .or_else(|error| self.run_short(short_of, error))
     }
 
     /// Flushes, then compacts `cores` until nothing is left to do.
@@ -106,6 +108,7 @@ impl Engine {
         self.bound_memtables();
         if asked.is_multiple_of(BOUND_EVERY) {
             self.bound_journal()?;
+            self.judge_pace();
         }
         Ok(!self.is_stopping())
     }

@@ -294,7 +294,8 @@ impl Engine {
             ms: self.wall.now_ms(),
         };
         match self.env.manifest.commit(&[wall]) {
-            // Everything else is durable, and this the next opening makes up for.
+            // All that was written is durable. What expired may come back only if the machine's
+            // clock is set back before the next opening.
             Err(error) if error.kind() == ErrorKind::NoSpace => Ok(()),
             noted => noted,
         }

@@ -72,10 +72,13 @@ impl Engine {
         let started = thread::now();
         let flushed = self.flush_group(&members, boundary);
         flushed.inspect_err(|error| self.halt_after_job("a flush", error))?;
-        self.shortages.flushes.end();
+        let was_short = self.shortages.flushes.end();
         self.timers.flush.note(started.elapsed());
         self.flushes.groups.lock().pop_front();
         drop(turn);
+        if was_short {
+            self.judge_pace();
+        }
         self.reclaim();
         self.counters.flushes.increment();
         self.relief.wake_all();

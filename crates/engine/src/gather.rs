@@ -18,6 +18,10 @@ use velella_tree::Wanted;
 impl Engine {
     /// Gathers a keyspace whose reads have paid for it; whether there was one.
     pub(crate) fn gather_once(&self) -> Result<bool> {
+        if self.shortages.error().is_some() {
+            // G2.
+            return Ok(false);
+        }
         for core in self.cores() {
             if core.toll.have_paid(|| scattered(&core)) {
                 match self.gather(&core) {

@@ -5,7 +5,7 @@
 //! H2. While it lasts nobody waits for work that cannot be done: who would have to wait is told
 //!     the error. Writes that need not wait go on.
 //! H3. Flushes and compactions run short each for itself: what a compaction has no room for, a
-//!     flush may have. It is over once one has succeeded, or none is left to do.
+//!     flush may have. It is over once one has succeeded, or what it was about is gone.
 //!
 //! Threads: any. Tests: below; `tests/full_disk.rs`.
 
@@ -81,13 +81,13 @@ impl Shortage {
         }
     }
 
-    /// H3.
+    /// H3. Whether there was one.
     #[inline]
-    pub(crate) fn end(&self) {
-        if self.is_on() {
+    pub(crate) fn end(&self) -> bool {
+        self.is_on() && {
             let mut met = self.met.lock();
-            *met = None;
             self.is_on.store(false, Ordering::Relaxed);
+            met.take().is_some()
         }
     }
 
@@ -132,7 +132,7 @@ mod tests {
         assert_eq!(pauses[7], PAUSE_MAX);
         let told = shortage.check("it is full").unwrap_err();
         assert_eq!(told.kind(), ErrorKind::NoSpace, "{told}");
-        shortage.end();
+        assert!(shortage.end() && !shortage.end());
         assert!(shortage.may_try() && shortage.check("it is full").is_ok());
         // The next one begins anew.
         shortage.note(full()).unwrap();

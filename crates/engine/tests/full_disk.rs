@@ -164,6 +164,27 @@ fn a_database_closes_and_drops_while_the_disk_is_full() {
 }
 
 #[test]
+fn large_values_that_are_refused_keep_no_space() {
+    let fs = MemFs::new();
+    let faults = FaultFs::over_mem(&fs);
+    let db = try_on(Arc::new(faults.clone()), alone()).unwrap();
+    // The journal has no room for the record, which comes after the value's file.
+    faults.inject(Rule::every(Fault::NoSpace).on(".seg"));
+    let mut model = Model::new();
+    fill(&db, &mut model, 0, 1_000).1.unwrap_err();
+    let used = fs.space_used();
+    for _ in 0..20 {
+        let error = db.put("large", vec![1; 100_000]).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::NoSpace, "{error}");
+    }
+    assert_eq!(fs.space_used(), used);
+    faults.reset();
+    db.put("large", vec![1; 100_000]).unwrap();
+    model.insert(b"large".to_vec(), vec![1; 100_000]);
+    assert_eq!(contents(&db), model);
+}
+
+#[test]
 fn a_close_needs_no_room_in_the_manifest() {
     let fs = MemFs::new();
     let faults = FaultFs::over_mem(&fs);

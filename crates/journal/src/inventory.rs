@@ -257,10 +257,14 @@ impl Inventory {
     /// A segment could not be made: what there is of it goes.
     fn abandon(&self, number: u64, retired: Option<u64>) {
         for number in [Some(number), retired].into_iter().flatten() {
-            // The error that led here is the one to report; what stays is swept at the next open.
+            // The error that led here is the one to report. What cannot be removed is tried again:
+            // a recovery would take half a segment for damage.
             let path = FileName::Segment(number).path(&self.config.dir);
-            if self.config.vfs.remove(&path).is_ok() {
-                self.state.lock().known.remove(&number);
+            let removed = self.config.vfs.remove(&path);
+            let mut state = self.state.lock();
+            match removed {
+                Err(error) if error.kind() != ErrorKind::NotFound => state.doomed.push(path),
+                _ => drop(state.known.remove(&number)),
             }
         }
     }

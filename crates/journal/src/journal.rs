@@ -19,6 +19,7 @@ use crate::retention;
 use crate::round::{Ending, Rounds};
 use crate::seal_file::SealFile;
 use crate::segment::journal_dir;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 use velella_base::file_name::FileName;
@@ -298,6 +299,13 @@ impl Journal {
     /// Files that an external value's write put on disk and that the next round must sync first.
     pub fn sync_with_next_round(&self, file: Box<dyn velella_vfs::WriteFile>) {
         self.core.externals.lock().push(file);
+    }
+
+    /// Takes such a file back, of a write that did not come to pass: kept open, it would keep its
+    /// space.
+    pub fn forget(&self, path: &Path) {
+        let mut externals = self.core.externals.lock();
+        externals.retain(|file| file.path() != path);
     }
 
     /// How many such files wait for the next round, each of them open.

@@ -32,7 +32,7 @@ use crate::seal_file::SealFile;
 use crate::segment::Segment;
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use velella_base::{Result, Stamp, seeded};
+use velella_base::{ErrorKind, Result, Stamp, seeded};
 use velella_sync::thread;
 use velella_vfs::WriteFile;
 
@@ -86,6 +86,11 @@ impl Dirty<'_> {
             Dirty::External(file) => file.sync_data(),
             Dirty::Seals(seals) => seals.sync_data(),
         }
+        // Whoever waited for it has written something, which `NoSpace` would deny.
+        .map_err(|error| match error.kind() {
+            ErrorKind::NoSpace => error.with_kind(ErrorKind::Io),
+            _ => error,
+        })
     }
 }
 

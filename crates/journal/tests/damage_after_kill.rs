@@ -8,8 +8,9 @@ use common::*;
 use std::sync::Arc;
 use velella_base::file_name::FileName;
 use velella_journal::{Access, Last, Rule};
+use velella_vfs::fault::{self, Fault};
 use velella_vfs::mem::CrashMode;
-use velella_vfs::{MemFs, Vfs};
+use velella_vfs::{FaultFs, MemFs, Operation, Vfs};
 
 /// What a killed process wrote after its last round, in two lanes whose stamps alternate: small
 /// records, one in a large file, and the next extents.
@@ -148,4 +149,30 @@ fn a_header_that_was_being_written_is_no_damage() {
     let recovered = recover(&begun, &last).unwrap();
     assert_eq!(recovered.report.rule, Rule::PageCache);
     assert_eq!(recovered.stamps(), whole);
+}
+
+#[test]
+fn a_segment_half_made_and_not_removed_at_once_goes_and_is_no_damage() {
+    // The last of its writes is its header.
+    for nth in 1.. {
+        let fs = MemFs::new();
+        let faulty = FaultFs::over_mem(&fs);
+        let mut bench = Bench::start(config(Arc::new(faulty.clone()), 1, 1)).unwrap();
+        bench.write(0, b"before").unwrap();
+        let short = fault::Rule::every(Fault::Short).of(Operation::Write);
+        faulty.inject(short.on(".seg").nth(nth));
+        let removal = fault::Rule::every(Fault::NoSpace).of(Operation::Remove);
+        faulty.inject(removal.times(1));
+        if bench.journal.prepare(|| false).is_ok() {
+            assert!(nth > 1);
+            break;
+        }
+        assert_eq!(faulty.fired(), 2);
+        bench.journal.prepare(|| false).unwrap();
+        bench.write(0, b"after").unwrap();
+        let recovered = recover(&fs.image(1, CrashMode::KeepAll), &bench.last()).unwrap();
+        assert_eq!(recovered.stamps(), [1, 2]);
+        let report = recovered.report;
+        assert_eq!(report.rule, Rule::PageCache, "{nth}: {report:?}");
+    }
 }
