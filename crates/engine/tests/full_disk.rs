@@ -12,7 +12,7 @@ use std::sync::Arc;
 use velella::vfs::fault::{Fault, Rule};
 use velella::vfs::mem::CrashMode;
 use velella::vfs::{FaultFs, MemFs, Operation};
-use velella::{Db, ErrorKind, JournalMode, KeyspaceOptions, Result};
+use velella::{Builder, Db, ErrorKind, JournalMode, KeyspaceOptions, Result};
 use velella_testkit::Watchdog;
 
 const MODES: [JournalMode; 3] = [JournalMode::Mapped, JournalMode::Write, JournalMode::Off];
@@ -30,6 +30,19 @@ fn fill(db: &Db, model: &mut Model, from: u32, most: u32) -> (u32, Result<()>) {
         model.insert(key.to_vec(), value);
     }
     (most, Ok(()))
+}
+
+/// A database whose file system fails when told to.
+fn faulty(builder: Builder) -> (MemFs, FaultFs, Db) {
+    let fs = MemFs::new();
+    let faults = FaultFs::over_mem(&fs);
+    let db = try_on(Arc::new(faults.clone()), builder).unwrap();
+    (fs, faults, db)
+}
+
+/// No table finds room.
+fn no_tables() -> Rule {
+    Rule::every(Fault::NoSpace).of(Operation::Create).on(".sst")
 }
 
 fn tables(fs: &MemFs) -> usize {
@@ -78,10 +91,8 @@ fn writers_are_refused_while_the_disk_is_full_and_go_on_once_there_is_room() {
 #[test]
 fn a_flush_in_the_background_without_room_is_told_and_made_up_for() {
     let _watchdog = Watchdog::new("a flush without room", 100);
-    let fs = MemFs::new();
-    let faults = FaultFs::over_mem(&fs);
-    let db = try_on(Arc::new(faults.clone()), tiny()).unwrap();
-    faults.inject(Rule::every(Fault::NoSpace).of(Operation::Create).on(".sst"));
+    let (_, faults, db) = faulty(tiny());
+    faults.inject(no_tables());
     let mut model = Model::new();
     // More than a memtable, less than all of them may hold.
     fill(&db, &mut model, 0, 250).1.unwrap();
@@ -99,10 +110,8 @@ fn a_flush_in_the_background_without_room_is_told_and_made_up_for() {
 #[test]
 fn who_waits_for_memory_is_told_that_the_disk_is_full() {
     let _watchdog = Watchdog::new("waiting on a full disk", 100);
-    let fs = MemFs::new();
-    let faults = FaultFs::over_mem(&fs);
-    let db = try_on(Arc::new(faults.clone()), tiny()).unwrap();
-    faults.inject(Rule::every(Fault::NoSpace).of(Operation::Create).on(".sst"));
+    let (_, faults, db) = faulty(tiny());
+    faults.inject(no_tables());
     let mut model = Model::new();
     let (taken, refused) = fill(&db, &mut model, 0, 100_000);
     let error = refused.unwrap_err();
@@ -122,10 +131,8 @@ fn who_waits_for_memory_is_told_that_the_disk_is_full() {
 #[test]
 fn a_journal_that_no_flush_can_shorten_stops_at_its_bound() {
     let _watchdog = Watchdog::new("the journal of a full disk", 100);
-    let fs = MemFs::new();
-    let faults = FaultFs::over_mem(&fs);
-    let db = try_on(Arc::new(faults.clone()), tiny()).unwrap();
-    faults.inject(Rule::every(Fault::NoSpace).of(Operation::Create).on(".sst"));
+    let (_, faults, db) = faulty(tiny());
+    faults.inject(no_tables());
     // One key fills no memtable. More than any bound, were it not kept.
     let refused = (0..200_000).find_map(|_| db.put("hot", [7; 1_000]).err());
     let error = refused.expect("the journal takes 200 MB");
@@ -165,9 +172,7 @@ fn a_database_closes_and_drops_while_the_disk_is_full() {
 
 #[test]
 fn large_values_that_are_refused_keep_no_space() {
-    let fs = MemFs::new();
-    let faults = FaultFs::over_mem(&fs);
-    let db = try_on(Arc::new(faults.clone()), alone()).unwrap();
+    let (fs, faults, db) = faulty(alone());
     // The journal has no room for the record, which comes after the value's file.
     faults.inject(Rule::every(Fault::NoSpace).on(".seg"));
     let mut model = Model::new();
@@ -186,9 +191,7 @@ fn large_values_that_are_refused_keep_no_space() {
 
 #[test]
 fn a_close_needs_no_room_in_the_manifest() {
-    let fs = MemFs::new();
-    let faults = FaultFs::over_mem(&fs);
-    let db = try_on(Arc::new(faults.clone()), alone()).unwrap();
+    let (fs, faults, db) = faulty(alone());
     db.put("k", "v").unwrap();
     let full = Rule::every(Fault::NoSpace).of(Operation::Write);
     faults.inject(full.on("MANIFEST"));
@@ -200,9 +203,7 @@ fn a_close_needs_no_room_in_the_manifest() {
 #[test]
 fn too_many_open_files_in_the_background_end_nothing() {
     let _watchdog = Watchdog::new("too many files", 100);
-    let fs = MemFs::new();
-    let faults = FaultFs::over_mem(&fs);
-    let db = try_on(Arc::new(faults.clone()), tiny()).unwrap();
+    let (_, faults, db) = faulty(tiny());
     let rule = Rule::every(Fault::TooManyFiles).of(Operation::Create);
     faults.inject(rule.on(".sst").times(3));
     let mut model = Model::new();
@@ -215,9 +216,7 @@ fn too_many_open_files_in_the_background_end_nothing() {
 
 #[test]
 fn a_flush_that_fails_leaves_no_tables() {
-    let fs = MemFs::new();
-    let faults = FaultFs::over_mem(&fs);
-    let db = try_on(Arc::new(faults.clone()), alone()).unwrap();
+    let (fs, faults, db) = faulty(alone());
     let other = db
         .create_keyspace("other", KeyspaceOptions::default())
         .unwrap();
@@ -226,12 +225,7 @@ fn a_flush_that_fails_leaves_no_tables() {
         fill(&db, &mut model, round * 50, 50).1.unwrap();
         other.put(round.to_be_bytes(), "a value").unwrap();
         // The first keyspace's table is written, the second's is not.
-        faults.inject(
-            Rule::every(Fault::NoSpace)
-                .of(Operation::Create)
-                .on(".sst")
-                .nth(2),
-        );
+        faults.inject(no_tables().nth(2));
         let error = db.flush().unwrap_err();
         assert_eq!(error.kind(), ErrorKind::NoSpace, "{error}");
         faults.reset();
