@@ -13,7 +13,7 @@
 
 use crate::config::{Access, Config};
 use crate::extent;
-use crate::header::{FileHeader, Magic, VERSION};
+use crate::header::{FileHeader, HEADER, Magic, VERSION};
 use crate::seal::{Layout, STRIP_SLOTS, Seal};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -87,7 +87,11 @@ impl Segment {
                 file
             }
         };
-        file.write_at(0, &header.encode())?;
+        file.write_at(0, &header.encode()).inspect_err(|_| {
+            // Taken back, lest a part of it be taken for damage: perhaps the file cannot be
+            // removed either. The first error is the one to report.
+            let _ = file.write_at(0, &[0; HEADER]);
+        })?;
         file.sync_all()?;
         Ok(Some(Segment {
             number,

@@ -30,6 +30,8 @@ use velella_vfs::Window;
 
 /// Bytes of a mapped extent that are faulted in at once.
 const FAULTED_BYTES: u64 = 128 << 10;
+/// How often to try to take the word back.
+const TAKE_BACK_TRIES: u32 = 3;
 /// Bytes of the word that comes last (S3).
 const WORD: usize = 4;
 
@@ -111,8 +113,9 @@ impl Written {
         };
         if written.is_err() {
             // The first error is the one to report. What cannot be taken back looks damaged, and
-            // recovery gives up what no round covered.
-            let _ = self.segment.write_at(at, &[0; WORD]);
+            // recovery gives up what no round covered: so not after one try.
+            let mut tries = 0..TAKE_BACK_TRIES;
+            tries.any(|_| self.segment.write_at(at, &[0; WORD]).is_ok());
         }
         written
     }

@@ -168,11 +168,40 @@ fn a_segment_half_made_and_not_removed_at_once_goes_and_is_no_damage() {
             break;
         }
         assert_eq!(faulty.fired(), 2);
+        let killed = |bench: &Bench, stamps: &[u64]| {
+            let image = fs.image(1, CrashMode::KeepAll);
+            let recovered = recover(&image, &bench.last()).unwrap();
+            let report = &recovered.report;
+            assert_eq!(recovered.stamps(), stamps, "{nth}: {report:?}");
+            assert_eq!(report.rule, Rule::PageCache, "{nth}: {report:?}");
+        };
+        killed(&bench, &[1]);
+        let half_made = files(&fs, "seg").into_iter().max();
         bench.journal.prepare(|| false).unwrap();
         bench.write(0, b"after").unwrap();
-        let recovered = recover(&fs.image(1, CrashMode::KeepAll), &bench.last()).unwrap();
-        assert_eq!(recovered.stamps(), [1, 2]);
-        let report = recovered.report;
-        assert_eq!(report.rule, Rule::PageCache, "{nth}: {report:?}");
+        killed(&bench, &[1, 2]);
+        let left = files(&fs, "seg");
+        assert!(
+            !left.iter().any(|path| Some(path) == half_made.as_ref()),
+            "{nth}: {left:?}"
+        );
     }
+}
+
+#[test]
+fn a_record_half_written_is_taken_back_though_the_first_try_fails() {
+    let fs = MemFs::new();
+    let faulty = FaultFs::over_mem(&fs);
+    let mut config = config(Arc::new(faulty.clone()), 1, 1);
+    config.access = Access::Write;
+    let mut bench = Bench::start(config).unwrap();
+    bench.write(0, b"before").unwrap();
+    let fault = |fault| fault::Rule::every(fault).of(Operation::Write).on(".seg");
+    faulty.inject(fault(Fault::Short).times(1));
+    faulty.inject(fault(Fault::Io).nth(2));
+    bench.write(0, b"half").unwrap_err();
+    assert_eq!(faulty.fired(), 2);
+    let image = fs.image(1, CrashMode::KeepAll);
+    let recovered = recover(&image, &bench.last()).unwrap();
+    assert_eq!(recovered.stamps(), [1], "{:?}", recovered.report);
 }
