@@ -18,7 +18,8 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 pub enum ErrorKind {
     /// The operating system refused an operation: mend the cause, then open again.
     Io,
-    /// The device is full: free space. Nothing of the call was done, and the database goes on.
+    /// The device is full: free space. A write that says so has left nothing, and the database goes
+    /// on by itself.
     NoSpace,
     /// The process may not touch the file: mend its permissions.
     Permission,

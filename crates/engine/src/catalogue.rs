@@ -162,7 +162,9 @@ impl Engine {
         match outcome {
             Err(_) => core.unmark_dropped(),
             // It may have been the one whose compactions lack something.
-            Ok(()) => drop(self.shortages.compactions.end()),
+            Ok(()) => {
+                self.shortages.compactions.end();
+            }
         }
         outcome
     }

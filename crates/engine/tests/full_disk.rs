@@ -190,6 +190,19 @@ fn large_values_that_are_refused_keep_no_space() {
 }
 
 #[test]
+fn a_sync_that_meets_a_full_disk_is_no_write_refused() {
+    let (_, faults, db) = faulty(alone());
+    db.put("k", "v").unwrap();
+    faults.inject(Rule::every(Fault::NoSpace).of(Operation::SyncData));
+    faults.inject(Rule::every(Fault::NoSpace).of(Operation::SyncMap));
+    let error = db.persist().unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Io, "{error}");
+    faults.reset();
+    let error = db.put("k", "v").unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::ReadOnly, "{error}");
+}
+
+#[test]
 fn a_close_needs_no_room_in_the_manifest() {
     let (fs, faults, db) = faulty(alone());
     db.put("k", "v").unwrap();
