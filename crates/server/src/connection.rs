@@ -276,9 +276,10 @@ impl Connection {
         (used, last)
     }
 
-    /// Ends the wait of P4: the replies may be sent.
-    pub(crate) fn release(&mut self) {
+    /// Ends the wait of P4 at `now`: the replies may be sent. The client was waiting, not silent.
+    pub(crate) fn release(&mut self, now: Instant) {
         self.hold = None;
+        self.active = now;
     }
 
     /// Ends the wait of P4 in failure: the replies are replaced by `error`.
@@ -345,9 +346,14 @@ impl Connection {
     }
 
     /// Whether the client, served with all it had sent by `heard`, had then been silent, or unable
-    /// to authenticate, for too long.
+    /// to authenticate, for too long. Who waits for withheld replies is not silent.
     pub(crate) fn overdue(&self, heard: Instant, timeout: Duration) -> bool {
-        let idle = heard.saturating_duration_since(self.active);
+        let silent_since = if self.hold.is_some() {
+            heard
+        } else {
+            self.active
+        };
+        let idle = heard.saturating_duration_since(silent_since);
         let age = heard.saturating_duration_since(self.opened);
         is_overdue(idle, age, self.session.known, timeout)
     }
@@ -362,6 +368,8 @@ fn is_overdue(idle: Duration, age: Duration, known: bool, timeout: Duration) -> 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::Config;
+    use crate::shared::Shared;
 
     #[test]
     fn silence_and_strangeness_end_connections() {
@@ -377,5 +385,30 @@ mod tests {
             let found = is_overdue(seconds(idle), seconds(age), known, seconds(timeout));
             assert_eq!(found, overdue, "{idle} {age} {known} {timeout}");
         }
+    }
+
+    #[test]
+    fn who_waits_for_withheld_replies_is_not_silent() {
+        let directory = tempfile::tempdir().unwrap();
+        let db = velella::open(directory.path()).unwrap();
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let shared = Shared::new(db, Config::default(), address, Vec::new(), Vec::new());
+        let client = shared.clients.add(1, address, address, 0).unwrap();
+        let stream = TcpStream::connect(address).unwrap();
+        let opened = now();
+        let mut connection = Connection::new(stream, Session::new(client, &shared), opened);
+        let (second, timeout) = (Duration::from_secs(1), Duration::from_secs(5));
+        let at = |seconds: u32| opened + second * seconds;
+
+        assert!(!connection.overdue(at(4), timeout) && connection.overdue(at(5), timeout));
+        connection.hold = Some(Hold {
+            stamp: Stamp::ZERO,
+            due: at(9),
+            from: 0,
+        });
+        assert!(!connection.overdue(at(9), timeout));
+        connection.release(at(9));
+        assert!(!connection.overdue(at(13), timeout) && connection.overdue(at(14), timeout));
     }
 }

@@ -233,10 +233,10 @@ impl Network {
             .iter()
             .filter_map(|&slot| self.connections[slot].as_ref()?.hold);
         let (mut newest, mut due) = (None, false);
-        let now = now();
+        let begun = now();
         for hold in holds {
             newest = newest.max(Some(hold.stamp));
-            due |= hold.due <= now;
+            due |= hold.due <= begun;
         }
         let failure = match newest {
             Some(newest) if due && db.durable() < newest => {
@@ -245,7 +245,7 @@ impl Network {
             }
             _ => None,
         };
-        let durable = db.durable();
+        let (durable, now) = (db.durable(), now());
         let mut settled = Vec::new();
         self.held.retain(|&slot| {
             let Some(connection) = &mut self.connections[slot] else {
@@ -255,7 +255,7 @@ impl Network {
                 return false;
             };
             match &failure {
-                _ if hold.stamp <= durable => connection.release(),
+                _ if hold.stamp <= durable => connection.release(now),
                 Some(error) => connection.fail_hold(error),
                 None => return true,
             }
