@@ -1,7 +1,9 @@
 //! `velella export`: the pairs of a keyspace into a file.
 //!
-//! X1. The file appears under its name only when it is complete.
-//! X2. Until then it has a name of its own; a file found under that is another's, and stays.
+//! X1. The file appears under its name only when it is complete, and without `--force` only where
+//!     there was none.
+//! X2. Until then it has a name of its own. A file found under that is another's, or was left by
+//!     an export that was killed: it stays, and the next name is taken.
 //!
 //! Tests: `tests/import_export.rs`.
 
@@ -25,6 +27,8 @@ use velella::{Error, ErrorKind};
 /// Pairs between two looks at the progress bar.
 const PAIRS_PER_TICK: u64 = 1024;
 const WRITE_BYTES: usize = 256 << 10;
+/// Names that are tried for a file that is not complete.
+const PARTIAL_NAMES: u32 = 100;
 
 /// Arguments of `export`.
 #[derive(Debug, Args)]
@@ -77,12 +81,8 @@ struct Summary {
 impl Export {
     pub(crate) fn run(self, output: &mut Output) -> Result<(), Failure> {
         let to_stdout = self.file == Path::new("-");
-        if !to_stdout && !self.force && self.file.exists() {
-            let error = Error::new(ErrorKind::AlreadyExists, "export to", "the file exists");
-            return Err(error
-                .on(&self.file)
-                .remedy("use --force to replace it")
-                .into());
+        if !to_stdout {
+            may_replace(&self.file, self.force)?;
         }
         let format = self
             .format
@@ -103,13 +103,22 @@ impl Export {
         if to_stdout {
             job.write(&mut walk, &mut output.out, Failure::from)?;
         } else {
-            job.write_file(&mut walk, &self.file)?;
+            job.write_file(&mut walk, &self.file, self.force)?;
         }
         drop(walk);
         db.close()?;
         job.summary.seconds = start.elapsed().as_secs_f64();
         finish(&job.summary, to_stdout, output)
     }
+}
+
+/// Refuses to replace a file without being told to.
+fn may_replace(file: &Path, force: bool) -> velella::Result<()> {
+    if force || !file.exists() {
+        return Ok(());
+    }
+    let error = Error::new(ErrorKind::AlreadyExists, "export to", "the file exists");
+    Err(error.on(file).remedy("use --force to replace it"))
 }
 
 fn finish(summary: &Summary, to_stdout: bool, output: &mut Output) -> Result<(), Failure> {
@@ -156,14 +165,14 @@ impl Job {
         }
     }
 
-    fn write_file(&mut self, walk: &mut Walk, path: &Path) -> Result<(), Failure> {
+    fn write_file(&mut self, walk: &mut Walk, path: &Path, force: bool) -> Result<(), Failure> {
         let failed = |error| Failure::Error(Error::io("export to", path, error));
-        let mut partial = path.as_os_str().to_owned();
-        partial.push(".partial");
-        let partial = PathBuf::from(partial);
-        let mut out = BufWriter::with_capacity(WRITE_BYTES, create(&partial, path)?);
+        let (file, partial) = create_partial(path)?;
+        let mut out = BufWriter::with_capacity(WRITE_BYTES, file);
         let written = self.write(walk, &mut out, failed).and_then(|()| {
             out.get_ref().sync_all().map_err(failed)?;
+            // Another may have come meanwhile.
+            may_replace(path, force)?;
             fs::rename(&partial, path).map_err(failed)
         });
         if written.is_err() {
@@ -210,17 +219,26 @@ impl Job {
     }
 }
 
-/// Creates the file that is to become the export at `path` (X2).
-fn create(partial: &Path, path: &Path) -> velella::Result<File> {
-    const REMEDY: &str = "an export that runs is writing it, or one that was killed has left it: \
-                          delete it in that case, or choose another name";
-    File::create_new(partial).map_err(|error| match error.kind() {
-        io::ErrorKind::AlreadyExists => {
-            let error = Error::new(ErrorKind::AlreadyExists, "export to", "the file exists");
-            error.on(partial).remedy(REMEDY)
+/// Creates the file that is to become the export at `path` (X2), and says its name.
+fn create_partial(path: &Path) -> velella::Result<(File, PathBuf)> {
+    const REMEDY: &str = "delete those that no export is writing, or choose another name";
+    let mut last = PathBuf::new();
+    for number in 1..=PARTIAL_NAMES {
+        let mut name = path.as_os_str().to_owned();
+        name.push(match number {
+            1 => ".partial".to_owned(),
+            _ => format!(".{number}.partial"),
+        });
+        last = PathBuf::from(name);
+        match File::create_new(&last) {
+            Ok(file) => return Ok((file, last)),
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+            Err(error) => return Err(Error::io("export to", path, error)),
         }
-        _ => Error::io("export to", path, error),
-    })
+    }
+    let found = format!("it exists, as do {} before it", PARTIAL_NAMES - 1);
+    let error = Error::new(ErrorKind::AlreadyExists, "export to", found);
+    Err(error.on(&last).remedy(REMEDY))
 }
 
 /// Counts what passes through.

@@ -275,17 +275,32 @@ fn files_that_are_no_sources_or_destinations_are_refused() {
 }
 
 #[test]
-fn a_partial_file_of_others_is_left_alone() {
+fn a_partial_file_of_others_is_left_alone_and_in_nobodys_way() {
     let place = mixed(true);
     place.write("x.tsv.partial", "of another export");
     for flags in [&[][..], &["--force"]] {
-        place
-            .run(&[&["export", "x.tsv"], flags].concat())
-            .failed(1, &["cannot export to x.tsv.partial", "the file exists"]);
+        place.ok(&[&["export", "x.tsv"], flags].concat());
         assert_eq!(place.read("x.tsv.partial"), b"of another export");
-        assert!(!place.path("x.tsv").exists());
+        assert!(!place.path("x.tsv.2.partial").exists());
+        assert_eq!(
+            place.read("x.tsv").iter().filter(|&&b| b == b'\n').count(),
+            5
+        );
     }
     std::fs::remove_file(place.path("x.tsv.partial")).unwrap();
-    place.ok(&["export", "x.tsv"]);
-    assert!(!place.path("x.tsv.partial").exists());
+    place.ok(&["export", "y.tsv"]);
+    assert!(!place.path("y.tsv.partial").exists());
+}
+
+#[test]
+fn so_many_partial_files_are_told() {
+    let place = mixed(true);
+    place.write("x.tsv.partial", "");
+    for number in 2..=100 {
+        place.write(&format!("x.tsv.{number}.partial"), "");
+    }
+    place
+        .run(&["export", "x.tsv"])
+        .failed(1, &["x.tsv.100.partial", "as do 99 before it", "delete"]);
+    assert!(!place.path("x.tsv").exists());
 }
