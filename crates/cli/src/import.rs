@@ -3,10 +3,11 @@
 //! M1. Pairs are written in batches, in the file's order: of two with one key the later stays.
 //! M2. What the summary counts is durable when the summary is printed.
 //! M3. A malformed line is reported by its number; what came before it stays.
+//!     So it does if the file cannot be read further.
 //! M4. A pair that has expired is imported as any other, and counted: what its key had before is
 //!     older, and must not stay.
 //!
-//! Tests: `tests/import_export.rs`.
+//! Tests: below; `tests/import_export.rs`.
 
 use crate::database::{KeyspaceName, Place};
 use crate::failure::{Failure, say};
@@ -200,8 +201,16 @@ struct Job<R> {
 impl<R: BufRead> Job<R> {
     /// Takes all pairs; ends early after a malformed one if asked to.
     fn run(&mut self, output: &Output) -> Result<(), Failure> {
+        let mut unread = None;
         loop {
-            match self.reader.next()? {
+            let next = match self.reader.next() {
+                Ok(next) => next,
+                Err(error) => {
+                    unread = Some(error);
+                    break;
+                }
+            };
+            match next {
                 Next::Record(record) => match check(&record) {
                     Ok(()) => self.take(&record)?,
                     Err(reason) => {
@@ -231,7 +240,14 @@ impl<R: BufRead> Job<R> {
         self.db.persist()?;
         self.summary.bytes = self.reader.position();
         self.summary.ends_within_line = self.reader.ends_within_line();
-        Ok(())
+        let Some(error) = unread else {
+            return Ok(());
+        };
+        let pairs = human::counted(self.summary.pairs, "pair");
+        output.note(&format!(
+            "note: {pairs} came before what cannot be read, and stay"
+        ));
+        Err(error.into())
     }
 
     fn take(&mut self, record: &Record) -> Result<(), Failure> {
@@ -363,4 +379,53 @@ fn finish(
             skipped => writeln!(out, "left out {}", human::counted(skipped, &unit)),
         }
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Read;
+
+    /// A device that fails.
+    struct Broken;
+
+    impl Read for Broken {
+        fn read(&mut self, _: &mut [u8]) -> io::Result<usize> {
+            Err(io::Error::other("the device is gone"))
+        }
+    }
+
+    #[test]
+    fn what_came_before_an_unreadable_part_stays() {
+        let directory = tempfile::tempdir().unwrap();
+        let db = velella::open(directory.path()).unwrap();
+        let options = ReadOptions {
+            format: Format::Tsv,
+            columns: Columns {
+                key: 1,
+                value: None,
+            },
+            delimiter: b',',
+            header: false,
+            bytes: false,
+        };
+        let source = BufReader::new(b"a\t1\nb\t2\nc".chain(Broken));
+        let mut job = Job {
+            keyspace: db.default_keyspace().clone(),
+            reader: Reader::new(source, Path::new("x.tsv"), options),
+            bar: ProgressBar::hidden(),
+            db,
+            unit: Format::Tsv.unit(),
+            on_error: OnError::Stop,
+            batch: WriteBatch::new(),
+            batch_bytes: 0,
+            begun_ms: 0,
+            summary: Summary::default(),
+        };
+        let failed = job.run(&Output::new(true));
+        assert!(matches!(failed, Err(Failure::Error(error)) if error.kind() == ErrorKind::Io));
+        assert_eq!((job.summary.pairs, job.summary.complete), (2, false));
+        assert_eq!(job.keyspace.get("b").unwrap().as_deref(), Some(&b"2"[..]));
+        assert_eq!(job.keyspace.get("c").unwrap(), None);
+    }
 }
