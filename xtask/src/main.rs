@@ -16,6 +16,7 @@ mod layers;
 mod workspace;
 mod embed;
 mod supervise;
+mod ledger;
 mod tidy;
 mod models;
 mod binaries;

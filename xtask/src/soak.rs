@@ -9,14 +9,13 @@
 //!
 //! Tests: below, and beside each module.
 
-mod ledger;
 mod explore;
 mod fuzz;
 mod sanitized;
 
+use crate::ledger::{LEDGER, Line, fresh, read, unused, used};
 use crate::models;
 use crate::supervise::{Ended, supervise};
-use ledger::{LEDGER, Line, fresh, read, unused, used};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
@@ -73,7 +72,7 @@ pub(crate) fn run(root: &Path, arguments: &[String]) -> Result<(), String> {
         Some(seed) => unused(&used, seed)?,
     };
     let Asked { what, minutes, .. } = &asked;
-    println!("seed {seed}: cargo xtask soak {what} --minutes {minutes} --seed {seed} --again");
+    println!("seed {seed}: {}", again(what, *minutes, seed));
     if let Some(target) = what.strip_prefix("fuzz:") {
         return fuzz::run(root, target, &asked, seed);
     }
@@ -92,13 +91,13 @@ pub(crate) fn run(root: &Path, arguments: &[String]) -> Result<(), String> {
             let line = Line {
                 goal: "-",
                 what,
-                minutes: *minutes,
                 seed,
                 runs: 1,
                 unit: "executions",
                 checked: 0,
                 seconds: limit.as_secs(),
                 lost: &end,
+                command: &again(what, *minutes, seed),
             };
             if !asked.again {
                 line.keep(root)?;
@@ -106,6 +105,11 @@ pub(crate) fn run(root: &Path, arguments: &[String]) -> Result<(), String> {
             Err(format!("`{what}` {end}"))
         }
     }
+}
+
+/// What repeats an attack (K2).
+fn again(what: &str, minutes: u64, seed: u64) -> String {
+    format!("cargo xtask soak {what} --minutes {minutes} --seed {seed} --again")
 }
 
 /// The attacks, for `--help`.

@@ -6,8 +6,8 @@
 //!
 //! Tests: below, and in `crate::models`, which explores.
 
-use super::Asked;
-use super::ledger::Line;
+use super::{Asked, again};
+use crate::ledger::Line;
 use crate::models::{self, Sum};
 use std::path::Path;
 
@@ -66,7 +66,6 @@ pub(super) fn run(root: &Path, tool: Tool, asked: &Asked, seed: u64) -> Result<(
     let line = Line {
         goal: tool.goal,
         what: tool.name,
-        minutes: asked.minutes,
         seed,
         runs: tool
             .of_a_seed
@@ -75,6 +74,7 @@ pub(super) fn run(root: &Path, tool: Tool, asked: &Asked, seed: u64) -> Result<(
         checked: sum.executions,
         seconds: sum.seconds,
         lost,
+        command: &again(tool.name, asked.minutes, seed),
     };
     if !asked.again {
         line.keep(root)?;

@@ -6,8 +6,8 @@
 //!
 //! Tests: below.
 
-use super::ledger::Line;
-use super::{Asked, GRACE, succeed};
+use super::{Asked, GRACE, again, succeed};
+use crate::ledger::Line;
 use crate::supervise::{Ended, supervise_lines};
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -68,16 +68,17 @@ pub(super) fn run(root: &Path, target: &str, asked: &Asked, seed: u64) -> Result
             ),
         };
         table += &row(name, &told, seconds, ended == Ended::Passed);
+        let what = format!("fuzz:{name}");
         let line = Line {
             goal: "G7",
-            what: &format!("fuzz:{name}"),
-            minutes: asked.minutes,
+            what: &what,
             seed: seed + place,
             runs: 1,
             unit: "executions",
             checked: told.executions,
             seconds,
             lost: &lost,
+            command: &again(&what, asked.minutes, seed + place),
         };
         if !asked.again {
             line.keep(root)?;

@@ -5,9 +5,9 @@
 //!
 //! Tests: below.
 
-use super::ledger::Line;
-use super::{Asked, GRACE, succeed};
+use super::{Asked, GRACE, again, succeed};
 use crate::check::Kind;
+use crate::ledger::Line;
 use crate::supervise::{Ended, supervise_lines};
 use std::path::Path;
 use std::process::Command;
@@ -62,13 +62,13 @@ pub(super) fn run(root: &Path, kind: Kind, asked: &Asked, seed: u64) -> Result<(
     let line = Line {
         goal: "G8",
         what: kind.name(),
-        minutes: asked.minutes,
         seed,
         runs: told.runs.max(1),
         unit: CAMPAIGN,
         checked: told.histories,
         seconds: begun.elapsed().as_secs(),
         lost,
+        command: &again(kind.name(), asked.minutes, seed),
     };
     if !asked.again {
         line.keep(root)?;

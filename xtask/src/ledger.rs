@@ -8,12 +8,12 @@ use std::path::Path;
 use std::process::Command;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-pub(super) const LEDGER: &str = "reliability/LEDGER.tsv";
+pub(crate) const LEDGER: &str = "reliability/LEDGER.tsv";
 /// Seeds begin at multiples of this, so that an attack's seeds are told apart by their millions.
 const STRIDE: u64 = 1_000_000;
 
 /// The ledger's text; none is empty.
-pub(super) fn read(path: &Path) -> Result<String, String> {
+pub(crate) fn read(path: &Path) -> Result<String, String> {
     match std::fs::read_to_string(path) {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(String::new()),
         read => read.map_err(|error| format!("cannot read {}: {error}", path.display())),
@@ -21,7 +21,7 @@ pub(super) fn read(path: &Path) -> Result<String, String> {
 }
 
 /// First seeds and numbers of runs of a ledger.
-pub(super) fn used(ledger: &str) -> Result<Vec<(u64, u64)>, String> {
+pub(crate) fn used(ledger: &str) -> Result<Vec<(u64, u64)>, String> {
     let pair = |line: &str| {
         let mut columns = line.split('\t').skip(4);
         let (first, runs) = (columns.next()?.parse().ok()?, columns.next()?.parse().ok()?);
@@ -32,12 +32,12 @@ pub(super) fn used(ledger: &str) -> Result<Vec<(u64, u64)>, String> {
 }
 
 /// A seed behind all that were used.
-pub(super) fn fresh(used: &[(u64, u64)]) -> u64 {
+pub(crate) fn fresh(used: &[(u64, u64)]) -> u64 {
     (end(used) / STRIDE + 1) * STRIDE
 }
 
 /// `seed`, if all that were used lie before it (K1): how far a run will go nobody knows.
-pub(super) fn unused(used: &[(u64, u64)], seed: u64) -> Result<u64, String> {
+pub(crate) fn unused(used: &[(u64, u64)], seed: u64) -> Result<u64, String> {
     let end = end(used);
     if seed >= end {
         return Ok(seed);
@@ -56,19 +56,20 @@ fn end(used: &[(u64, u64)]) -> u64 {
 }
 
 /// A line of the ledger for an attack that could not write one.
-pub(super) struct Line<'a> {
-    pub(super) goal: &'a str,
-    pub(super) what: &'a str,
-    pub(super) minutes: u64,
-    pub(super) seed: u64,
+pub(crate) struct Line<'a> {
+    pub(crate) goal: &'a str,
+    pub(crate) what: &'a str,
+    pub(crate) seed: u64,
     /// Seeds used up, from `seed` on.
-    pub(super) runs: u64,
+    pub(crate) runs: u64,
     /// What is counted, and how many of it.
-    pub(super) unit: &'a str,
-    pub(super) checked: u64,
-    pub(super) seconds: u64,
+    pub(crate) unit: &'a str,
+    pub(crate) checked: u64,
+    pub(crate) seconds: u64,
     /// `0`, or what went wrong.
-    pub(super) lost: &'a str,
+    pub(crate) lost: &'a str,
+    /// What does it again.
+    pub(crate) command: &'a str,
 }
 
 impl Line<'_> {
@@ -77,23 +78,22 @@ impl Line<'_> {
         let Line {
             goal,
             what,
-            minutes,
             seed,
             runs,
             unit,
             checked,
             seconds,
             lost,
+            command,
         } = self;
         let verdict = if *lost == "0" { "held" } else { "FAILED" };
         format!(
             "{date}\t{commit}\t{goal}\t{what}\t{seed}\t{runs}\t{unit}\t{checked}\t{lost}\t\
-             {verdict}\t{seconds}\t\
-             cargo xtask soak {what} --minutes {minutes} --seed {seed} --again\n"
+             {verdict}\t{seconds}\t{command}\n"
         )
     }
 
-    pub(super) fn keep(&self, root: &Path) -> Result<(), String> {
+    pub(crate) fn keep(&self, root: &Path) -> Result<(), String> {
         use std::io::Write;
         let path = root.join(LEDGER);
         let text = self.text(&now(), &commit(root));
@@ -165,16 +165,17 @@ mod tests {
             let line = Line {
                 goal: "G7",
                 what: "fuzz:block",
-                minutes: 2,
                 seed: 12_000_000,
                 runs: 3,
                 unit: "executions",
                 checked: 77,
                 seconds: 120,
                 lost,
+                command: "cargo again",
             };
             let text = line.text("d", "c");
             assert!(text.contains(verdict) && text.contains("\t77\t"), "{text}");
+            assert!(text.ends_with("\tcargo again\n"), "{text}");
             assert_eq!(used(&format!("header\n{text}")), Ok(vec![(12_000_000, 3)]));
         }
         assert!(
