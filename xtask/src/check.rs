@@ -12,10 +12,12 @@
 //! C5. Each check builds into a directory of its own below `target/check`, so that none throws
 //!     away what another built.
 //! C6. A check that ran no test is not clean: names of tests change.
+//! C7. With `--record` each check that ran leaves its line in the ledger, however it ended.
 //!
 //! Tests: below; the checks themselves are run before a release (docs/testing.md), some in every
 //! commit.
 
+use crate::ledger::Line;
 use crate::supervise::{Ended, supervise_lines};
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -24,6 +26,8 @@ use std::time::{Duration, Instant};
 const TOOLCHAIN: &str = "+nightly";
 /// Only what every commit takes.
 pub(crate) const OFTEN: &str = "--often";
+/// Keep what came out (C7).
+const RECORD: &str = "--record";
 
 /// One kind of check.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -233,7 +237,7 @@ enum Outcome {
 }
 
 /// Runs the checks whose kinds or packages are in `arguments`, or all; with `--often` only those
-/// of them that every commit takes.
+/// of them that every commit takes; with `--record` for the ledger, too.
 ///
 /// # Errors
 /// A check that found something, or a word that names nothing.
@@ -252,7 +256,11 @@ pub(crate) fn run(root: &Path, arguments: &[String]) -> Result<(), String> {
             }
             None => execute(root, check)?,
         };
-        done.push((check, outcome, start.elapsed()));
+        let took = start.elapsed();
+        if arguments.iter().any(|word| word == RECORD) {
+            record(root, check, &outcome, took)?;
+        }
+        done.push((check, outcome, took));
     }
     print!("\n{}", table(&done));
     let unclean = |outcome: &Outcome| !matches!(outcome, Outcome::Clean(_) | Outcome::Skipped(_));
@@ -277,6 +285,39 @@ pub(crate) fn describe() -> String {
     CHECKS.iter().map(line).collect()
 }
 
+/// What the ledger calls each check, all of them.
+pub(crate) fn recorded() -> impl Iterator<Item = String> {
+    CHECKS.iter().map(recorded_as)
+}
+
+fn recorded_as(check: &Check) -> String {
+    format!("check {} {}", check.kind.name(), describe_one(check))
+}
+
+/// C7.
+fn record(root: &Path, check: &Check, outcome: &Outcome, took: Duration) -> Result<(), String> {
+    let (tests, lost) = match outcome {
+        Outcome::Clean(tests) => (*tests, "0"),
+        Outcome::Skipped(_) => return Ok(()),
+        Outcome::Idle => (0, "no test ran"),
+        Outcome::Failed => (0, "a report, or a test failed"),
+        Outcome::Unfinished => (0, "it did not end in its time"),
+    };
+    let (kind, package) = (check.kind.name(), check.package);
+    let line = Line {
+        goal: "G8",
+        what: &recorded_as(check),
+        seed: 0,
+        runs: 1,
+        unit: "tests",
+        checked: tests,
+        seconds: took.as_secs(),
+        lost,
+        command: &format!("cargo xtask check {kind} -- {package}"),
+    };
+    line.keep(root)
+}
+
 fn describe_one(check: &Check) -> String {
     format!("{} {}", check.package, check.arguments.join(" "))
 }
@@ -287,7 +328,7 @@ fn select(arguments: &[String]) -> Result<Vec<&'static Check>, String> {
     let often = arguments.iter().any(|word| word == OFTEN);
     for word in arguments
         .iter()
-        .filter(|word| *word != "--" && *word != OFTEN)
+        .filter(|word| !["--", OFTEN, RECORD].contains(&word.as_str()))
     {
         let kind = Kind::ALL.into_iter().find(|kind| kind.name() == word);
         let package = CHECKS

@@ -12,6 +12,9 @@ pub(crate) const LEDGER: &str = "reliability/LEDGER.tsv";
 /// Seeds begin at multiples of this, so that an attack's seeds are told apart by their millions.
 const STRIDE: u64 = 1_000_000;
 
+/// What a commit's name ends on if the tree was not that commit's.
+pub(crate) const DIRTY: &str = "-dirty";
+
 /// The ledger's text; none is empty.
 pub(crate) fn read(path: &Path) -> Result<String, String> {
     match std::fs::read_to_string(path) {
@@ -104,13 +107,22 @@ impl Line<'_> {
     }
 }
 
+/// The commit that is checked out, `-dirty` if anything but a table of results differs from it.
 fn commit(root: &Path) -> String {
-    let output = Command::new("git")
-        .current_dir(root)
-        .args(["rev-parse", "--short=12", "HEAD"])
-        .output();
-    let text = output.map(|output| String::from_utf8_lossy(&output.stdout).trim().to_owned());
-    text.unwrap_or_else(|_| "unknown".to_owned())
+    let told = |arguments: &[&str]| {
+        let mut git = Command::new("git");
+        let output = git.current_dir(root).args(arguments).output().ok()?;
+        let text = String::from_utf8_lossy(&output.stdout);
+        output.status.success().then(|| text.trim().to_owned())
+    };
+    let head = told(&["rev-parse", "--short=12", "HEAD"]);
+    let but_results = [".", ":(exclude,glob)**/*.tsv"];
+    let differs = told(&[&["status", "--porcelain", "--"], &but_results[..]].concat());
+    match (head, differs) {
+        (Some(head), Some(differs)) if differs.is_empty() => head,
+        (Some(head), _) => head + DIRTY,
+        (None, _) => "unknown".to_owned(),
+    }
 }
 
 /// The time in UTC, to the second, as `date` says it.

@@ -25,18 +25,20 @@ mod check;
 mod ratio;
 mod ci;
 mod soak;
+mod gates;
 mod coverage;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-const COMMANDS: [&str; 10] = [
+const COMMANDS: [&str; 11] = [
     "tidy",
     "ci",
     "models",
     "seeded",
     "check",
     "soak",
+    "gates",
     "ratio",
     "coverage",
     "bench-check",
@@ -63,7 +65,7 @@ fn run(arguments: &[String]) -> Result<(), String> {
         _ if help && COMMANDS.contains(&command) => {
             println!("{}", describe(command));
         }
-        "tidy" | "readme" | "ratio" if !rest.is_empty() => {
+        "tidy" | "readme" | "ratio" | "gates" if !rest.is_empty() => {
             return Err(format!("`{command}` takes no arguments"));
         }
         "tidy" => return tidy::run(&root),
@@ -72,6 +74,7 @@ fn run(arguments: &[String]) -> Result<(), String> {
         "models" => return models::run(&root, rest),
         "check" => return check::run(&root, rest),
         "soak" => return soak::run(&root, rest),
+        "gates" => return gates::run(&root),
         "ratio" => return ratio::run(&root),
         "coverage" => return coverage::run(&root, rest),
         "bench-check" => return bench_check(&root, rest),
@@ -112,9 +115,10 @@ fn describe(command: &str) -> String {
             seeded::describe()
         ),
         "check" => format!(
-            "cargo xtask check [miri | tsan | asan] [-- package ...]\n\n\
+            "cargo xtask check [--often] [--record] [miri | tsan | asan] [-- package ...]\n\n\
              Runs tests under Miri, ThreadSanitizer and AddressSanitizer; needs nightly, and says\n\
-             SKIPPED where something is missing. The checks:\n\n{}",
+             SKIPPED where something is missing. --often takes what every commit takes; --record\n\
+             adds a line to reliability/LEDGER.tsv for each. The checks:\n\n{}",
             check::describe()
         ),
         "soak" => format!(
@@ -123,6 +127,10 @@ fn describe(command: &str) -> String {
              seen, and adds a line to it. --again repeats seeds, and adds none. WHAT is one of\n\n{}",
             soak::describe()
         ),
+        "gates" => "cargo xtask gates\n\n\
+             Adds up what reliability/LEDGER.tsv has of the storage crates as they are now, beside\n\
+             what a release asks for; exits with 1 unless all of it is reached.\n"
+            .to_owned(),
         "ratio" => "cargo xtask ratio\n\n\
              Counts lines of tests and of product in the storage crates.\n"
             .to_owned(),

@@ -87,6 +87,11 @@ pub(crate) fn run(root: &Path, arguments: &[String]) -> Result<(), String> {
     }
 }
 
+/// How many faults there are.
+pub(crate) fn count() -> usize {
+    FAULTS.len()
+}
+
 /// Keeps the table of a whole run in the repository, instead of the one before.
 fn record(root: &Path, rows: &[Row]) -> Result<(), String> {
     let date = said_by("date", &["-u", "+%Y-%m-%dT%H:%MZ"], root).unwrap_or_default();

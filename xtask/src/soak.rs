@@ -112,6 +112,14 @@ fn again(what: &str, minutes: u64, seed: u64) -> String {
     format!("cargo xtask soak {what} --minutes {minutes} --seed {seed} --again")
 }
 
+/// The targets of libFuzzer.
+///
+/// # Errors
+/// Their directory cannot be read.
+pub(crate) fn targets(root: &Path) -> Result<Vec<String>, String> {
+    fuzz::names(root)
+}
+
 /// The attacks, for `--help`.
 pub(crate) fn describe() -> String {
     let line = |(name, about): &(&str, &str)| format!("  {name:<24} {about}\n");

@@ -95,7 +95,7 @@ pub(super) fn run(root: &Path, target: &str, asked: &Asked, seed: u64) -> Result
 }
 
 /// The targets of `fuzz/`, by name.
-fn names(root: &Path) -> Result<Vec<String>, String> {
+pub(super) fn names(root: &Path) -> Result<Vec<String>, String> {
     let directory = root.join("fuzz/fuzz_targets");
     let unread = |error| format!("cannot read {}: {error}", directory.display());
     let mut names = Vec::new();

@@ -1,0 +1,366 @@
+//! `cargo xtask gates`: what was attacked since the storage crates last changed, beside what a
+//! release asks for.
+//!
+//! G1. A line of the ledger counts if the sources of the storage crates at its commit are those of
+//!     the working tree, byte by byte; one whose tree was not its commit's never does.
+//! G2. A line that failed counts for nothing, and is told; so are gates that are not reached.
+//!
+//! Tests: below.
+
+use crate::check;
+use crate::ledger::{self, DIRTY, LEDGER};
+use crate::ratio::STORAGE;
+use crate::soak;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+use std::process::Command;
+
+const SEEDED: &str = "reliability/SEEDED.tsv";
+
+/// What of a line is added up.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Measure {
+    /// The runs.
+    Runs,
+    /// What was checked in them.
+    Checked,
+    Minutes,
+    /// How many campaigns of this name there are lines of.
+    Campaigns,
+}
+
+/// What a release asks of one kind of attack.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Gate {
+    goal: &'static str,
+    /// What the name of its campaign begins with, or is.
+    campaign: String,
+    measure: Measure,
+    unit: &'static str,
+    asked: u64,
+}
+
+/// One line of the ledger.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Row<'a> {
+    commit: &'a str,
+    campaign: &'a str,
+    runs: u64,
+    checked: u64,
+    seconds: u64,
+    held: bool,
+}
+
+/// What was reached of a gate.
+#[derive(Debug, PartialEq, Eq)]
+struct Reached {
+    gate: Gate,
+    sum: u64,
+    failed: usize,
+}
+
+/// Prints the table.
+///
+/// # Errors
+/// The ledger cannot be read, a gate is not reached, or an attack on this state failed.
+pub(crate) fn run(root: &Path) -> Result<(), String> {
+    let text = ledger::read(&root.join(LEDGER))?;
+    let rows: Vec<Row> = text.lines().skip(1).filter_map(Row::of).collect();
+    let commits: BTreeSet<&str> = rows.iter().map(|row| row.commit).collect();
+    let same: BTreeSet<&str> = commits
+        .into_iter()
+        .filter(|commit| is_same(root, commit))
+        .collect();
+    let now: Vec<Row> = rows
+        .into_iter()
+        .filter(|row| same.contains(row.commit))
+        .collect();
+    let mut reached: Vec<Reached> = gates(root)?
+        .into_iter()
+        .map(|gate| gate.reached(&now))
+        .collect();
+    reached.push(seeded(root)?);
+    println!("commits with these storage crates: {}\n", listed(&same));
+    print!("{}", table(&reached));
+    let short = reached.iter().filter(|one| !one.holds()).count();
+    match short {
+        0 => Ok(()),
+        _ => Err(format!(
+            "{short} of {} gates are not reached",
+            reached.len()
+        )),
+    }
+}
+
+/// What a release asks for; RELIABILITY.md says what each is.
+#[rustfmt::skip]
+fn gates(root: &Path) -> Result<Vec<Gate>, String> {
+    use Measure::{Campaigns, Checked, Minutes, Runs};
+    let gate = |goal, campaign: &str, measure, asked, unit| Gate {
+        goal, campaign: campaign.to_owned(), measure, unit, asked,
+    };
+    let mut gates = vec![
+        gate("G1", "kill -9", Runs, 100_000, "kills"),
+        gate("G2", "power-loss", Checked, 10_000_000, "crash images"),
+        gate("G2b", "power-loss-in-recovery", Checked, 1_000_000, "crashes in recovery"),
+        gate("G2c", "every-crash-point", Runs, 3 * 3_795, "workloads whole"),
+        gate("G3", "faults", Runs, 20_000, "runs: 20 workloads whole"),
+        gate("G4", "corruption-of-every-bit", Checked, 2_100_000, "damages"),
+        gate("G5", "loom", Minutes, 120, "minutes"),
+        gate("G5b", "shuttle", Checked, 20_000_000, "schedules"),
+        gate("G6", "histories", Checked, 100_000, "histories"),
+    ];
+    for target in soak::targets(root)? {
+        gates.push(gate("G7", &format!("fuzz:{target}"), Minutes, 120, "minutes"));
+    }
+    let checks = u64::try_from(check::recorded().count()).unwrap_or(u64::MAX);
+    gates.extend([
+        gate("G8", "check ", Campaigns, checks, "checks"),
+        gate("G8", "tsan", Minutes, 60, "minutes"),
+        gate("G8", "asan", Minutes, 60, "minutes"),
+        gate("G10", "same-answers", Checked, 100_000, "pairs of settings"),
+    ]);
+    Ok(gates)
+}
+
+impl<'a> Row<'a> {
+    fn of(line: &'a str) -> Option<Self> {
+        let columns: Vec<&str> = line.split('\t').collect();
+        let [
+            _,
+            commit,
+            _,
+            campaign,
+            _,
+            runs,
+            _,
+            checked,
+            _,
+            verdict,
+            seconds,
+            ..,
+        ] = columns[..]
+        else {
+            return None;
+        };
+        Some(Row {
+            commit,
+            campaign,
+            runs: runs.parse().ok()?,
+            checked: checked.parse().ok()?,
+            seconds: seconds.parse().ok()?,
+            held: matches!(verdict, "held" | "pass"),
+        })
+    }
+}
+
+impl Gate {
+    /// `kill -9, on disk` is one of `kill -9`.
+    fn is_of(&self, campaign: &str) -> bool {
+        match campaign.strip_prefix(self.campaign.as_str()) {
+            Some(rest) => rest.is_empty() || rest.starts_with(',') || self.campaign.ends_with(' '),
+            None => false,
+        }
+    }
+
+    fn reached(self, rows: &[Row]) -> Reached {
+        let of: Vec<&Row> = rows.iter().filter(|row| self.is_of(row.campaign)).collect();
+        let held = of.iter().filter(|row| row.held);
+        let sum = match self.measure {
+            Measure::Runs => held.map(|row| row.runs).sum(),
+            Measure::Checked => held.map(|row| row.checked).sum(),
+            Measure::Minutes => held.map(|row| row.seconds).sum::<u64>() / 60,
+            Measure::Campaigns => {
+                let names: BTreeSet<&str> = held.map(|row| row.campaign).collect();
+                u64::try_from(names.len()).unwrap_or(u64::MAX)
+            }
+        };
+        Reached {
+            failed: of.iter().filter(|row| !row.held).count(),
+            gate: self,
+            sum,
+        }
+    }
+}
+
+impl Reached {
+    fn holds(&self) -> bool {
+        self.sum >= self.gate.asked && self.failed == 0
+    }
+}
+
+/// The seeded faults that the table kept of a run at this state says were caught.
+fn seeded(root: &Path) -> Result<Reached, String> {
+    let text = ledger::read(&root.join(SEEDED))?;
+    let rows = text.lines().skip(1).map(|line| line.split('\t').collect());
+    let mut by_commit: BTreeMap<String, Vec<bool>> = BTreeMap::new();
+    for row in rows.map(|row: Vec<&str>| row) {
+        if let [_, commit, _, verdict, ..] = row[..] {
+            let caught = verdict.starts_with("caught");
+            by_commit.entry(commit.to_owned()).or_default().push(caught);
+        }
+    }
+    let now = by_commit.iter().filter(|(commit, _)| is_same(root, commit));
+    let verdicts: Vec<bool> = now.flat_map(|(_, verdicts)| verdicts).copied().collect();
+    let count = |caught| {
+        verdicts
+            .iter()
+            .filter(|verdict| **verdict == caught)
+            .count()
+    };
+    let number = |count| u64::try_from(count).unwrap_or(u64::MAX);
+    Ok(Reached {
+        gate: Gate {
+            goal: "G14",
+            campaign: "seeded".to_owned(),
+            measure: Measure::Checked,
+            unit: "faults caught",
+            asked: number(crate::seeded::count()),
+        },
+        sum: number(count(true)),
+        failed: count(false),
+    })
+}
+
+/// Whether the sources of the storage crates at `commit` are those of the working tree (G1).
+fn is_same(root: &Path, commit: &str) -> bool {
+    if commit.ends_with(DIRTY) {
+        return false;
+    }
+    let sources = STORAGE.iter().map(|name| format!("crates/{name}/src"));
+    let ended = Command::new("git")
+        .current_dir(root)
+        .args(["diff", "--quiet", commit, "--"])
+        .args(sources)
+        .output();
+    ended.is_ok_and(|output| output.status.success())
+}
+
+fn listed(commits: &BTreeSet<&str>) -> String {
+    match commits.is_empty() {
+        true => "none".to_owned(),
+        false => commits.iter().copied().collect::<Vec<_>>().join(" "),
+    }
+}
+
+fn table(reached: &[Reached]) -> String {
+    let mut text = format!(
+        "{:<5} {:<26} {:>12} {:>12} {:>6}  {}\n",
+        "goal", "attack", "reached", "gate", "part", "of"
+    );
+    for Reached { gate, sum, failed } in reached {
+        // No gate asks for nothing.
+        let part = format!("{} %", (sum * 100 / gate.asked.max(1)).min(100));
+        let (asked, campaign) = (grouped(gate.asked), gate.campaign.trim_end());
+        let failures = match failed {
+            0 => String::new(),
+            _ => format!("; {failed} FAILED"),
+        };
+        text += &format!(
+            "{:<5} {campaign:<26} {:>12} {asked:>12} {part:>6}  {}{failures}\n",
+            gate.goal,
+            grouped(*sum),
+            gate.unit
+        );
+    }
+    text
+}
+
+/// `1234567` as `1,234,567`.
+fn grouped(number: u64) -> String {
+    let digits = number.to_string();
+    let mut text = String::new();
+    for (place, digit) in digits.chars().enumerate() {
+        if place > 0 && (digits.len() - place).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn line(campaign: &str, runs: u64, checked: u64, seconds: u64, verdict: &str) -> String {
+        format!("d\tc\tG\t{campaign}\t5\t{runs}\tu\t{checked}\t0\t{verdict}\t{seconds}\tagain")
+    }
+
+    fn reached(campaign: &str, measure: Measure, asked: u64, lines: &[String]) -> Reached {
+        let rows: Vec<Row> = lines.iter().map(|line| Row::of(line).unwrap()).collect();
+        let gate = Gate {
+            goal: "G",
+            campaign: campaign.to_owned(),
+            measure,
+            unit: "u",
+            asked,
+        };
+        gate.reached(&rows)
+    }
+
+    #[test]
+    fn what_held_is_added_up_and_what_failed_is_told() {
+        let lines = [
+            line("kill -9, in memory", 10, 100, 59, "held"),
+            line("kill -9, on disk", 5, 50, 61, "held"),
+            line("kill -9, on disk", 7, 70, 60, "FAILED"),
+            line("power-loss-in-recovery", 1, 1, 1, "held"),
+        ];
+        let of = |measure, asked| reached("kill -9", measure, asked, &lines);
+        assert_eq!(
+            (of(Measure::Runs, 15).sum, of(Measure::Runs, 15).failed),
+            (15, 1)
+        );
+        assert_eq!(of(Measure::Checked, 1).sum, 150);
+        assert_eq!(of(Measure::Minutes, 1).sum, 2);
+        assert!(!of(Measure::Runs, 15).holds(), "one failed");
+        let none = reached("power-loss", Measure::Checked, 1, &lines);
+        assert_eq!(
+            (none.sum, none.holds()),
+            (0, false),
+            "another attack's name"
+        );
+        let text = table(&[of(Measure::Checked, 1_500_000)]);
+        assert!(
+            text.contains("1,500,000") && text.contains("1 FAILED"),
+            "{text}"
+        );
+    }
+
+    #[test]
+    fn a_gate_holds_when_it_is_reached() {
+        let lines = [
+            line("check tsan a --lib", 1, 3, 1, "held"),
+            line("check tsan a --lib", 1, 3, 1, "held"),
+            line("check miri b", 1, 3, 1, "held"),
+        ];
+        let of = |asked| reached("check ", Measure::Campaigns, asked, &lines);
+        assert_eq!(of(2).sum, 2);
+        assert!(of(2).holds() && !of(3).holds());
+    }
+
+    #[test]
+    fn the_ledger_of_this_repository_can_be_read() {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
+        let text = ledger::read(&root.join(LEDGER)).unwrap();
+        let lines = text.lines().skip(1);
+        assert!(lines.clone().all(|line| Row::of(line).is_some()));
+        let known = gates(root).unwrap();
+        let of = |name: &str| {
+            lines.clone().filter_map(Row::of).any(|row| {
+                let gate = known.iter().find(|gate| gate.campaign == name).unwrap();
+                gate.is_of(row.campaign)
+            })
+        };
+        for name in [
+            "kill -9",
+            "power-loss",
+            "faults",
+            "histories",
+            "same-answers",
+        ] {
+            assert!(of(name), "{name}");
+        }
+    }
+}
