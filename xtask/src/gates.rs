@@ -11,7 +11,7 @@ use crate::check;
 use crate::ledger::{self, DIRTY, LEDGER};
 use crate::ratio::STORAGE;
 use crate::soak;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::Command;
 
@@ -66,11 +66,7 @@ struct Reached {
 pub(crate) fn run(root: &Path) -> Result<(), String> {
     let text = ledger::read(&root.join(LEDGER))?;
     let rows: Vec<Row> = text.lines().skip(1).filter_map(Row::of).collect();
-    let commits: BTreeSet<&str> = rows.iter().map(|row| row.commit).collect();
-    let same: BTreeSet<&str> = commits
-        .into_iter()
-        .filter(|commit| is_same(root, commit))
-        .collect();
+    let same = unchanged(root, rows.iter().map(|row| row.commit));
     let now: Vec<Row> = rows
         .into_iter()
         .filter(|row| same.contains(row.commit))
@@ -192,16 +188,11 @@ impl Reached {
 /// The seeded faults that the table kept of a run at this state says were caught.
 fn seeded(root: &Path) -> Result<Reached, String> {
     let text = ledger::read(&root.join(SEEDED))?;
-    let rows = text.lines().skip(1).map(|line| line.split('\t').collect());
-    let mut by_commit: BTreeMap<String, Vec<bool>> = BTreeMap::new();
-    for row in rows.map(|row: Vec<&str>| row) {
-        if let [_, commit, _, verdict, ..] = row[..] {
-            let caught = verdict.starts_with("caught");
-            by_commit.entry(commit.to_owned()).or_default().push(caught);
-        }
-    }
-    let now = by_commit.iter().filter(|(commit, _)| is_same(root, commit));
-    let verdicts: Vec<bool> = now.flat_map(|(_, verdicts)| verdicts).copied().collect();
+    let lines = text.lines().skip(1);
+    let rows: Vec<(&str, bool)> = lines.filter_map(verdict).collect();
+    let same = unchanged(root, rows.iter().map(|(commit, _)| *commit));
+    let now = rows.iter().filter(|(commit, _)| same.contains(commit));
+    let verdicts: Vec<bool> = now.map(|(_, caught)| *caught).collect();
     let count = |caught| {
         verdicts
             .iter()
@@ -220,6 +211,20 @@ fn seeded(root: &Path) -> Result<Reached, String> {
         sum: number(count(true)),
         failed: count(false),
     })
+}
+
+/// The commit of a line of the table of seeded faults, and whether the fault was caught.
+fn verdict(line: &str) -> Option<(&str, bool)> {
+    let mut columns = line.split('\t').skip(1);
+    let (commit, _fault, verdict) = (columns.next()?, columns.next()?, columns.next()?);
+    Some((commit, verdict.starts_with("caught")))
+}
+
+/// Those of `commits` whose storage crates are those of the working tree.
+fn unchanged<'a>(root: &Path, commits: impl Iterator<Item = &'a str>) -> BTreeSet<&'a str> {
+    let once: BTreeSet<&str> = commits.collect();
+    let same = once.into_iter().filter(|commit| is_same(root, commit));
+    same.collect()
 }
 
 /// Whether the sources of the storage crates at `commit` are those of the working tree (G1).
@@ -338,6 +343,13 @@ mod tests {
         let of = |asked| reached("check ", Measure::Campaigns, asked, &lines);
         assert_eq!(of(2).sum, 2);
         assert!(of(2).holds() && !of(3).holds());
+    }
+
+    #[test]
+    fn a_fault_that_was_not_caught_is_no_catch() {
+        let line = |verdict| format!("d\tc\ta-fault\t{verdict}\t0.1\tby");
+        assert_eq!(verdict(&line("caught (hung)")), Some(("c", true)));
+        assert_eq!(verdict(&line("NOT CAUGHT")), Some(("c", false)));
     }
 
     #[test]
