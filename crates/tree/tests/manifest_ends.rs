@@ -1,12 +1,12 @@
 //! How a manifest ends: a sync that fails, the close; and how it does not, by a full disk.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use velella_base::{ErrorKind, Stamp};
 use velella_tree::{Edit, KeyspaceRecord, Manifest};
 use velella_vfs::fault::{Fault, Rule};
 use velella_vfs::mem::CrashMode;
-use velella_vfs::{FaultFs, MemFs, Operation};
+use velella_vfs::{FaultFs, MemFs, Operation, lacks_descriptors};
 
 fn db() -> &'static Path {
     Path::new("/db")
@@ -22,6 +22,11 @@ fn keyspace(id: u32) -> Edit {
         prefix_extractor: String::new(),
         created: Stamp(1),
     })
+}
+
+fn manifests(fs: &MemFs) -> usize {
+    let is_manifest = |path: &PathBuf| path.to_string_lossy().contains("MANIFEST");
+    fs.files().iter().filter(|path| is_manifest(path)).count()
 }
 
 #[test]
@@ -141,13 +146,7 @@ fn a_rewriting_that_may_open_no_more_files_waits() {
         manifest.commit(&[keyspace(committed)]).unwrap();
     }
     let old = manifest.file();
-    let manifests = || {
-        let files = fs.files().into_iter();
-        files
-            .filter(|path| path.to_string_lossy().contains("MANIFEST"))
-            .count()
-    };
-    assert_eq!(manifests(), 1, "{:?}", fs.files());
+    assert_eq!(manifests(&fs), 1, "{:?}", fs.files());
     while manifest.file() == old {
         committed += 1;
         manifest.commit(&[keyspace(committed)]).unwrap();
@@ -155,6 +154,73 @@ fn a_rewriting_that_may_open_no_more_files_waits() {
     drop(manifest);
     let (_, state) = Manifest::open(Arc::new(fs), db()).unwrap();
     assert_eq!(state.keyspaces.len(), committed as usize);
+}
+
+#[test]
+fn a_rewriting_whose_name_finds_no_room_waits() {
+    let fs = MemFs::new();
+    let faulty = FaultFs::over_mem(&fs);
+    let (manifest, _) = Manifest::create(Arc::new(faulty.clone()), db()).unwrap();
+    manifest.roll_early(1);
+    let full = Rule::every(Fault::NoSpace).of(Operation::Rename);
+    faulty.inject(full.times(1));
+    let (old, mut committed) = (manifest.file(), 0);
+    while faulty.fired() == 0 {
+        committed += 1;
+        manifest.commit(&[keyspace(committed)]).unwrap();
+    }
+    assert_eq!((manifest.file(), manifests(&fs)), (old, 1));
+    while manifest.file() == old {
+        committed += 1;
+        manifest.commit(&[keyspace(committed)]).unwrap();
+    }
+    assert_eq!(manifests(&fs), 1);
+    drop(manifest);
+    let (_, state) = Manifest::open(Arc::new(fs), db()).unwrap();
+    assert_eq!(state.keyspaces.len(), committed as usize);
+}
+
+#[test]
+fn nothing_is_committed_to_a_rewriting_before_its_name_is_durable() {
+    let fs = MemFs::new();
+    let faulty = FaultFs::over_mem(&fs);
+    let (manifest, _) = Manifest::create(Arc::new(faulty.clone()), db()).unwrap();
+    manifest.roll_early(1);
+    // The first sync of the directory makes the new file's name durable, the second the swap.
+    faulty.inject(
+        Rule::every(Fault::TooManyFiles)
+            .of(Operation::SyncDir)
+            .from_nth(2),
+    );
+    let (old, mut committed) = (manifest.file(), 0);
+    while manifest.file() == old {
+        committed += 1;
+        manifest.commit(&[keyspace(committed)]).unwrap();
+    }
+    assert_eq!((faulty.fired(), manifests(&fs)), (1, 2));
+    for _ in 0..2 {
+        let refused = manifest.commit(&[keyspace(committed + 1)]).unwrap_err();
+        assert!(lacks_descriptors(&refused), "{refused}");
+        assert!(Manifest::is_refusal(&refused));
+    }
+    let count = |fs: &MemFs| {
+        let (_, state) = Manifest::open(Arc::new(fs.clone()), db()).unwrap();
+        state.keyspaces.len()
+    };
+    let found = |committed: u32| {
+        for mode in CrashMode::POWER_LOSSES {
+            for seed in 0..40 {
+                let image = fs.image(seed, mode);
+                assert_eq!(count(&image), committed as usize, "{mode:?} {seed}");
+            }
+        }
+    };
+    found(committed);
+    faulty.reset();
+    committed += 1;
+    manifest.commit(&[keyspace(committed)]).unwrap();
+    assert_eq!(manifests(&fs), 1);
+    found(committed);
 }
 
 #[test]

@@ -31,10 +31,14 @@ pub(super) fn stage(vfs: &dyn Vfs, dir: &Path, file: u64) -> Result<Box<dyn Writ
     Ok(target)
 }
 
-/// Puts the staged manifest in force, durably: it, what is staged, and both names must be durable
-/// already.
-pub(super) fn swap(vfs: &dyn Vfs, dir: &Path, names: &Names) -> Result<()> {
-    vfs.rename(&staged(dir), &FileName::Current.path(dir))?;
+/// Puts the staged manifest in force, for this process: it, what is staged, and both names must be
+/// durable already.
+pub(super) fn swap(vfs: &dyn Vfs, dir: &Path) -> Result<()> {
+    vfs.rename(&staged(dir), &FileName::Current.path(dir))
+}
+
+/// Makes the swap durable: until then a loss of power may take it back.
+pub(super) fn settle(names: &Names) -> Result<()> {
     match seeded("the-name-of-current-is-not-synced") {
         true => Ok(()),
         false => names.sync(),

@@ -8,7 +8,8 @@
 //!     find room.
 //! N2. Opening always writes a new manifest and swaps `CURRENT`: what a dead process left in the
 //!     page cache, its sync perhaps failed, is never built upon. The new file, its name, and only
-//!     then `CURRENT` are synced.
+//!     then `CURRENT` are synced; nothing is committed to a file before all of that is durable, and
+//!     the one before it stays until then.
 //! N3. File numbers are leased in blocks before they are given out, and a manifest takes a number
 //!     above every file present: no number comes back.
 //! N4. A directory that is neither empty nor a database is left alone.
@@ -77,6 +78,8 @@ struct Writer {
     /// Never rewritten before it is as long.
     roll_least: u64,
     poison: Option<Error>,
+    /// The manifest before this one, while a loss of power may put it in force again (N2).
+    replaced: Option<u64>,
 }
 
 /// The next file number, and the first that is not leased yet.
@@ -193,6 +196,7 @@ impl Manifest {
                 roll_above: u64::MAX,
                 roll_least: ROLL_BYTES,
                 poison: None,
+                replaced: None,
             }),
         };
         Ok((manifest, state))
@@ -249,7 +253,8 @@ impl Manifest {
         let names = Names::new(Arc::clone(&vfs), dir);
         let (log, staged) = begin(&*vfs, dir, database, file, &state)?;
         sync_begun(&names, &log, &*staged)?;
-        current::swap(&*vfs, dir, &names)?;
+        current::swap(&*vfs, dir)?;
+        current::settle(&names)?;
         Ok(Manifest {
             vfs,
             dir: dir.to_path_buf(),
@@ -264,6 +269,7 @@ impl Manifest {
                 log: Some(log),
                 state,
                 poison: None,
+                replaced: None,
             }),
             numbers: Mutex::new(numbers),
             is_shut: RwLock::new(false),
@@ -295,7 +301,8 @@ impl Manifest {
     ///
     /// # Errors
     /// What the file system refused; the manifest is poisoned then, and so says every later call.
-    /// `NoSpace`: there was no room for the record; nothing has changed. `Closed`: it was shut.
+    /// `NoSpace`: there was no room for the record; nothing has changed, nor has it if too many
+    /// files were open. `Closed`: it was shut.
     pub fn commit(&self, edits: &[Edit]) -> Result<()> {
         let is_shut = self.is_shut.read();
         if *is_shut {
@@ -310,10 +317,12 @@ impl Manifest {
     /// edits.
     #[must_use]
     pub fn is_refusal(error: &Error) -> bool {
-        matches!(
-            error.kind(),
-            ErrorKind::NotFound | ErrorKind::ReadOnly | ErrorKind::Closed | ErrorKind::NoSpace
-        )
+        // What opens no file comes last.
+        lacks_descriptors(error)
+            || matches!(
+                error.kind(),
+                ErrorKind::NotFound | ErrorKind::ReadOnly | ErrorKind::Closed | ErrorKind::NoSpace
+            )
     }
 
     /// Makes the names of new files in the database's directory durable. After a failure of it,
@@ -377,6 +386,7 @@ impl Manifest {
             let found = format!("keyspace {id} does not exist (any more)");
             return Err(Error::new(ErrorKind::NotFound, "change", found).on(&self.path()));
         }
+        self.settle(writer)?;
         // A lease about to run out is extended in the same record, for nothing.
         let mut all = edits.to_vec();
         let leased = self.numbers.lock().wanted();
@@ -400,9 +410,29 @@ impl Manifest {
         Ok(())
     }
 
+    /// Makes sure that no loss of power puts the manifest in force that came before this one (N2).
+    fn settle(&self, writer: &mut Writer) -> Result<()> {
+        let Some(replaced) = writer.replaced else {
+            return Ok(());
+        };
+        if let Err(error) = current::settle(&self.names) {
+            // Where no directory could be opened, nothing was synced, and nothing lost.
+            writer.poison = (!lacks_descriptors(&error)).then(|| error.clone());
+            return Err(error);
+        }
+        writer.replaced = None;
+        // Best effort: a manifest that CURRENT does not name is removed at the next opening.
+        drop(
+            self.vfs
+                .remove(&FileName::Manifest(replaced).path(&self.dir)),
+        );
+        Ok(())
+    }
+
     /// Rewrites a long manifest. The commit before it is durable whatever happens here: a failure
-    /// to write the new file leaves the old one in force. A failed sync poisons (N1): other names
-    /// in the directory may be lost by it, which a later sync would call durable.
+    /// to write the new file, or to find room for its name in `CURRENT`, leaves the old one in
+    /// force. A failed sync poisons (N1): other names in the directory may be lost by it, which a
+    /// later sync would call durable.
     fn roll(&self, writer: &mut Writer) {
         let file = {
             let mut numbers = self.numbers.lock();
@@ -418,24 +448,29 @@ impl Manifest {
         let synced = begun.and_then(|(log, staged)| {
             let synced = sync_begun(&self.names, &log, &*staged);
             synced
-                // Where no directory could be opened, nothing was synced, and nothing lost.
                 .inspect_err(|error| {
+                    // As in `settle`.
                     writer.poison = (!lacks_descriptors(error)).then(|| error.clone());
                 })
                 .map(|()| log)
         });
-        let Ok(log) = synced else {
+        let old = self.file();
+        let in_force = synced.and_then(|log| match current::swap(&*self.vfs, &self.dir) {
+            Err(error) if error.kind() != ErrorKind::NoSpace || !self.is_current(old) => {
+                writer.poison = Some(error.clone());
+                Err(error)
+            }
+            swapped => swapped.map(|()| log),
+        });
+        let Ok(log) = in_force else {
             // Try again when it has doubled. What there is of it goes, as far as possible: there
-            // may be no room for more.
+            // may be no room for more. Not if it might be in force.
             writer.roll_above = writer.length().saturating_mul(2);
-            drop(self.vfs.remove(&FileName::Manifest(file).path(&self.dir)));
+            if writer.poison.is_none() {
+                drop(self.vfs.remove(&FileName::Manifest(file).path(&self.dir)));
+            }
             return;
         };
-        if let Err(error) = current::swap(&*self.vfs, &self.dir, &self.names) {
-            writer.poison = Some(error);
-            return;
-        }
-        let old = self.file();
         writer.roll_above = roll_above(&log, writer.roll_least);
         writer.log = Some(log);
         // In this order: a length read between the two belongs to neither file, and is too small
@@ -443,8 +478,14 @@ impl Manifest {
         self.durable.store(0, Ordering::Release);
         self.file.store(file, Ordering::Release);
         self.durable.store(writer.length(), Ordering::Release);
-        // Best effort: a manifest that CURRENT does not name is removed at the next opening.
-        drop(self.vfs.remove(&FileName::Manifest(old).path(&self.dir)));
+        writer.replaced = Some(old);
+        // If it fails, the next commit tries again, or finds the poison.
+        drop(self.settle(writer));
+    }
+
+    /// Whether `CURRENT` names `file`, for all that can be read.
+    fn is_current(&self, file: u64) -> bool {
+        current::read(&*self.vfs, &self.dir).is_ok_and(|named| named == file)
     }
 
     /// A number for a new file; durable leases keep numbers from ever coming back (N3).
