@@ -14,10 +14,12 @@
 //!
 //! Tests: `tests/manifest_cut.rs`.
 
+use crate::options::RecoveryMode;
 use std::path::Path;
 use velella_base::file_name::FileName;
 use velella_base::{Error, ErrorKind, Result, Stamp, seeded};
-use velella_tree::manifest::Replay;
+use velella_journal::{Last, Start};
+use velella_tree::manifest::{Replay, State};
 use velella_vfs::Vfs;
 
 /// Bits of a note for the file number, and for the length in words of eight bytes.
@@ -39,15 +41,14 @@ pub(crate) fn note((file, bytes): (u64, u64)) -> u64 {
 /// # Errors
 /// `Corruption`, naming the manifest and its end: edits are missing there. What the file system
 /// refused.
-pub(crate) fn check(vfs: &dyn Vfs, dir: &Path, replay: &Replay) -> Result<()> {
+pub(crate) fn check(
+    vfs: &dyn Vfs,
+    dir: &Path,
+    replay: &Replay,
+    recovery: RecoveryMode,
+) -> Result<()> {
     let state = &replay.state;
-    let evidence = velella_journal::evidence(
-        vfs,
-        dir,
-        replay.database,
-        state.incarnation,
-        state.seal_file,
-    )?;
+    let evidence = velella_journal::evidence(vfs, dir, replay.database, &last(state, recovery))?;
     let end = replay
         .records
         .last()
@@ -77,6 +78,19 @@ pub(crate) fn check(vfs: &dyn Vfs, dir: &Path, replay: &Replay) -> Result<()> {
                 .remedy("restore the whole database from a backup, not the manifest alone"),
         )
     })
+}
+
+/// What the manifest says of the journal that was in force.
+pub(crate) fn last(state: &State, recovery: RecoveryMode) -> Last {
+    Last {
+        incarnation: state.incarnation,
+        start: Start {
+            seal_file: state.seal_file,
+            token: state.token.clone(),
+        },
+        assume_power_loss: recovery == RecoveryMode::AssumePowerLoss,
+        accept_loss: recovery == RecoveryMode::AcceptLoss,
+    }
 }
 
 /// A record was found at `stamp` (G3).

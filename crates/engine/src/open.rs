@@ -23,7 +23,7 @@ use std::path::Path;
 use std::sync::Arc;
 use velella_base::file_name::FileName;
 use velella_base::{Error, ErrorKind, KeyspaceId, Order, Result, Stamp, seeded};
-use velella_journal::{Access, Config, Journal, Last, Recovery, Report, Start, newest_incarnation};
+use velella_journal::{Access, Config, Journal, Recovery, Report, Start, newest_incarnation};
 use velella_mvcc::{Clock, Snapshots};
 use velella_sst::BlockCache;
 use velella_sync::lock::Mutex;
@@ -191,7 +191,7 @@ fn open_manifest(
     let mut doubt = None;
     let (manifest, state) = if Manifest::exists(&**vfs, dir)? {
         Manifest::open_if(Arc::clone(vfs), dir, |replay| {
-            match agreement::check(&**vfs, dir, replay) {
+            match agreement::check(&**vfs, dir, replay, options.recovery) {
                 Err(error)
                     if error.kind() == ErrorKind::Corruption
                         && options.recovery == RecoveryMode::AcceptLoss =>
@@ -342,15 +342,7 @@ fn recover(
         };
         return Ok((Recovered::default(), report));
     }
-    let last = Last {
-        incarnation: state.incarnation,
-        start: Start {
-            seal_file: state.seal_file,
-            token: state.token.clone(),
-        },
-        assume_power_loss: options.recovery == RecoveryMode::AssumePowerLoss,
-        accept_loss: options.recovery == RecoveryMode::AcceptLoss,
-    };
+    let last = agreement::last(state, options.recovery);
     let mut journal = Recovery::open(Arc::clone(&env.vfs), &env.dir, env.database, &last)?;
     let lease = match last.accept_loss {
         false => state.clock_lease,
@@ -408,8 +400,9 @@ fn new_journal(
     sizes: &Sizes,
     start: Stamp,
 ) -> Result<NewJournal> {
+    let accepts = options.recovery == RecoveryMode::AcceptLoss;
     // The journal may know of later runs than a manifest that lost its end.
-    let begun = newest_incarnation(&*env.vfs, &env.dir, env.database)?;
+    let begun = newest_incarnation(&*env.vfs, &env.dir, env.database, accepts)?;
     let number = state.incarnation.max(begun).saturating_add(1);
     let access = match options.journal {
         JournalMode::Auto => Access::Auto,

@@ -49,7 +49,8 @@ pub enum RecoveryMode {
     /// Trust only what was synced, whatever the page cache seems to hold: after a forced unmount,
     /// an in-place rollback of the volume, or memory errors.
     AssumePowerLoss,
-    /// On damage to durable data, open with the largest valid prefix, and report what went.
+    /// On damage to durable data, open with the largest valid prefix, and report what went. What of
+    /// the journal cannot be read is damage, too, the sectors that fail and no more.
     AcceptLoss,
 }
 

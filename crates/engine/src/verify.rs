@@ -7,8 +7,10 @@
 //!
 //! Threads: any. Tests: `tests/verify.rs`.
 
+use crate::agreement;
 use crate::core::Engine;
 use crate::keyspace_core::Core;
+use crate::options::RecoveryMode;
 use serde::Serialize;
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -16,7 +18,7 @@ use std::sync::Arc;
 use velella_base::external::ExternalRef;
 use velella_base::file_name::{FileName, JOURNAL_DIR};
 use velella_base::{Error, ErrorKind, Result, Stamp, ValueKind};
-use velella_journal::{Last, Recovery, Start};
+use velella_journal::Recovery;
 use velella_tree::Manifest;
 use velella_tree::manifest::Replay;
 
@@ -149,15 +151,7 @@ impl Engine {
 
     fn read_journal(&self, durable: Stamp) -> Result<u64> {
         let state = self.env.manifest.state();
-        let last = Last {
-            incarnation: state.incarnation,
-            start: Start {
-                seal_file: state.seal_file,
-                token: state.token,
-            },
-            assume_power_loss: true,
-            accept_loss: false,
-        };
+        let last = agreement::last(&state, RecoveryMode::AssumePowerLoss);
         let vfs = Arc::clone(&self.env.vfs);
         let mut journal = Recovery::open(vfs, &self.dir, self.env.database, &last)?;
         while journal.next_record()?.is_some() {}

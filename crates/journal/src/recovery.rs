@@ -1,8 +1,9 @@
 //! Reading the journal of the last incarnation.
 //!
-//! The order: `seals` reads what the rounds left, `catalog` finds the extents, `reader` walks one
-//! lane, `judge` decides which rule and which cut, `merge` hands out the records by stamp. Before
-//! all that, `evidence` tells what the journal says of the caller's own log.
+//! The order: `source` opens files, `seals` reads what the rounds left, `catalog` finds the
+//! extents, `reader` walks one lane, `judge` decides which rule and which cut, `merge` hands out
+//! the records by stamp. Before all that, `evidence` tells what the journal says of the caller's
+//! own log.
 //!
 //! V1. Nothing is written, but for the word that a sync of recovery's own failed (J1); whatever
 //!     happens, recovery can be repeated and finds the same.
@@ -11,9 +12,10 @@
 //! V3. Every length read is bounded by what is left; bad bytes are `Corruption`, never a panic.
 //!
 //! Tests: `recovery/tests.rs`, `tests/crashes.rs`, `tests/damage.rs`, `tests/golden.rs`,
-//! `tests/large.rs`.
+//! `tests/large.rs`, `tests/unreadable.rs`.
 
 mod report;
+mod source;
 mod seals;
 mod evidence;
 mod catalog;

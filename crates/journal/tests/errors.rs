@@ -491,12 +491,7 @@ fn the_journal_knows_how_far_the_log_that_names_it_was_written() {
         config.note = Some(Arc::new(move || noted.load(Ordering::Relaxed)));
         Bench::start(config).unwrap()
     };
-    let asked = |last: &Last| -> Evidence {
-        let Last {
-            incarnation, start, ..
-        } = last;
-        evidence(&fs, &dir(), DATABASE, *incarnation, start.seal_file).unwrap()
-    };
+    let asked = |last: &Last| -> Evidence { evidence(&fs, &dir(), DATABASE, last).unwrap() };
     let mut first = start(1);
     assert_eq!(
         asked(&first.last()),
@@ -520,7 +515,9 @@ fn the_journal_knows_how_far_the_log_that_names_it_was_written() {
         None,
         "it is not later than itself"
     );
-    let known = evidence(&fs, &dir(), DATABASE + 1, 1, 0).unwrap();
+    let mut unknown = first.last();
+    unknown.start.seal_file = 0;
+    let known = evidence(&fs, &dir(), DATABASE + 1, &unknown).unwrap();
     assert_eq!(known, Evidence::default(), "of another database");
     // Damage is recovery's business.
     let seal = files(&fs, "seal").remove(0);

@@ -8,11 +8,12 @@
 //!     stand at the same places whenever it is recycled, and the word of an extent's header comes
 //!     last. So is the header of a segment, unless nothing of it was written.
 //! C4. Only what was read and is wrong is damage: a file that cannot be opened or read, or is of a
-//!     newer version, is the caller's error.
+//!     newer version, is the caller's error (but see `source` U2).
 //!
 //! Tests: `tests/damage.rs`, `tests/damage_after_kill.rs`, `tests/errors.rs`.
 
 use super::seals::{ATTEMPT, Seals, read_header};
+use super::source::Source;
 use crate::extent::{self, ExtentHeader, Found};
 use crate::header::{HEADER, PAGE};
 use std::collections::BTreeMap;
@@ -20,7 +21,7 @@ use std::path::Path;
 use std::sync::Arc;
 use velella_base::file_name::{FileName, JOURNAL_DIR};
 use velella_base::{DatabaseId, Error, ErrorKind, Result};
-use velella_vfs::{ReadFile, Vfs};
+use velella_vfs::ReadFile;
 
 use super::report::Last;
 
@@ -56,7 +57,7 @@ struct Ours<'a> {
 
 impl Catalog {
     pub(super) fn read(
-        vfs: &dyn Vfs,
+        source: &Source<'_>,
         dir: &Path,
         database: DatabaseId,
         last: &Last,
@@ -71,14 +72,14 @@ impl Catalog {
             lanes: vec![Vec::new(); seals.lanes],
             ..Catalog::default()
         };
-        for name in vfs.read_dir(&dir.join(JOURNAL_DIR))? {
+        for name in source.vfs.read_dir(&dir.join(JOURNAL_DIR))? {
             let path = dir.join(JOURNAL_DIR).join(&name);
             match name.to_str().and_then(FileName::parse) {
                 Some(FileName::Segment(number)) => {
-                    catalog.add_segment(vfs.open_read(&path)?, number, &ours)?;
+                    catalog.add_segment(source.open(&path)?, number, &ours)?;
                 }
                 Some(FileName::LargeSegment(number)) => {
-                    catalog.large.insert(number, vfs.open_read(&path)?);
+                    catalog.large.insert(number, source.open(&path)?);
                 }
                 _ => {}
             }

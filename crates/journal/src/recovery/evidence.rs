@@ -13,6 +13,7 @@
 
 use super::report::Last;
 use super::seals::{Seals, read_header};
+use super::source::Source;
 use crate::extent::{self, ExtentHeader, Found};
 use crate::header::{FileHeader, PAGE};
 use crate::journal::Start;
@@ -30,25 +31,21 @@ pub struct Evidence {
     pub later: Option<PathBuf>,
 }
 
-/// Looks for what contradicts a log that says `incarnation`, with its seals in file `seal_file` (0:
-/// it had no journal), ran last.
+/// Looks for what contradicts a log that says that `last` ran last (seal file 0: it had no
+/// journal).
 ///
 /// # Errors
 /// What the file system refused.
-pub fn evidence(
-    vfs: &dyn Vfs,
-    dir: &Path,
-    database: DatabaseId,
-    incarnation: u64,
-    seal_file: u64,
-) -> Result<Evidence> {
+pub fn evidence(vfs: &dyn Vfs, dir: &Path, database: DatabaseId, last: &Last) -> Result<Evidence> {
     let mut evidence = Evidence::default();
-    let seals = read_seals(vfs, dir, database, incarnation, seal_file)?;
+    let source = Source::of(vfs, last);
+    let (incarnation, seal_file) = (last.incarnation, last.start.seal_file);
+    let seals = read_seals(&source, dir, database, incarnation, seal_file)?;
     if let Some(newest) = seals.as_ref().and_then(Seals::newest) {
         evidence.note = newest.note;
     }
     for (file, path) in journal_files(vfs, dir)? {
-        let opened = vfs.open_read(&path)?;
+        let opened = source.open(&path)?;
         let Some(header) = sound(read_header(&*opened))? else {
             continue;
         };
@@ -57,7 +54,7 @@ pub fn evidence(
         }
         let ran = match file {
             FileName::Seal(number) => {
-                let seals = read_seals(vfs, dir, database, header.incarnation, number)?;
+                let seals = read_seals(&source, dir, database, header.incarnation, number)?;
                 seals.is_some_and(|seals| seals.newest().is_some_and(|seal| seal.round > 0))
             }
             FileName::Segment(number) => holds_extents(&*opened, &header, number)?,
@@ -71,14 +68,21 @@ pub fn evidence(
     Ok(evidence)
 }
 
-/// The newest incarnation of which a file is left, 0 if there is none (K2).
+/// The newest incarnation of which a file is left, 0 if there is none (K2). With `accept_loss`
+/// files count that can be read.
 ///
 /// # Errors
 /// What the file system refused.
-pub fn newest_incarnation(vfs: &dyn Vfs, dir: &Path, database: DatabaseId) -> Result<u64> {
+pub fn newest_incarnation(
+    vfs: &dyn Vfs,
+    dir: &Path,
+    database: DatabaseId,
+    accept_loss: bool,
+) -> Result<u64> {
     let mut newest = 0;
+    let source = Source::new(vfs, accept_loss);
     for (_, path) in journal_files(vfs, dir)? {
-        let header = sound(read_header(&*vfs.open_read(&path)?))?;
+        let header = sound(read_header(&*source.open(&path)?))?;
         if let Some(header) = header.filter(|header| header.database == database) {
             newest = newest.max(header.incarnation);
         }
@@ -99,7 +103,7 @@ fn journal_files(vfs: &dyn Vfs, dir: &Path) -> Result<Vec<(FileName, PathBuf)>> 
 }
 
 fn read_seals(
-    vfs: &dyn Vfs,
+    source: &Source<'_>,
     dir: &Path,
     database: DatabaseId,
     incarnation: u64,
@@ -117,7 +121,7 @@ fn read_seals(
         assume_power_loss: false,
         accept_loss: false,
     };
-    sound(Seals::read(vfs, dir, database, &last))
+    sound(Seals::read(source, dir, database, &last))
 }
 
 /// Whether a lane began an extent in this segment.

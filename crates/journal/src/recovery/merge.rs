@@ -10,6 +10,7 @@ use super::judge::Case;
 use super::reader::{LaneReader, Tail};
 use super::report::{Last, Report, Rule};
 use super::seals::{Seals, Word};
+use super::source::Source;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::path::Path;
@@ -53,17 +54,19 @@ impl Recovery {
         last: &Last,
     ) -> Result<Recovery> {
         let mut report = Report::default();
-        let seals = match Seals::read(&*vfs, dir, database, last) {
+        let source = Source::of(&*vfs, last);
+        let seals = match Seals::read(&source, dir, database, last) {
             Err(error)
                 if last.accept_loss && error.kind() == velella_base::ErrorKind::Corruption =>
             {
                 let note = format!("damage, loss accepted: {error}; nothing was taken");
                 report.notes.push(note);
+                report.notes.extend(source.told());
                 return Ok(Recovery::empty(report));
             }
             other => other?,
         };
-        let catalog = Catalog::read(&*vfs, dir, database, last, &seals)?;
+        let catalog = Catalog::read(&source, dir, database, last, &seals)?;
         let case = Case {
             vfs: &*vfs,
             dir,
@@ -73,6 +76,7 @@ impl Recovery {
             catalog: &catalog,
         };
         let verdict = case.judge(&mut report)?;
+        report.notes.extend(source.told());
         report.rule = verdict.rule;
         report.cut = match verdict.rule {
             Rule::CleanClose => Stamp::MAX,

@@ -15,6 +15,7 @@
 //! Tests: `tests/damage.rs`, `tests/rounds.rs` (the rings).
 
 use super::report::Last;
+use super::source::Source;
 use crate::header::{FileHeader, HEADER, Magic, NoHeader};
 use crate::seal::{DONE_LEN, Layout, Seal, Slot};
 use std::collections::BTreeMap;
@@ -45,7 +46,7 @@ pub(super) struct Seals {
 
 /// Whose seals are read, and from where.
 struct Journal<'a> {
-    vfs: &'a dyn Vfs,
+    source: &'a Source<'a>,
     dir: &'a Path,
     /// As the header of the seal file says.
     header: FileHeader,
@@ -70,13 +71,13 @@ impl Word {
 
 impl Seals {
     pub(super) fn read(
-        vfs: &dyn Vfs,
+        source: &Source<'_>,
         dir: &Path,
         database: DatabaseId,
         last: &Last,
     ) -> Result<Seals> {
         let path = FileName::Seal(last.start.seal_file).path(dir);
-        let file = vfs.open_read(&path).map_err(|error| {
+        let file = source.open(&path).map_err(|error| {
             if error.kind() == ErrorKind::NotFound {
                 Error::corruption(ATTEMPT, &path, 0, "the seal file is missing")
             } else {
@@ -95,7 +96,14 @@ impl Seals {
         if header != expected {
             return Err(foreign(&path));
         }
-        Self::collect(&*file, &Journal { vfs, dir, header })
+        Self::collect(
+            &*file,
+            &Journal {
+                source,
+                dir,
+                header,
+            },
+        )
     }
 
     fn collect(file: &dyn ReadFile, journal: &Journal<'_>) -> Result<Seals> {
@@ -143,7 +151,11 @@ impl Seals {
         shadows: Option<Ring>,
     ) -> Result<()> {
         let mut home = None;
-        for name in journal.vfs.read_dir(&journal.dir.join(JOURNAL_DIR))? {
+        for name in journal
+            .source
+            .vfs
+            .read_dir(&journal.dir.join(JOURNAL_DIR))?
+        {
             let Some(FileName::Segment(number)) = name.to_str().and_then(FileName::parse) else {
                 continue;
             };
@@ -254,9 +266,8 @@ impl Seals {
 impl Journal<'_> {
     /// The strip of segment `number`.
     fn strip(&self, number: u64) -> Result<Ring> {
-        let file = self
-            .vfs
-            .open_read(&FileName::Segment(number).path(self.dir))?;
+        let path = FileName::Segment(number).path(self.dir);
+        let file = self.source.open(&path)?;
         let header = read_header(&*file)?;
         let expected = FileHeader {
             magic: Magic::Segment,
