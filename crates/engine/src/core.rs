@@ -296,7 +296,7 @@ impl Engine {
         match self.env.manifest.commit(&[wall]) {
             // All that was written is durable. What expired may come back only if the machine's
             // clock is set back before the next opening.
-            Err(error) if error.kind() == ErrorKind::NoSpace => Ok(()),
+            Err(error) if Shortages::is_one(&error) => Ok(()),
             noted => noted,
         }
     }

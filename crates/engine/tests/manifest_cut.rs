@@ -2,14 +2,17 @@
 
 mod common;
 
-use common::{DIR, contents, on, tiny, try_on, until};
+use common::{ALONE, DIR, alone, contents, on, tiny, try_on, until};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use velella::simulation::Sizes;
 use velella::vfs::fault::{Fault, Rule};
+use velella::vfs::intercept::{Call, Intercepted, Interceptor, Verdict};
 use velella::vfs::mem::CrashMode;
-use velella::vfs::{FaultFs, MemFs, Operation, Vfs};
-use velella::{Builder, Db, ErrorKind, JournalMode, RecoveryMode};
+use velella::vfs::{FaultFs, MemFs, Operation, Vfs, lacks_descriptors};
+use velella::{Builder, Db, Error, ErrorKind, JournalMode, RecoveryMode};
 use velella_testkit::Watchdog;
 use velella_tree::manifest::Manifest;
 
@@ -203,4 +206,66 @@ fn an_opening_without_a_journal_removes_the_old_one_once_it_is_in_tables() {
         assert_eq!(db.get("b").unwrap().unwrap(), vec![1; 100_000]);
         until(|| db.stats().journal.access == "off" || !journal(&fs).is_empty());
     }
+}
+
+/// Fails the sync that was to make a swap of CURRENT durable.
+#[derive(Debug, Default)]
+struct Unsettled {
+    is_armed: AtomicBool,
+    is_swapped: AtomicBool,
+    failed: AtomicBool,
+}
+
+impl Interceptor for Unsettled {
+    fn before(&self, call: &Call<'_>) -> Verdict {
+        let is_settling = call.operation == Operation::SyncDir && call.path == Path::new(DIR);
+        // Relaxed: one thread.
+        if !is_settling || !self.is_swapped.load(Ordering::Relaxed) {
+            return Verdict::Pass;
+        }
+        self.failed.store(true, Ordering::Relaxed);
+        let too_many_files = std::io::Error::from_raw_os_error(24);
+        Verdict::Fail(Error::io("sync", call.path, too_many_files))
+    }
+
+    fn after(&self, call: &Call<'_>, failed: bool) {
+        let is_swap = call.to.is_some_and(|to| to.ends_with("CURRENT"));
+        if is_swap && !failed && self.is_armed.load(Ordering::Relaxed) {
+            self.is_swapped.store(true, Ordering::Relaxed);
+        }
+    }
+}
+
+#[test]
+fn the_journal_takes_note_of_no_manifest_that_a_loss_of_power_takes_out_of_force() {
+    let fs = MemFs::new();
+    let by = Arc::new(Unsettled::default());
+    let device = Intercepted::standing(Arc::clone(&by), Arc::new(fs.clone()));
+    let sizes = Sizes {
+        manifest_bytes: Some(1),
+        ..ALONE
+    };
+    let db = try_on(Arc::new(device), tiny().simulated(sizes)).unwrap();
+    by.is_armed.store(true, Ordering::Relaxed);
+    let mut made = 0;
+    while !by.failed.load(Ordering::Relaxed) {
+        made += 1;
+        db.keyspace_or_create(&made.to_string()).unwrap();
+    }
+    db.put("later", "1").unwrap();
+    db.persist().unwrap();
+    for mode in CrashMode::POWER_LOSSES {
+        for seed in 0..30 {
+            let db = on(&fs.image(seed, mode), alone());
+            assert!(db.contains("later").unwrap(), "{mode:?} {seed}");
+            assert_eq!(db.keyspaces().len(), made + 1, "{mode:?} {seed}");
+        }
+    }
+    // Nothing more can be changed until the swap is durable; then everything can.
+    let refused = db.keyspace_or_create("refused").unwrap_err();
+    assert!(lacks_descriptors(&refused), "{refused}");
+    by.is_swapped.store(false, Ordering::Relaxed);
+    db.keyspace_or_create("refused").unwrap();
+    db.close().unwrap();
+    assert_eq!(on(&fs, alone()).keyspaces().len(), made + 2);
 }

@@ -192,12 +192,19 @@ fn nothing_is_committed_to_a_rewriting_before_its_name_is_durable() {
             .of(Operation::SyncDir)
             .from_nth(2),
     );
-    let (old, mut committed) = (manifest.file(), 0);
-    while manifest.file() == old {
+    let (mut noted, mut committed) = (manifest.position(), 0);
+    while faulty.fired() == 0 {
+        noted = manifest.position();
         committed += 1;
         manifest.commit(&[keyspace(committed)]).unwrap();
     }
-    assert_eq!((faulty.fired(), manifests(&fs)), (1, 2));
+    assert_eq!(manifests(&fs), 2);
+    // Whoever takes note of its position takes note of what a loss of power leaves.
+    let told = manifest.position();
+    assert!(
+        told.0 == noted.0 && told.1 > noted.1,
+        "{told:?} after {noted:?}"
+    );
     for _ in 0..2 {
         let refused = manifest.commit(&[keyspace(committed + 1)]).unwrap_err();
         assert!(lacks_descriptors(&refused), "{refused}");
@@ -220,7 +227,43 @@ fn nothing_is_committed_to_a_rewriting_before_its_name_is_durable() {
     committed += 1;
     manifest.commit(&[keyspace(committed)]).unwrap();
     assert_eq!(manifests(&fs), 1);
+    assert!(manifest.position().0 > told.0);
     found(committed);
+}
+
+#[test]
+fn a_rewriting_poisons_that_is_in_force_or_not() {
+    let fs = MemFs::new();
+    let faulty = FaultFs::over_mem(&fs);
+    let (manifest, _) = Manifest::create(Arc::new(faulty.clone()), db()).unwrap();
+    manifest.roll_early(1);
+    // There was no room, and nobody can say which file has the name.
+    faulty.inject(Rule::every(Fault::NoSpace).of(Operation::Rename));
+    faulty.inject(Rule::every(Fault::Io).of(Operation::OpenRead).on("CURRENT"));
+    let mut committed = 0;
+    while faulty.fired() < 2 {
+        committed += 1;
+        manifest.commit(&[keyspace(committed)]).unwrap();
+    }
+    let error = manifest.commit(&[keyspace(committed + 1)]).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::ReadOnly, "{error}");
+    drop(manifest);
+    let (_, state) = Manifest::open(Arc::new(fs), db()).unwrap();
+    assert_eq!(state.keyspaces.len(), committed as usize);
+}
+
+#[test]
+fn a_record_in_doubt_is_no_refusal_whatever_the_system_calls_it() {
+    for operation in [Operation::Write, Operation::SyncData] {
+        let fs = MemFs::new();
+        let faulty = FaultFs::over_mem(&fs);
+        let (manifest, _) = Manifest::create(Arc::new(faulty.clone()), db()).unwrap();
+        faulty.inject(Rule::every(Fault::TooManyFiles).of(operation).times(1));
+        let error = manifest.commit(&[keyspace(1)]).unwrap_err();
+        assert!(!Manifest::is_refusal(&error), "{error}");
+        let error = manifest.commit(&[keyspace(2)]).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::ReadOnly, "{error}");
+    }
 }
 
 #[test]

@@ -27,14 +27,17 @@ pub(crate) const INLINE_BYTES: usize = 3_000;
 
 /// As `tiny`, and nothing happens but what is asked for: no background threads, no rounds unasked.
 pub(crate) fn alone() -> Builder {
-    tiny().simulated(Sizes {
-        lanes: 2,
-        segment_bytes: 32 << 10,
-        extent_bytes: 8 << 10,
-        inline_value_bytes: INLINE_BYTES,
-        manifest_bytes: None,
-    })
+    tiny().simulated(ALONE)
 }
+
+/// The sizes of a database `alone`.
+pub(crate) const ALONE: Sizes = Sizes {
+    lanes: 2,
+    segment_bytes: 32 << 10,
+    extent_bytes: 8 << 10,
+    inline_value_bytes: INLINE_BYTES,
+    manifest_bytes: None,
+};
 
 /// A database in a fresh memory of its own.
 pub(crate) fn fresh() -> Db {

@@ -25,7 +25,7 @@ use std::path::Path;
 use velella_base::codec::Reader;
 use velella_base::file_name::FileName;
 use velella_base::{DatabaseId, Error, ErrorKind, Result, checksum, seeded};
-use velella_vfs::{Vfs, WriteFile};
+use velella_vfs::{Vfs, WriteFile, lacks_descriptors};
 
 /// What a manifest begins with.
 pub(crate) const MAGIC: &[u8; 8] = b"VELELLAM";
@@ -253,8 +253,11 @@ impl Log {
     /// Appends one record and syncs it (F1). `NoSpace` tells of no other failure than this: there
     /// was no room, and nothing of the record is in the file, durably so.
     pub(crate) fn append(&mut self, edits: &[Edit]) -> Result<()> {
-        // Of no other kind that `Manifest::is_refusal` knows.
+        // Nothing that `Manifest::is_refusal` knows, whatever the system called it.
         let unclear = |error: Error| match error.kind() {
+            _ if lacks_descriptors(&error) => {
+                Error::new(ErrorKind::Io, "write the manifest", error.to_string())
+            }
             ErrorKind::NoSpace | ErrorKind::NotFound | ErrorKind::ReadOnly | ErrorKind::Closed => {
                 error.with_kind(ErrorKind::Io)
             }

@@ -58,7 +58,7 @@ pub struct Manifest {
     names: Names,
     database: DatabaseId,
     origins: Vec<(u64, DatabaseId)>,
-    /// Number of the file in force.
+    /// Number of the file that is durably in force.
     file: AtomicU64,
     /// Bytes of it that are durable.
     durable: AtomicU64,
@@ -78,8 +78,9 @@ struct Writer {
     /// Never rewritten before it is as long.
     roll_least: u64,
     poison: Option<Error>,
-    /// The manifest before this one, while a loss of power may put it in force again (N2).
-    replaced: Option<u64>,
+    /// The number of the file that is written to, while a loss of power may put the one before it
+    /// in force again (N2).
+    unsettled: Option<u64>,
 }
 
 /// The next file number, and the first that is not leased yet.
@@ -196,7 +197,7 @@ impl Manifest {
                 roll_above: u64::MAX,
                 roll_least: ROLL_BYTES,
                 poison: None,
-                replaced: None,
+                unsettled: None,
             }),
         };
         Ok((manifest, state))
@@ -269,7 +270,7 @@ impl Manifest {
                 log: Some(log),
                 state,
                 poison: None,
-                replaced: None,
+                unsettled: None,
             }),
             numbers: Mutex::new(numbers),
             is_shut: RwLock::new(false),
@@ -317,7 +318,7 @@ impl Manifest {
     /// edits.
     #[must_use]
     pub fn is_refusal(error: &Error) -> bool {
-        // What opens no file comes last.
+        // Only `settle` opens a file, before anything is written.
         lacks_descriptors(error)
             || matches!(
                 error.kind(),
@@ -411,8 +412,9 @@ impl Manifest {
     }
 
     /// Makes sure that no loss of power puts the manifest in force that came before this one (N2).
+    /// Only then is its position told: the journal takes note of it.
     fn settle(&self, writer: &mut Writer) -> Result<()> {
-        let Some(replaced) = writer.replaced else {
+        let Some(file) = writer.unsettled else {
             return Ok(());
         };
         if let Err(error) = current::settle(&self.names) {
@@ -420,12 +422,15 @@ impl Manifest {
             writer.poison = (!lacks_descriptors(&error)).then(|| error.clone());
             return Err(error);
         }
-        writer.replaced = None;
+        writer.unsettled = None;
+        let old = self.file();
+        // In this order: a length read between the two belongs to neither file, and is too small
+        // for both. Release, partner: the Acquire in `position`.
+        self.durable.store(0, Ordering::Release);
+        self.file.store(file, Ordering::Release);
+        self.durable.store(writer.length(), Ordering::Release);
         // Best effort: a manifest that CURRENT does not name is removed at the next opening.
-        drop(
-            self.vfs
-                .remove(&FileName::Manifest(replaced).path(&self.dir)),
-        );
+        drop(self.vfs.remove(&FileName::Manifest(old).path(&self.dir)));
         Ok(())
     }
 
@@ -454,9 +459,8 @@ impl Manifest {
                 })
                 .map(|()| log)
         });
-        let old = self.file();
         let in_force = synced.and_then(|log| match current::swap(&*self.vfs, &self.dir) {
-            Err(error) if error.kind() != ErrorKind::NoSpace || !self.is_current(old) => {
+            Err(error) if error.kind() != ErrorKind::NoSpace || !self.is_current() => {
                 writer.poison = Some(error.clone());
                 Err(error)
             }
@@ -473,19 +477,14 @@ impl Manifest {
         };
         writer.roll_above = roll_above(&log, writer.roll_least);
         writer.log = Some(log);
-        // In this order: a length read between the two belongs to neither file, and is too small
-        // for both. Release, partner: the Acquire in `position`.
-        self.durable.store(0, Ordering::Release);
-        self.file.store(file, Ordering::Release);
-        self.durable.store(writer.length(), Ordering::Release);
-        writer.replaced = Some(old);
+        writer.unsettled = Some(file);
         // If it fails, the next commit tries again, or finds the poison.
         drop(self.settle(writer));
     }
 
-    /// Whether `CURRENT` names `file`, for all that can be read.
-    fn is_current(&self, file: u64) -> bool {
-        current::read(&*self.vfs, &self.dir).is_ok_and(|named| named == file)
+    /// Whether `CURRENT` names the file that was in force, for all that can be read.
+    fn is_current(&self) -> bool {
+        current::read(&*self.vfs, &self.dir).is_ok_and(|named| named == self.file())
     }
 
     /// A number for a new file; durable leases keep numbers from ever coming back (N3).
