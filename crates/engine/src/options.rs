@@ -50,7 +50,8 @@ pub enum RecoveryMode {
     /// an in-place rollback of the volume, or memory errors.
     AssumePowerLoss,
     /// On damage to durable data, open with the largest valid prefix, and report what went. What of
-    /// the journal cannot be read is damage, too, the sectors that fail and no more.
+    /// the journal the device cannot read is damage, too, the sectors that fail and no more; first
+    /// make sure that it does not read them at another try.
     AcceptLoss,
 }
 

@@ -102,11 +102,32 @@ pub struct Identity {
     pub mount: u64,
 }
 
+/// Whether a read failed for what the device says of its medium, and not of anything that passes: a
+/// connection, memory, time.
+#[must_use]
+pub fn is_unreadable(error: &Error) -> bool {
+    const CODES: &[i32] = &[
+        libc::EIO,
+        libc::ENODATA,
+        libc::EBADMSG,
+        libc::EILSEQ,
+        #[cfg(target_os = "linux")]
+        libc::EUCLEAN,
+        #[cfg(target_os = "linux")]
+        libc::EREMOTEIO,
+    ];
+    system_code(error).is_some_and(|code| CODES.contains(&code))
+}
+
 /// Whether a file could not be opened because the process, or the system, has too many open.
 #[must_use]
 pub fn lacks_descriptors(error: &Error) -> bool {
+    system_code(error).is_some_and(|code| [libc::EMFILE, libc::ENFILE].contains(&code))
+}
+
+/// What the system said.
+fn system_code(error: &Error) -> Option<i32> {
     let source = std::error::Error::source(error);
     let source = source.and_then(|source| source.downcast_ref::<std::io::Error>());
-    let code = source.and_then(std::io::Error::raw_os_error);
-    code.is_some_and(|code| [libc::EMFILE, libc::ENFILE].contains(&code))
+    source.and_then(std::io::Error::raw_os_error)
 }

@@ -22,6 +22,9 @@ use velella_base::file_name::{FileName, JOURNAL_DIR};
 use velella_base::{DatabaseId, ErrorKind, Result};
 use velella_vfs::{ReadFile, Vfs};
 
+/// Runs that files which cannot be read may have belonged to, beyond those that can be (K2).
+const HIDDEN_RUNS: u64 = 1 << 20;
+
 /// What the journal knows of the log that names it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Evidence {
@@ -68,8 +71,8 @@ pub fn evidence(vfs: &dyn Vfs, dir: &Path, database: DatabaseId, last: &Last) ->
     Ok(evidence)
 }
 
-/// The newest incarnation of which a file is left, 0 if there is none (K2). With `accept_loss`
-/// files count that can be read.
+/// The newest incarnation of which a file may be left, 0 if there is none (K2). With `accept_loss`
+/// a file that cannot be read is no error, and may be of one that nothing else tells of.
 ///
 /// # Errors
 /// What the file system refused.
@@ -87,7 +90,10 @@ pub fn newest_incarnation(
             newest = newest.max(header.incarnation);
         }
     }
-    Ok(newest)
+    match source.told() {
+        Some(_) => Ok(newest.saturating_add(HIDDEN_RUNS)),
+        None => Ok(newest),
+    }
 }
 
 /// The journal's files, by their names.

@@ -2,12 +2,14 @@
 //!
 //! J1. The page cache survived, if the token says it may have and nothing speaks against it: every
 //!     lane is valid up to the newest seal's ends, and beyond them up to a word of zero, no lane
-//!     has a hole, every file syncs, and no sync of the newest round failed: of what came after
-//!     that, parts may be gone that nobody misses. A record's word is written last, so beyond the
-//!     ends, too, what does not validate is damage: were the lane to end there, others would go on,
-//!     and the state had a hole. Should a file not sync here, the seal file says so to who recovers
-//!     next. A call that fails otherwise speaks against nothing: it is the caller's error, and who
-//!     tries again may find all there.
+//!     has a hole, nothing was unreadable, every file syncs, and no sync of the newest round
+//!     failed: of what came after that, parts may be gone that nobody misses. A record's word is
+//!     written last, so beyond the ends, too, what does not validate is damage: were the lane to
+//!     end there, others would go on, and the state had a hole. But where a lane would have gone on
+//!     at the next page may stand what a recycled segment held before: if the sector there rots
+//!     that holds all of a lane's last records, nothing tells. Should a file not sync here, the
+//!     seal file says so to who recovers next. A call that fails otherwise speaks against nothing:
+//!     it is the caller's error, and who tries again may find all there.
 //! J2. Otherwise it was a power loss. r is the newest intact seal. Valid up to its ends: the cut is
 //!     F_r. Else, if nothing shows that round r completed, it was in flight: the cut is F_{r-1} and
 //!     everything up to the ends of seal r-1 must be valid. Anything else is corruption of durable
@@ -24,6 +26,7 @@ use super::catalog::Catalog;
 use super::reader::{LaneReader, Tail};
 use super::report::{Last, Report, Rule};
 use super::seals::{ATTEMPT, Seals};
+use super::source::Source;
 use crate::record::LaneSeed;
 use crate::seal::Seal;
 use std::path::Path;
@@ -47,6 +50,7 @@ pub(super) struct Verdict {
 /// Everything a judgement looks at.
 pub(super) struct Case<'a> {
     pub(super) vfs: &'a dyn Vfs,
+    pub(super) source: &'a Source<'a>,
     pub(super) dir: &'a Path,
     pub(super) database: DatabaseId,
     pub(super) last: &'a Last,
@@ -142,6 +146,9 @@ impl Case<'_> {
                 Ok(end) => verdict.lanes[lane].1 = end,
                 Err(reason) => return Ok(Err(reason)),
             }
+        }
+        if let Some(unreadable) = self.source.told() {
+            return Ok(Err(unreadable));
         }
         Ok(match self.sync_all()? {
             Ok(()) => Ok(verdict),

@@ -69,6 +69,7 @@ impl Recovery {
         let catalog = Catalog::read(&source, dir, database, last, &seals)?;
         let case = Case {
             vfs: &*vfs,
+            source: &source,
             dir,
             database,
             last,
@@ -152,8 +153,13 @@ impl Recovery {
             self.heap.push(Reverse((stamp, lane)));
             return Ok(());
         }
-        if let Some(Tail::Damaged(error)) = &self.lanes[lane].tail {
+        let reader = &self.lanes[lane];
+        if let Some(Tail::Damaged(error)) = &reader.tail {
             return Err(error.clone());
+        }
+        if !reader.is_at_limit() {
+            // It was judged to go on: what was read then cannot be read any more.
+            return Err(reader.corruption("the lane ends here, and went on when it was checked"));
         }
         self.count_rest(lane);
         Ok(())

@@ -101,6 +101,11 @@ impl LaneReader {
         self.offset
     }
 
+    /// Whether the walk has come to the limit.
+    pub(super) fn is_at_limit(&self) -> bool {
+        self.offset == self.limit
+    }
+
     /// Up to which stamp the walk has shown all that the lane holds: below that of a record whose
     /// payload is damaged, else to that of the last record passed.
     pub(super) fn sound_up_to(&self) -> Stamp {

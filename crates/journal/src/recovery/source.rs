@@ -1,46 +1,51 @@
 //! The files of the journal, opened for reading.
 //!
 //! U1. What cannot be read is the caller's error, and no damage: who tries again may find it.
-//! U2. Where loss is accepted it is damage, as a sector of anything else would be: it reads as
-//!     bytes that no checksum fits. Of a read that fails only those sectors are lost that cannot be
-//!     read by themselves, and the first of them is told.
-//! U3. That too many files are open is never damage.
+//! U2. Where loss is accepted, what the device says is gone is damage: it reads as bytes that no
+//!     checksum fits. Of a read that fails only those sectors are lost that cannot be read by
+//!     themselves. The first is told, and the page cache is not believed (J1): what is gone might
+//!     have been all of a lane's last records.
+//! U3. Only reads are forgiven, and only what a device, not the system, says of its medium.
+//! U4. Each lost sector is asked for once. In a file that has lost [`SECTORS_MAX`] a read is lost
+//!     from the next one on.
 //!
 //! Tests: `tests/unreadable.rs`.
 
 use super::report::Last;
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
-use velella_base::{Error, ErrorKind, Result};
+use velella_base::{Error, Result};
 use velella_sync::lock::Mutex;
-use velella_vfs::{ReadFile, Vfs, lacks_descriptors};
+use velella_vfs::{ReadFile, Vfs, is_unreadable};
 
 /// What devices lose at once.
 const SECTOR: usize = 512;
-/// Neither nothing (a zero) nor anything.
+const SECTORS_MAX: usize = 1024;
+/// In the place of a lost byte: not the zero that says that nothing was written.
 const FILLER: u8 = 0xA5;
 
 /// See the module.
 pub(super) struct Source<'a> {
     pub(super) vfs: &'a dyn Vfs,
     /// What could not be read first, where loss is accepted (U2).
-    lost: Option<Arc<Lost>>,
+    first: Option<Arc<Mutex<Option<Error>>>>,
 }
-
-type Lost = Mutex<Option<Error>>;
 
 /// A file of which a part may be unreadable.
 #[derive(Debug)]
 struct Salvaged {
     file: Arc<dyn ReadFile>,
-    lost: Arc<Lost>,
+    first: Arc<Mutex<Option<Error>>>,
+    /// The numbers of lost sectors (U4).
+    lost: Mutex<BTreeSet<u64>>,
 }
 
 impl<'a> Source<'a> {
     pub(super) fn new(vfs: &'a dyn Vfs, accept_loss: bool) -> Self {
         Source {
             vfs,
-            lost: accept_loss.then(Arc::default),
+            first: accept_loss.then(Arc::default),
         }
     }
 
@@ -50,10 +55,11 @@ impl<'a> Source<'a> {
 
     pub(super) fn open(&self, path: &Path) -> Result<Arc<dyn ReadFile>> {
         let file = self.vfs.open_read(path)?;
-        Ok(match &self.lost {
-            Some(lost) => Arc::new(Salvaged {
+        Ok(match &self.first {
+            Some(first) => Arc::new(Salvaged {
                 file,
-                lost: Arc::clone(lost),
+                first: Arc::clone(first),
+                lost: Mutex::default(),
             }),
             None => file,
         })
@@ -61,8 +67,8 @@ impl<'a> Source<'a> {
 
     /// What could not be read first, for the report.
     pub(super) fn told(&self) -> Option<String> {
-        let lost = self.lost.as_ref()?.lock().clone()?;
-        Some(format!("unreadable, loss accepted: {lost}"))
+        let first = self.first.as_ref()?.lock().clone()?;
+        Some(format!("unreadable, loss accepted: {first}"))
     }
 }
 
@@ -76,28 +82,52 @@ impl ReadFile for Salvaged {
     }
 
     fn read_exact_at(&self, buffer: &mut [u8], offset: u64) -> Result<()> {
-        match self.file.read_exact_at(buffer, offset) {
-            Err(error) if is_unreadable(&error) => {}
-            read => return read,
+        let end = offset + buffer.len() as u64;
+        let sectors = offset / SECTOR as u64..end.div_ceil(SECTOR as u64);
+        let meets_known = self.lost.lock().range(sectors).next().is_some();
+        if !meets_known {
+            match self.file.read_exact_at(buffer, offset) {
+                Err(error) if is_unreadable(&error) => self.note(error),
+                read => return read,
+            }
         }
+        self.read_sectors(buffer, offset)
+    }
+}
+
+impl Salvaged {
+    /// Sector by sector, those that are known to be lost not at all (U4).
+    fn read_sectors(&self, buffer: &mut [u8], offset: u64) -> Result<()> {
         let (mut rest, mut at) = (buffer, offset);
         while !rest.is_empty() {
             let within = usize::try_from(at % SECTOR as u64).expect("less than a sector");
             let (piece, behind) = rest.split_at_mut(rest.len().min(SECTOR - within));
-            match self.file.read_exact_at(piece, at) {
-                Err(error) if is_unreadable(&error) => {
-                    piece.fill(FILLER);
-                    self.lost.lock().get_or_insert(error);
-                }
-                read => read?,
-            }
+            let sector = at / SECTOR as u64;
             at += piece.len() as u64;
             rest = behind;
+            if self.lost.lock().contains(&sector) {
+                piece.fill(FILLER);
+                continue;
+            }
+            match self.file.read_exact_at(piece, at - piece.len() as u64) {
+                Err(error) if is_unreadable(&error) => self.note(error),
+                read => {
+                    read?;
+                    continue;
+                }
+            }
+            piece.fill(FILLER);
+            let mut lost = self.lost.lock();
+            if lost.len() >= SECTORS_MAX {
+                rest.fill(FILLER);
+                return Ok(());
+            }
+            lost.insert(sector);
         }
         Ok(())
     }
-}
 
-fn is_unreadable(error: &Error) -> bool {
-    error.kind() == ErrorKind::Io && !lacks_descriptors(error)
+    fn note(&self, error: Error) {
+        self.first.lock().get_or_insert(error);
+    }
 }
