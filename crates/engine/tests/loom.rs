@@ -11,8 +11,11 @@
 #![cfg(loom)]
 #![expect(clippy::unwrap_used, reason = "helpers of tests")]
 
+#[path = "models/small.rs"]
+mod small;
+
 use std::sync::{Arc, Mutex};
-use velella::simulation::{self, Sizes};
+use velella::simulation;
 use velella::vfs::MemFs;
 use velella::{Db, JournalMode, WriteBatch};
 use velella_base::{Stamp, put_in};
@@ -67,18 +70,8 @@ fn spawn(body: impl FnOnce() + Send + 'static) -> thread::JoinHandle<()> {
 }
 
 fn open() -> Db {
-    Db::builder()
-        .memory(velella::MEMORY_MIN)
-        .write_buffer(64 << 10)
-        .background_threads(1)
+    small::builder(3)
         .journal(JournalMode::Off)
-        .simulated(Sizes {
-            lanes: 3,
-            segment_bytes: 24 << 10,
-            extent_bytes: 8 << 10,
-            inline_value_bytes: 3_000,
-            manifest_bytes: None,
-        })
         .vfs(Arc::new(MemFs::new()))
         .open("/db")
         .unwrap()

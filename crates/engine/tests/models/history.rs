@@ -11,12 +11,13 @@
 //! R5. Who opens what a second crash left, at any step of that opening or after it, finds the same.
 //!     Only where the first was the death of the process may the power still take what it may.
 
+use super::small;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 // The standard library's: no steps.
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use velella::simulation::{self, Sizes, Step};
+use velella::simulation::{self, Step};
 use velella::vfs::MemFs;
 use velella::vfs::mem::CrashMode;
 use velella::{
@@ -91,19 +92,9 @@ impl World {
     }
 
     fn open(self, fs: &MemFs) -> Db {
-        Db::builder()
-            .memory(velella::MEMORY_MIN)
-            .write_buffer(64 << 10)
-            .background_threads(1)
+        small::builder(self.lanes)
             .journal(self.journal)
             .memtable(self.memtable)
-            .simulated(Sizes {
-                lanes: self.lanes,
-                segment_bytes: 24 << 10,
-                extent_bytes: 8 << 10,
-                inline_value_bytes: 3_000,
-                manifest_bytes: None,
-            })
             .vfs(Arc::new(fs.clone()))
             .open("/db")
             .unwrap()

@@ -6,10 +6,11 @@
 //! M2. After the roles have ended, what all were told must be there, by get, by scan and after a
 //!     crash of the machine, and memory must be given back.
 
+mod small;
 pub(crate) mod history;
 
 use std::sync::{Arc, Mutex};
-use velella::simulation::{self, Sizes, Step};
+use velella::simulation::{self, Step};
 use velella::vfs::MemFs;
 use velella::vfs::mem::CrashMode;
 use velella::{Builder, Db, JournalMode, WriteBatch, WriteOptions};
@@ -37,18 +38,7 @@ pub(crate) struct Model {
 }
 
 fn builder(journal: JournalMode) -> Builder {
-    Db::builder()
-        .memory(velella::MEMORY_MIN)
-        .write_buffer(64 << 10)
-        .background_threads(1)
-        .journal(journal)
-        .simulated(Sizes {
-            lanes: 3,
-            segment_bytes: 24 << 10,
-            extent_bytes: 8 << 10,
-            inline_value_bytes: 3_000,
-            manifest_bytes: None,
-        })
+    small::builder(3).journal(journal)
 }
 
 fn open(fs: &MemFs, journal: JournalMode) -> Db {
