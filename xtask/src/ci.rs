@@ -67,6 +67,19 @@ const STEPS: &[Step] = &[
         action: Action::Tidy,
     },
     Step {
+        name: "locks",
+        says: "the lock file of fuzz/, a workspace of its own, is that of its manifests",
+        action: Action::Cargo(
+            &[
+                "tree",
+                "--locked",
+                "--depth=0",
+                "--manifest-path=fuzz/Cargo.toml",
+            ],
+            &[],
+        ),
+    },
+    Step {
         name: "ratio",
         says: "cargo xtask ratio: lines of tests for each line of product",
         action: Action::Ratio,
