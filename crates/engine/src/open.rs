@@ -354,7 +354,15 @@ fn recover(
     };
     let recovered = replay(&mut journal, cores, &known, options.memory / 4)?;
     sync_externals(env, &recovered, &journal)?;
-    Ok((recovered, journal.report().clone()))
+    let mut report = journal.report().clone();
+    let tables = cut_of_tables(state);
+    if last.accept_loss && report.cut < tables {
+        report.notes.push(format!(
+            "tables hold writes up to stamp {tables}, which stay: what was given up below it is of \
+             keyspaces whose tables end before"
+        ));
+    }
+    Ok((recovered, report))
 }
 
 /// A process that died left the values of its last writes in the page cache. Tables that refer to
@@ -402,8 +410,9 @@ fn new_journal(
 ) -> Result<NewJournal> {
     let accepts = options.recovery == RecoveryMode::AcceptLoss;
     // The journal may know of later runs than a manifest that lost its end.
-    let begun = newest_incarnation(&*env.vfs, &env.dir, env.database, accepts)?;
-    let number = state.incarnation.max(begun).saturating_add(1);
+    let named = state.incarnation;
+    let begun = newest_incarnation(&*env.vfs, &env.dir, env.database, named, accepts)?;
+    let number = begun.saturating_add(1);
     let access = match options.journal {
         JournalMode::Auto => Access::Auto,
         JournalMode::Mapped => Access::Mapped,

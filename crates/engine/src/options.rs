@@ -49,9 +49,10 @@ pub enum RecoveryMode {
     /// Trust only what was synced, whatever the page cache seems to hold: after a forced unmount,
     /// an in-place rollback of the volume, or memory errors.
     AssumePowerLoss,
-    /// On damage to durable data, open with the largest valid prefix, and report what went. What of
-    /// the journal the device cannot read is damage, too, the sectors that fail and no more; first
-    /// make sure that it does not read them at another try.
+    /// On damage to durable data, open with the largest valid prefix of the journal, and report
+    /// what went. What tables hold stays, so that with several keyspaces each has a prefix of its
+    /// own. What of the journal the device cannot read is damage, too, and what no round had
+    /// covered is given up then; first make sure that it does not read it at another try.
     AcceptLoss,
 }
 

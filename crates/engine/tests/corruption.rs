@@ -285,6 +285,38 @@ fn accepting_loss_opens_what_cannot_be_read() {
     assert!(refused > 1);
 }
 
+/// What was given up lies below what is there: that is said.
+#[test]
+fn accepting_loss_keeps_what_tables_hold_and_says_so() {
+    let fs = MemFs::new();
+    let db = on(&fs, tiny());
+    let (flushed, lost) = (
+        db.keyspace_or_create("flushed").unwrap(),
+        db.keyspace_or_create("lost").unwrap(),
+    );
+    lost.put_with("key", "needle", WriteOptions::sync())
+        .unwrap();
+    flushed.put_with("key", "1", WriteOptions::sync()).unwrap();
+    flushed.flush().unwrap();
+    let fs = fs.crash(1, CrashMode::Strict);
+    let (path, at) = files(&fs)
+        .into_iter()
+        .filter(|path| is_journal(path))
+        .find_map(|path| {
+            let bytes = fs.read_file(&path).unwrap();
+            let at = bytes.windows(6).position(|bytes| bytes == b"needle")?;
+            Some((path, at as u64))
+        })
+        .unwrap();
+    fs.flip_byte(&path, at, 1).unwrap();
+    let lossy = tiny().recovery(velella::RecoveryMode::AcceptLoss);
+    let db = try_on(Arc::new(fs), lossy).unwrap();
+    let has = |name: &str| db.keyspace(name).unwrap().contains("key").unwrap();
+    assert!(has("flushed") && !has("lost"));
+    let notes = db.recovery().notes.join("; ");
+    assert!(notes.contains("tables hold writes up to stamp"), "{notes}");
+}
+
 /// The manifest vouches for its tables: without one it is no missing database but a damaged one.
 #[test]
 fn a_table_that_is_gone_is_damage_and_named() {

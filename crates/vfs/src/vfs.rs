@@ -102,8 +102,9 @@ pub struct Identity {
     pub mount: u64,
 }
 
-/// Whether a read failed for what the device says of its medium, and not of anything that passes: a
-/// connection, memory, time.
+/// Whether a read failed as it does where the device cannot read its medium, and not for want of
+/// memory, descriptors, rights or an answer in time. Whether the device is there at all, the
+/// system does not always tell apart.
 #[must_use]
 pub fn is_unreadable(error: &Error) -> bool {
     const CODES: &[i32] = &[

@@ -71,8 +71,9 @@ pub fn evidence(vfs: &dyn Vfs, dir: &Path, database: DatabaseId, last: &Last) ->
     Ok(evidence)
 }
 
-/// The newest incarnation of which a file may be left, 0 if there is none (K2). With `accept_loss`
-/// a file that cannot be read is no error, and may be of one that nothing else tells of.
+/// The newest incarnation of `named`, which the log names, and those of which a file may be left
+/// (K2). With `accept_loss` a file that cannot be read is no error, and may be of one that nothing
+/// else tells of.
 ///
 /// # Errors
 /// What the file system refused.
@@ -80,9 +81,10 @@ pub fn newest_incarnation(
     vfs: &dyn Vfs,
     dir: &Path,
     database: DatabaseId,
+    named: u64,
     accept_loss: bool,
 ) -> Result<u64> {
-    let mut newest = 0;
+    let mut newest = named;
     let source = Source::new(vfs, accept_loss);
     for (_, path) in journal_files(vfs, dir)? {
         let header = sound(read_header(&*source.open(&path)?))?;

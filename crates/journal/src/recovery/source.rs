@@ -5,9 +5,10 @@
 //!     checksum fits. Of a read that fails only those sectors are lost that cannot be read by
 //!     themselves. The first is told, and the page cache is not believed (J1): what is gone might
 //!     have been all of a lane's last records.
-//! U3. Only reads are forgiven, and only what a device, not the system, says of its medium.
-//! U4. Each lost sector is asked for once. In a file that has lost [`SECTORS_MAX`] a read is lost
-//!     from the next one on.
+//! U3. Only reads are forgiven, and only what the system calls a failure of the device. A device
+//!     that is away for a moment looks the same: a sector is lost if it cannot be read twice.
+//! U4. Of a file that is open a lost sector is not asked for again. In a file that has lost
+//!     [`SECTORS_MAX`] a read is lost from the next one on.
 //!
 //! Tests: `tests/unreadable.rs`.
 
@@ -87,7 +88,7 @@ impl ReadFile for Salvaged {
         let meets_known = self.lost.lock().range(sectors).next().is_some();
         if !meets_known {
             match self.file.read_exact_at(buffer, offset) {
-                Err(error) if is_unreadable(&error) => self.note(error),
+                Err(error) if is_unreadable(&error) => {}
                 read => return read,
             }
         }
@@ -110,7 +111,9 @@ impl Salvaged {
                 continue;
             }
             match self.file.read_exact_at(piece, at - piece.len() as u64) {
-                Err(error) if is_unreadable(&error) => self.note(error),
+                Err(error) if is_unreadable(&error) => {
+                    self.first.lock().get_or_insert(error);
+                }
                 read => {
                     read?;
                     continue;
@@ -125,9 +128,5 @@ impl Salvaged {
             lost.insert(sector);
         }
         Ok(())
-    }
-
-    fn note(&self, error: Error) {
-        self.first.lock().get_or_insert(error);
     }
 }

@@ -467,8 +467,8 @@ impl Manifest {
             swapped => swapped.map(|()| log),
         });
         let Ok(log) = in_force else {
-            // Try again when it has doubled. What there is of it goes, as far as possible: there
-            // may be no room for more. Not if it might be in force.
+            // Try again when it has doubled. The new file goes, as far as possible: there may be no
+            // room for more. Not if it might be in force.
             writer.roll_above = writer.length().saturating_mul(2);
             if writer.poison.is_none() {
                 drop(self.vfs.remove(&FileName::Manifest(file).path(&self.dir)));
@@ -504,7 +504,7 @@ impl Manifest {
     #[must_use]
     pub fn position(&self) -> (u64, u64) {
         loop {
-            // Acquire, partners: the stores in `roll` and `commit_locked`. The number is read
+            // Acquire, partners: the stores in `settle` and `commit_locked`. The number is read
             // again, so that the length is of the same file.
             let file = self.file.load(Ordering::Acquire);
             let durable = self.durable.load(Ordering::Acquire);
@@ -517,7 +517,7 @@ impl Manifest {
     /// The number of the manifest file itself.
     #[must_use]
     pub fn file(&self) -> u64 {
-        // Relaxed: see `roll`.
+        // Relaxed: see `settle`.
         self.file.load(Ordering::Relaxed)
     }
 }
