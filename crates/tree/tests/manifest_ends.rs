@@ -130,54 +130,35 @@ fn a_full_disk_poisons_if_what_was_written_cannot_be_cut_off() {
 }
 
 #[test]
-fn a_rewriting_that_may_open_no_more_files_waits() {
-    let fs = MemFs::new();
-    let faulty = FaultFs::over_mem(&fs);
-    let (manifest, _) = Manifest::create(Arc::new(faulty.clone()), db()).unwrap();
-    manifest.roll_early(1);
-    faulty.inject(
-        Rule::every(Fault::TooManyFiles)
-            .of(Operation::SyncDir)
-            .times(1),
-    );
-    let mut committed = 0;
-    while faulty.fired() == 0 {
-        committed += 1;
-        manifest.commit(&[keyspace(committed)]).unwrap();
-    }
-    let old = manifest.file();
-    assert_eq!(manifests(&fs), 1, "{:?}", fs.files());
-    while manifest.file() == old {
-        committed += 1;
-        manifest.commit(&[keyspace(committed)]).unwrap();
-    }
-    drop(manifest);
-    let (_, state) = Manifest::open(Arc::new(fs), db()).unwrap();
-    assert_eq!(state.keyspaces.len(), committed as usize);
-}
-
-#[test]
-fn a_rewriting_whose_name_finds_no_room_waits() {
-    let fs = MemFs::new();
-    let faulty = FaultFs::over_mem(&fs);
-    let (manifest, _) = Manifest::create(Arc::new(faulty.clone()), db()).unwrap();
-    manifest.roll_early(1);
+fn a_rewriting_waits_that_may_open_no_more_files_or_whose_name_finds_no_room() {
+    let unopened = Rule::every(Fault::TooManyFiles).of(Operation::SyncDir);
     let full = Rule::every(Fault::NoSpace).of(Operation::Rename);
-    faulty.inject(full.times(1));
-    let (old, mut committed) = (manifest.file(), 0);
-    while faulty.fired() == 0 {
-        committed += 1;
-        manifest.commit(&[keyspace(committed)]).unwrap();
+    for rule in [unopened, full] {
+        let fs = MemFs::new();
+        let faulty = FaultFs::over_mem(&fs);
+        let (manifest, _) = Manifest::create(Arc::new(faulty.clone()), db()).unwrap();
+        manifest.roll_early(1);
+        faulty.inject(rule.times(1));
+        let (old, mut committed) = (manifest.file(), 0);
+        while faulty.fired() == 0 {
+            committed += 1;
+            manifest.commit(&[keyspace(committed)]).unwrap();
+        }
+        assert_eq!(
+            (manifest.file(), manifests(&fs)),
+            (old, 1),
+            "{:?}",
+            fs.files()
+        );
+        while manifest.file() == old {
+            committed += 1;
+            manifest.commit(&[keyspace(committed)]).unwrap();
+        }
+        assert_eq!(manifests(&fs), 1, "{:?}", fs.files());
+        drop(manifest);
+        let (_, state) = Manifest::open(Arc::new(fs), db()).unwrap();
+        assert_eq!(state.keyspaces.len(), committed as usize);
     }
-    assert_eq!((manifest.file(), manifests(&fs)), (old, 1));
-    while manifest.file() == old {
-        committed += 1;
-        manifest.commit(&[keyspace(committed)]).unwrap();
-    }
-    assert_eq!(manifests(&fs), 1);
-    drop(manifest);
-    let (_, state) = Manifest::open(Arc::new(fs), db()).unwrap();
-    assert_eq!(state.keyspaces.len(), committed as usize);
 }
 
 #[test]
