@@ -406,6 +406,36 @@ mod tests {
     }
 
     #[test]
+    fn a_commit_counts_while_its_sources_are_those_of_the_tree() {
+        let root = std::env::temp_dir().join(format!("velella-gates-{}", std::process::id()));
+        std::fs::create_dir_all(&root).unwrap();
+        let git = |arguments: &[&str]| {
+            let known = ["-c", "user.name=a", "-c", "user.email=a@b"];
+            let mut git = Command::new("git");
+            let output = git.current_dir(&root).args(known).args(arguments).output();
+            let output = output.unwrap();
+            assert!(output.status.success(), "{arguments:?}: {output:?}");
+            String::from_utf8(output.stdout).unwrap().trim().to_owned()
+        };
+        let write = |file: &str, text: &str| std::fs::write(root.join(file), text).unwrap();
+        write("attacked", "1");
+        write("other", "1");
+        git(&["init", "--quiet"]);
+        git(&["add", "."]);
+        git(&["commit", "--quiet", "--message", "one"]);
+        let head = git(&["rev-parse", "--short=12", "HEAD"]);
+        // Whatever git might take that name for.
+        git(&["branch", &format!("{head}{DIRTY}")]);
+        let is_same = |commit: &str| is_same(&root, commit, &["attacked".to_owned()]);
+        write("other", "2");
+        assert!(is_same(&head));
+        assert!(!is_same(&format!("{head}{DIRTY}")) && !is_same("0123456789ab"));
+        write("attacked", "2");
+        assert!(!is_same(&head));
+        std::fs::remove_dir_all(&root).unwrap();
+    }
+
+    #[test]
     fn what_is_attacked_is_there() {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
         let targets = soak::targets(root).unwrap();

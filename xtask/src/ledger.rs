@@ -1,6 +1,7 @@
 //! The ledger of attacks: seeds that it has, and lines for attacks that cannot write their own.
 //!
 //! L1. A line names its first seed and how many there were; seeds it names are not fresh.
+//! L2. A line of a tree that was not its commit's says so by [`DIRTY`]; results are no part of it.
 //!
 //! Tests: below.
 
