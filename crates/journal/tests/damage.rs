@@ -118,6 +118,28 @@ fn a_file_that_is_cut_short_or_missing_is_named() {
     }
 }
 
+/// Whoever reads both at each other's place misses a durable round, and not only its seal.
+#[test]
+fn a_seal_and_its_done_marker_that_changed_places_are_damage() {
+    let fs = MemFs::new();
+    let mut bench = Bench::start(config(Arc::new(fs.clone()), 1, 2)).unwrap();
+    bench.write(0, b"durable").unwrap();
+    bench.round().unwrap();
+    bench.journal.sync_done().unwrap();
+    let (fs, last) = (fs.crash(1, CrashMode::Strict), bench.last());
+    assert_eq!(recover(&fs, &last).unwrap().stamps(), [1]);
+    let path = files(&fs, "seal").remove(0);
+    let mut bytes = fs.read_file(&path).unwrap();
+    // The only anchor since seal 0 is the newest seal.
+    let seal = 4096 + 1024;
+    let (front, back) = bytes.split_at_mut(seal + 512);
+    front[seal..].swap_with_slice(&mut back[..512]);
+    fs.write_file(&path, &bytes).unwrap();
+    let error = recover(&fs, &last).err().unwrap();
+    assert_eq!(error.file(), Some(&*path), "{error}");
+    assert_eq!(error.offset(), Some(seal as u64), "{error}");
+}
+
 #[test]
 fn a_lost_done_marker_is_no_evidence_and_a_lost_seal_is() {
     let (fs, last, expected) = scene();

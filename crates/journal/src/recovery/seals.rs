@@ -3,8 +3,8 @@
 //!
 //! D1. `newest` is the intact seal with the highest round. Every seal its ring still holds before
 //!     it must be intact, since it was durable before `newest` was written: otherwise damage.
-//! D2. A done marker for a round whose seal is not intact is damage. A missing done marker says
-//!     nothing.
+//! D2. A done marker for a round whose seal is not intact is damage, and so is what is left of one:
+//!     it is written once the seal is durable. A missing done marker says nothing.
 //! D3. The home that the newest anchor names was durable before the anchor was written: without its
 //!     strip, what was acknowledged since may be missing, which is damage. So is a seal in any
 //!     strip that follows an anchor which is not intact.
@@ -295,6 +295,8 @@ struct Ring {
     done: Option<u64>,
     /// Slots that hold something, but no seal.
     damaged: Vec<bool>,
+    /// Slots without a seal whose done marker is something, but none (D2).
+    lost: Vec<bool>,
 }
 
 impl Ring {
@@ -305,19 +307,23 @@ impl Ring {
             layout,
             intact: BTreeMap::new(),
             done: None,
-            damaged: vec![false; usize::try_from(layout.slots).expect("bounded by the file")],
+            damaged: Vec::new(),
+            lost: Vec::new(),
         };
         let mut seal = vec![0; usize::try_from(layout.seal_len()).expect("bounded")];
         let mut done = [0; DONE_LEN];
-        for (slot, damaged) in (0..layout.slots).zip(&mut ring.damaged) {
+        for slot in 0..layout.slots {
             file.read_exact_at(&mut seal, layout.seal_at(slot))?;
-            match layout.decode_seal(slot, &seal) {
-                Slot::Intact(seal) => drop(ring.intact.insert(layout.number(&seal), seal)),
-                Slot::Empty => {}
-                Slot::Damaged => *damaged = true,
-            }
             file.read_exact_at(&mut done, layout.done_at(slot))?;
-            if let Slot::Intact(number) = layout.decode_done(slot, &done) {
+            let seal = layout.decode_seal(slot, &seal);
+            let done = layout.decode_done(slot, &done);
+            ring.damaged.push(seal == Slot::Damaged);
+            let is_intact = matches!(seal, Slot::Intact(_));
+            ring.lost.push(done == Slot::Damaged && !is_intact);
+            if let Slot::Intact(seal) = seal {
+                ring.intact.insert(layout.number(&seal), seal);
+            }
+            if let Slot::Intact(number) = done {
                 ring.done = ring.done.max(Some(number));
             }
         }
@@ -339,6 +345,8 @@ impl Ring {
             intact,
             done: shadows.and_then(|shadows| shadows.done),
             damaged: self.damaged.clone(),
+            // Of what follows an anchor no done marker stands in a strip.
+            lost: Vec::new(),
         }
     }
 
@@ -365,6 +373,11 @@ impl Ring {
             let found = format!("round {done} completed but its seal is not intact");
             return self.broken(done, found);
         }
+        let next = newest.map_or(first, |newest| newest.saturating_add(1));
+        if self.says(&self.lost, next) {
+            let found = "neither the seal nor the done marker that was written after it is intact";
+            return self.broken(next, found);
+        }
         // What is in flight, newest + 1, may have overwritten the slot of newest + 1 - slots.
         let newest = newest?;
         let oldest = newest.saturating_add(2).saturating_sub(self.layout.slots);
@@ -377,8 +390,13 @@ impl Ring {
     fn is_torn(&self, first: u64) -> bool {
         let newest = self.intact.keys().next_back();
         let next = newest.map_or(first, |newest| newest.saturating_add(1));
-        let slot = usize::try_from(next % self.layout.slots).unwrap_or(usize::MAX);
-        self.damaged.get(slot).copied().unwrap_or(false)
+        self.says(&self.damaged, next)
+    }
+
+    /// What `slots` say of the slot of `number`.
+    fn says(&self, slots: &[bool], number: u64) -> bool {
+        let slot = usize::try_from(number % self.layout.slots).unwrap_or(usize::MAX);
+        slots.get(slot).copied().unwrap_or(false)
     }
 }
 
