@@ -14,6 +14,7 @@ pub mod operation;
 pub mod store;
 pub mod points;
 pub mod judge;
+pub mod victim;
 
 use velella_sync::simulation::Simulation;
 

@@ -1,0 +1,269 @@
+//! A database to be damaged, and the judge of what reading a damaged copy gives.
+//!
+//! V1. A victim is what a power loss left of a database all of whose writes were durable: its
+//!     answers are known exactly, so every opening gives them or an error that names a file.
+//! V2. A manifest cut between two records is one that ended there: the state may then be an older
+//!     one, but one there was.
+//! V3. Reading a damaged copy takes less than `MEMORY_MAX` (where the binary counts allocations).
+//! V4. An error that calls a file corrupt says where in it.
+//!
+//! Tests: the campaigns that damage victims.
+
+use crate::campaign::Tally;
+use crate::sim::history::{History, State};
+use crate::sim::judge::is_named;
+use crate::sim::operation::{Operation, Taste};
+use crate::sim::setting::Setting;
+use crate::sim::store::{Store, Trouble};
+use std::path::PathBuf;
+use std::sync::Arc;
+use velella::ErrorKind;
+use velella::simulation::Step;
+use velella::vfs::mem::CrashMode;
+use velella::vfs::{MemFs, Vfs};
+use velella_sync::allocations::peak_bytes;
+use velella_sync::pool::prefer;
+use velella_sync::thread;
+use velella_testkit::Seed;
+
+/// Bytes of a sector.
+pub const SECTOR: usize = 512;
+/// Most bytes that reading a damaged copy may take.
+const MEMORY_MAX: u64 = 64 << 20;
+
+/// A database as a power loss left it, and all it answers.
+#[derive(Debug)]
+pub struct Victim {
+    fs: MemFs,
+    state: State,
+    history: History,
+    /// Every file with something in it, and its bytes.
+    files: Vec<(PathBuf, Vec<u8>)>,
+}
+
+/// What is done to a victim: files by their number.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Damage {
+    /// A bit of a byte is another.
+    Flip {
+        /// The file.
+        file: usize,
+        /// Which byte.
+        at: usize,
+        /// Which bit.
+        bit: u32,
+    },
+    /// A sector is zeros.
+    Zero(usize, usize),
+    /// A sector stands at the place of the next, too.
+    Double(usize, usize),
+    /// A sector and the next changed places.
+    Swap(usize, usize),
+    /// The file ends after so many bytes.
+    Cut(usize, usize),
+    /// The file is gone.
+    Remove(usize),
+    /// Two files changed their names.
+    Exchange(usize, usize),
+}
+
+impl Victim {
+    /// Plays a workload of `operations`, makes all of it durable, and cuts the power.
+    ///
+    /// # Errors
+    /// What the database refused or did wrong.
+    pub fn of(seed: &mut Seed, operations: usize) -> Result<Victim, String> {
+        let mem = MemFs::new();
+        let setting = Setting::plain();
+        let mut history = History::default();
+        let failed = |error: velella::Error| format!("making the victim: {error}");
+        let mut store = Store::open(Arc::new(mem.clone()), &setting).map_err(failed)?;
+        let taste = Taste::random(seed);
+        for _ in 0..operations {
+            let operation = Operation::random(seed, &taste);
+            if matches!(operation, Operation::Reopen(_) | Operation::Pass(_)) {
+                continue;
+            }
+            prefer(seed.index(setting.lanes));
+            let done = store.perform(&operation, &mut history);
+            done.map_err(|trouble| format!("making the victim: {trouble}"))?;
+        }
+        store.db().persist().map_err(failed)?;
+        velella::simulation::step(store.db(), Step::NoteDone).map_err(failed)?;
+        let state = store.state().map_err(|trouble| trouble.to_string())?;
+        let fs = mem.crash(0, CrashMode::Strict);
+        drop(store);
+        let mut files = Vec::new();
+        for path in fs.files() {
+            let bytes = fs.read_file(&path).map_err(failed)?;
+            if !bytes.is_empty() {
+                files.push((path, bytes));
+            }
+        }
+        Ok(Victim {
+            fs,
+            state,
+            history,
+            files,
+        })
+    }
+
+    /// Every file with something in it, and its bytes.
+    #[must_use]
+    pub fn files(&self) -> &[(PathBuf, Vec<u8>)] {
+        &self.files
+    }
+
+    /// Bytes of all files.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        self.files.iter().map(|(_, bytes)| bytes.len()).sum()
+    }
+
+    /// Sectors of all files.
+    #[must_use]
+    pub fn sectors(&self) -> usize {
+        let of = |(_, bytes): &(PathBuf, Vec<u8>)| bytes.len().div_ceil(SECTOR);
+        self.files.iter().map(of).sum()
+    }
+
+    /// The file and the place in it of byte (or sector, by `unit`) `number` of all.
+    #[must_use]
+    pub fn locate(&self, mut number: usize, unit: usize) -> (usize, usize) {
+        for (file, (_, bytes)) in self.files.iter().enumerate() {
+            let here = bytes.len().div_ceil(unit);
+            if number < here {
+                return (file, number);
+            }
+            number -= here;
+        }
+        (0, 0)
+    }
+
+    /// A copy with `damage` done to it.
+    fn damaged(&self, damage: Damage) -> MemFs {
+        let copy = self.fs.image(0, CrashMode::KeepAll);
+        let put = |file: usize, bytes: &[u8]| drop(copy.write_file(&self.files[file].0, bytes));
+        let bytes = |file: usize| self.files[file].1.clone();
+        match damage {
+            Damage::Flip { file, at, bit } => {
+                drop(copy.flip_byte(&self.files[file].0, at as u64, 1 << bit));
+            }
+            Damage::Zero(file, sector) => {
+                let mut bytes = bytes(file);
+                let (begin, end, _) = around(&bytes, sector);
+                bytes[begin..end].fill(0);
+                put(file, &bytes);
+            }
+            Damage::Double(file, sector) => {
+                let mut bytes = bytes(file);
+                let (begin, end, len) = around(&bytes, sector);
+                bytes.copy_within(begin..begin + len, end);
+                put(file, &bytes);
+            }
+            Damage::Swap(file, sector) => {
+                let mut bytes = bytes(file);
+                let (begin, end, len) = around(&bytes, sector);
+                let (front, back) = bytes.split_at_mut(end);
+                front[begin..begin + len].swap_with_slice(&mut back[..len]);
+                put(file, &bytes);
+            }
+            Damage::Cut(file, len) => put(file, &self.files[file].1[..len]),
+            Damage::Remove(file) => drop(copy.remove(&self.files[file].0)),
+            Damage::Exchange(one, other) => {
+                put(one, &self.files[other].1);
+                put(other, &self.files[one].1);
+            }
+        }
+        copy
+    }
+
+    /// Does `damage` to a copy, opens that with `setting` and reads everything (V1).
+    ///
+    /// # Errors
+    /// What was wrong, with the file and the damage.
+    pub fn judge(
+        &self,
+        damage: Damage,
+        setting: &Setting,
+        tally: &mut Tally,
+    ) -> Result<(), String> {
+        let copy = self.damaged(damage);
+        let judged = self.judge_copy(&copy, damage, setting, tally);
+        judged.map_err(|why| format!("{}: {why}", self.show(damage)))
+    }
+
+    fn judge_copy(
+        &self,
+        copy: &MemFs,
+        damage: Damage,
+        setting: &Setting,
+        tally: &mut Tally,
+    ) -> Result<(), String> {
+        let (read, bytes) = peak_bytes(|| {
+            let store = Store::open(Arc::new(copy.clone()), setting);
+            store.map_err(Trouble::from).and_then(|store| {
+                let state = store.state()?;
+                let absent = store.absent(self.state.keys(), &state);
+                store.db().verify()?;
+                absent.map(|()| state)
+            })
+        });
+        if bytes >= MEMORY_MAX {
+            return Err(format!("reading it took {bytes} bytes"));
+        }
+        drop(copy.crash(0, CrashMode::Strict));
+        let verdict = match read {
+            Ok(state) if state == self.state => "answered rightly",
+            Ok(older) if self.ends_a_manifest(damage) => {
+                self.history.explain(&older, thread::wall_ms(), 0)?;
+                "older, for its manifest ended there"
+            }
+            Ok(_) => return Err("a wrong answer".to_owned()),
+            Err(Trouble::Refused(error)) if is_named(&error) && is_placed(&error) => "noticed",
+            Err(trouble) => return Err(trouble.to_string()),
+        };
+        tally.add(verdict, 1);
+        Ok(())
+    }
+
+    /// V2.
+    fn ends_a_manifest(&self, damage: Damage) -> bool {
+        let Damage::Cut(file, _) = damage else {
+            return false;
+        };
+        self.files[file].0.to_string_lossy().contains("MANIFEST")
+    }
+
+    /// The file, and what was done to it.
+    fn show(&self, damage: Damage) -> String {
+        let path = |file: usize| self.files[file].0.display();
+        match damage {
+            Damage::Flip { file, at, bit } => {
+                format!("{} bit {bit} of byte {at} flipped", path(file))
+            }
+            Damage::Zero(file, sector) => format!("{} sector {sector} zeroed", path(file)),
+            Damage::Double(file, sector) => format!("{} sector {sector} doubled", path(file)),
+            Damage::Swap(file, sector) => {
+                format!("{} sector {sector} swapped with the next", path(file))
+            }
+            Damage::Cut(file, len) => format!("{} cut to {len} bytes", path(file)),
+            Damage::Remove(file) => format!("{} removed", path(file)),
+            Damage::Exchange(one, other) => {
+                format!("{} exchanged for {}", path(one), path(other))
+            }
+        }
+    }
+}
+
+/// Where a sector begins and ends, and how much of it the next has room for.
+fn around(bytes: &[u8], sector: usize) -> (usize, usize, usize) {
+    let begin = sector * SECTOR;
+    let end = bytes.len().min(begin + SECTOR);
+    (begin, end, (bytes.len() - end).min(end - begin))
+}
+
+/// Damage that says where in its file it is (V4).
+fn is_placed(error: &velella::Error) -> bool {
+    error.kind() != ErrorKind::Corruption || error.offset().is_some()
+}
