@@ -1,10 +1,10 @@
 //! `corruption` and `flipped-below-the-cut`: no damage gives a wrong answer.
 //!
-//! D1. `corruption` damages a victim (`sim/victim.rs`) everywhere: each byte with a bit flipped, each
-//!     sector zeroed, doubled and swapped with the next, each file cut at each byte, removed, and
-//!     exchanged for each other. A pass is `PASS` runs, each of which takes every so many attacks
-//!     of all these sorts. Each pass flips another bit, so eight flip all; then comes the next
-//!     victim.
+//! D1. `corruption` damages a victim (`sim/victim.rs`) everywhere: each byte with a bit flipped,
+//!     each sector zeroed, doubled and swapped with the next, each file cut at each byte, removed,
+//!     and exchanged for each other. A pass is `PASS` runs, each of which takes every so many
+//!     attacks of all these sorts. Each pass flips another bit, so eight flip all; then comes the
+//!     next victim.
 //! D2. `flipped-below-the-cut` flips bytes of the journals of random victims: recovery may not
 //!     fall back to an older state (the cut rule's promise).
 //!
