@@ -50,6 +50,7 @@ const ATTACKS: &[(&str, u64)] = &[
     ("faults", 2_600),
     ("pairs-of-faults", 500),
     ("corruption", 3_000),
+    ("many-victims", 1_000),
     ("histories", 1_000),
     ("same-answers", 50),
     ("fuzz", 450),

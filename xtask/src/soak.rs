@@ -39,6 +39,7 @@ const ATTACKS: &[(&str, &str)] = &[
     ("pairs-of-faults", ""),
     ("corruption", ""),
     ("corruption-of-every-bit", ""),
+    ("many-victims", ""),
     ("histories", ""),
     ("same-answers", ""),
     ("fuzz", "every target in turns, on stable, without a sanitizer"),

@@ -8,12 +8,14 @@ pub mod power_loss;
 pub mod every_crash_point;
 pub mod faults;
 pub mod corruption;
+pub mod many_victims;
 pub mod histories;
 
 use crate::campaign::Campaign;
 use corruption::{Corruption, FlippedBelowTheCut};
 use every_crash_point::EveryCrashPoint;
 use faults::Faults;
+use many_victims::ManyVictims;
 use power_loss::PowerLoss;
 use std::sync::Arc;
 
@@ -32,6 +34,7 @@ pub fn all() -> Vec<Arc<dyn Campaign>> {
         Arc::new(Faults::in_pairs()),
         Arc::new(Corruption::default()),
         Arc::new(Corruption::in_every_bit()),
+        Arc::new(ManyVictims::default()),
         Arc::new(histories::Histories),
         Arc::new(crate::fuzz::Fuzz::default()),
         Arc::new(crate::same_answers::SameAnswers::default()),

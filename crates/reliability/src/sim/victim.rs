@@ -2,8 +2,8 @@
 //!
 //! V1. A victim is what a power loss left of a database all of whose writes were durable: its
 //!     answers are known exactly, so every opening gives them or an error that names a file.
-//! V2. A manifest cut between two records is one that ended there: the state may then be an older
-//!     one, but one there was.
+//! V2. Without a journal nothing tells of a manifest's last records but they: where they are cut
+//!     off, or look like a torn one, the state may be an older one, but one there was.
 //! V3. Reading a damaged copy takes less than `MEMORY_MAX` (where the binary counts allocations).
 //! V4. An error that calls a file corrupt says where in it.
 //!
@@ -23,6 +23,7 @@ use velella::vfs::mem::CrashMode;
 use velella::vfs::{MemFs, Vfs};
 use velella_sync::allocations::peak_bytes;
 use velella_sync::pool::prefer;
+use velella_sync::simulation::Simulation;
 use velella_sync::thread;
 use velella_testkit::Seed;
 
@@ -37,6 +38,7 @@ pub struct Victim {
     fs: MemFs,
     state: State,
     history: History,
+    has_journal: bool,
     /// Every file with something in it, and its bytes.
     files: Vec<(PathBuf, Vec<u8>)>,
 }
@@ -76,7 +78,6 @@ impl Victim {
         let mem = MemFs::new();
         let setting = Setting::plain();
         let mut history = History::default();
-        let failed = |error: velella::Error| format!("making the victim: {error}");
         let mut store = Store::open(Arc::new(mem.clone()), &setting).map_err(failed)?;
         let taste = Taste::random(seed);
         for _ in 0..operations {
@@ -88,9 +89,49 @@ impl Victim {
             let done = store.perform(&operation, &mut history);
             done.map_err(|trouble| format!("making the victim: {trouble}"))?;
         }
-        store.db().persist().map_err(failed)?;
-        velella::simulation::step(store.db(), Step::NoteDone).map_err(failed)?;
+        Self::left_of(&mem, store, history, (setting.has_journal(), false))
+    }
+
+    /// The same of any setting, with time that passes, openings under other settings, and a close
+    /// at the end of some.
+    ///
+    /// # Errors
+    /// What the database refused or did wrong.
+    pub fn any(seed: &mut Seed, simulation: &Simulation) -> Result<Victim, String> {
+        let mem = MemFs::new();
+        let mut setting = Setting::random(seed);
+        let mut history = History::default();
+        let mut store = Store::open(Arc::new(mem.clone()), &setting).map_err(failed)?;
+        let taste = Taste::random(seed);
+        for _ in 0..5 + seed.below(100) {
+            let operation = Operation::random(seed, &taste);
+            match &operation {
+                Operation::Pass(ms) => simulation.pass(*ms),
+                Operation::Reopen(next) => setting = (**next).clone(),
+                _ => {}
+            }
+            prefer(seed.index(setting.lanes));
+            let done = store.perform(&operation, &mut history);
+            done.map_err(|trouble| format!("making the victim: {trouble}"))?;
+        }
+        let closes = seed.one_in(3);
+        Self::left_of(&mem, store, history, (setting.has_journal(), closes))
+    }
+
+    /// What is left of a database once all of it is durable and the power is cut.
+    fn left_of(
+        mem: &MemFs,
+        store: Store,
+        history: History,
+        (has_journal, closes): (bool, bool),
+    ) -> Result<Victim, String> {
         let state = store.state().map_err(|trouble| trouble.to_string())?;
+        if closes {
+            store.db().close().map_err(failed)?;
+        } else {
+            store.db().persist().map_err(failed)?;
+            velella::simulation::step(store.db(), Step::NoteDone).map_err(failed)?;
+        }
         let fs = mem.crash(0, CrashMode::Strict);
         drop(store);
         let mut files = Vec::new();
@@ -104,6 +145,7 @@ impl Victim {
             fs,
             state,
             history,
+            has_journal,
             files,
         })
     }
@@ -229,10 +271,12 @@ impl Victim {
 
     /// V2.
     fn ends_a_manifest(&self, damage: Damage) -> bool {
-        let Damage::Cut(file, _) = damage else {
+        use Damage::{Cut, Double, Swap, Zero};
+        let (Cut(file, _) | Zero(file, _) | Double(file, _) | Swap(file, _)) = damage else {
             return false;
         };
-        self.files[file].0.to_string_lossy().contains("MANIFEST")
+        let path = self.files[file].0.to_string_lossy();
+        !self.has_journal && path.contains("MANIFEST")
     }
 
     /// The file, and what was done to it.
@@ -254,6 +298,10 @@ impl Victim {
             }
         }
     }
+}
+
+fn failed(error: velella::Error) -> String {
+    format!("making the victim: {error}")
 }
 
 /// Where a sector begins and ends, and how much of it the next has room for.
