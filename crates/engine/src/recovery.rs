@@ -130,8 +130,17 @@ impl Gatherer<'_> {
         })
     }
 
-    /// Takes the next record, if there is one; returns the bytes it takes.
+    /// Takes the next record, if there is one; returns the bytes it takes. What speaks against it
+    /// says where it stands.
     fn take_record(&mut self) -> Result<Option<u64>> {
+        self.take_next()
+            .map_err(|error| match self.journal.place() {
+                Some((path, at)) if error.file().is_none() => error.on(path).at(at),
+                _ => error,
+            })
+    }
+
+    fn take_next(&mut self) -> Result<Option<u64>> {
         let Some(record) = self.journal.next_record()? else {
             return Ok(None);
         };

@@ -112,6 +112,26 @@ fn a_reopened_database_refuses_it_as_well() {
     assert!(cut_everywhere(&fs, &tiny) > 2);
 }
 
+/// Where no round followed, the journal's records are what contradicts it.
+#[test]
+fn a_record_of_a_keyspace_that_the_manifest_forgot_says_where_it_stands() {
+    let _watchdog = Watchdog::new("manifest_cut", 100);
+    let fs = MemFs::new();
+    let db = on(&fs, alone());
+    let forgotten = db.keyspace_or_create("forgotten").unwrap();
+    forgotten.put("a", "b").unwrap();
+    let fs = fs.image(1, CrashMode::KeepAll);
+    let (path, ends) = boundaries(&fs);
+    let bytes = fs.read_file(&path).unwrap();
+    let end = usize::try_from(ends[ends.len() - 2]).unwrap();
+    fs.write_file(&path, &bytes[..end]).unwrap();
+    let error = try_on(Arc::new(fs), alone()).map(drop).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Corruption, "{error}");
+    let extension = error.file().and_then(Path::extension);
+    assert_eq!(extension.unwrap_or_default(), "seg", "{error}");
+    assert!(error.offset().is_some(), "{error}");
+}
+
 /// A crash in the middle of an opening leaves files of an incarnation the manifest does not name.
 #[test]
 fn an_interrupted_opening_is_no_evidence() {

@@ -147,6 +147,13 @@ impl Recovery {
         Ok(Some(Record { stamp, payload }))
     }
 
+    /// Where the record stands that was handed out last, or the reference to it: its file, and the
+    /// offset there.
+    #[must_use]
+    pub fn place(&self) -> Option<(&Path, u64)> {
+        self.lanes[self.current?].place()
+    }
+
     /// Puts the lane's next record into the heap.
     fn advance(&mut self, lane: usize) -> Result<()> {
         if let Some(stamp) = self.lanes[lane].advance()? {

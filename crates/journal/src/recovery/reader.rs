@@ -20,6 +20,7 @@ use crate::extent;
 use crate::header::PAGE;
 use crate::record::{self, Decoded, Header, Kind, LaneSeed, Reference};
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::sync::Arc;
 use velella_base::checksum::crc32c_append;
 use velella_base::{Error, Result, Stamp};
@@ -358,13 +359,20 @@ impl LaneReader {
         Ok(false)
     }
 
+    /// The file the walk is in, and where there.
+    pub(super) fn place(&self) -> Option<(&Path, u64)> {
+        let extent = self.extents.get(self.at)?;
+        let at = match self.position {
+            0 => extent.position,
+            entered => entered,
+        };
+        Some((extent.file.path(), at))
+    }
+
     /// An error at the place the walk is at.
     pub(super) fn corruption(&self, found: &str) -> Error {
-        match self.extents.get(self.at) {
-            Some(extent) if self.position > 0 => {
-                Error::corruption(ATTEMPT, extent.file.path(), self.position, found)
-            }
-            Some(extent) => Error::corruption(ATTEMPT, extent.file.path(), extent.position, found),
+        match self.place() {
+            Some((path, at)) => Error::corruption(ATTEMPT, path, at, found),
             None => Error::new(velella_base::ErrorKind::Corruption, ATTEMPT, found),
         }
     }
