@@ -1,7 +1,8 @@
 //! Seals: what each round was about to sync, and the mark that it did.
 //!
 //! ```text
-//! A ring of slots, in a file of its own or at the end of a segment:
+//! A ring of slots, in a file of its own or at the end of a segment: all seals, and from the next
+//! page on all done markers.
 //!   seal  "SEAL" u32 | lanes u32 | round u64 | frontier u64 | wall ms u64 | flags and note u64
 //!         | anchor u64 | home u64 | (start u64, end u64) per lane | crc u32
 //!                                                                 padded to 512 bytes
@@ -11,7 +12,8 @@
 //!     far behind it, which no rule looks at any more.
 //! E2. Seal r is written only after round r-1 completed, so an intact seal r proves round r-1.
 //! E3. Seal 0 is durable before the database opens (`seal_file.rs`).
-//! E4. Seal and done never share a sector, so neither endangers the other.
+//! E4. Seal and done never share a page, so none that is lost takes both: of an anchor nothing else
+//!     would tell. Before version 3 they shared a slot, and no sector.
 //! E5. A seal in the seal file is an anchor: anchors are counted, and each names the segment, its
 //!     home, whose strip takes the seals after it, or none. So a home that is lost is missed, and
 //!     a round that writes into its home has one file to sync.
@@ -93,6 +95,8 @@ pub(crate) struct Layout {
     base: u64,
     /// Bytes of a seal before its lanes.
     fixed: usize,
+    /// Done markers stand behind all the seals, and not each behind its own (E4).
+    apart: bool,
     pub(crate) lanes: u64,
     pub(crate) slots: u64,
     /// Seed of the file's checksums.
@@ -110,6 +114,7 @@ impl Layout {
             ring,
             base: PAGE,
             fixed,
+            apart: is_apart(header),
             lanes: header.parameters[0],
             slots: header.parameters[1],
             seed: header.context().seed(),
@@ -134,6 +139,7 @@ impl Layout {
             ring: Ring::Rounds,
             base: header.parameters[0],
             fixed: FIXED,
+            apart: is_apart(header),
             lanes: header.parameters[2],
             slots: header.parameters[3],
             seed: header.context().seed(),
@@ -152,8 +158,23 @@ impl Layout {
 
     /// Where the ring ends in the file.
     pub(crate) fn end(&self) -> u64 {
-        let ring = self.slots.saturating_mul(self.stride());
-        self.base.saturating_add(ring)
+        match self.apart {
+            true => self
+                .dones()
+                .saturating_add(self.slots.saturating_mul(SECTOR)),
+            false => self.seals_end(),
+        }
+    }
+
+    fn seals_end(&self) -> u64 {
+        let seals = self.slots.saturating_mul(self.stride());
+        self.base.saturating_add(seals)
+    }
+
+    /// Where the first done marker begins, if they are apart.
+    fn dones(&self) -> u64 {
+        let page = self.seals_end().checked_next_multiple_of(PAGE);
+        page.unwrap_or(u64::MAX)
     }
 
     /// The number by which a seal has its slot.
@@ -168,8 +189,13 @@ impl Layout {
         self.fixed as u64 + 16 * self.lanes + 4
     }
 
+    /// From one seal to the next.
     fn stride(&self) -> u64 {
-        self.seal_len().next_multiple_of(SECTOR) + SECTOR
+        let seal = self.seal_len().next_multiple_of(SECTOR);
+        match self.apart {
+            true => seal,
+            false => seal + SECTOR,
+        }
     }
 
     pub(crate) fn seal_at(&self, number: u64) -> u64 {
@@ -177,7 +203,10 @@ impl Layout {
     }
 
     pub(crate) fn done_at(&self, number: u64) -> u64 {
-        self.seal_at(number) + self.stride() - SECTOR
+        match self.apart {
+            true => self.dones() + (number % self.slots) * SECTOR,
+            false => self.seal_at(number) + self.stride() - SECTOR,
+        }
     }
 
     pub(crate) fn encode_seal(&self, seal: &Seal) -> Vec<u8> {
@@ -279,6 +308,11 @@ impl Layout {
     }
 }
 
+/// E4.
+fn is_apart(header: &FileHeader) -> bool {
+    header.version > 2
+}
+
 /// Whether a slot was never used. Many at a time, with no look at each: most slots were not.
 fn is_zero(bytes: &[u8]) -> bool {
     bytes.iter().fold(0, |all, byte| all | byte) == 0
@@ -296,6 +330,7 @@ mod tests {
             ring: Ring::Anchors,
             base: PAGE,
             fixed: FIXED,
+            apart: true,
             lanes: 3,
             slots: 4,
             seed: 99,
@@ -340,7 +375,7 @@ mod tests {
             ..anchors
         };
         assert_eq!((anchors.number(&seal), strip.number(&seal)), (9, 5));
-        assert_eq!(strip.seal_at(5), (1 << 20) + 2 * 512);
+        assert_eq!(strip.seal_at(5), (1 << 20) + 512);
         let there = strip.encode_seal(&seal);
         assert_eq!(strip.decode_seal(1, &there), Slot::Intact(seal));
         assert_eq!(anchors.decode_seal(1, &there), Slot::Damaged);
@@ -381,18 +416,25 @@ mod tests {
     }
 
     #[test]
-    fn seals_and_done_markers_share_no_sector() {
-        let layout = layout();
-        for round in 0..4 {
-            let (seal, done) = (layout.seal_at(round), layout.done_at(round));
-            assert!(seal % SECTOR == 0 && done % SECTOR == 0);
-            assert!(seal + layout.seal_len() <= done);
-            assert!(
-                done + SECTOR
-                    <= layout
-                        .seal_at(round + 1)
-                        .max(layout.end() * u64::from(round == 3))
-            );
+    fn seals_and_done_markers_share_no_page_and_once_shared_no_sector() {
+        for (apart, unit) in [(true, PAGE), (false, SECTOR)] {
+            let layout = Layout { apart, ..layout() };
+            let parts = (0..4).flat_map(|number| {
+                let (seal, done) = (layout.seal_at(number), layout.done_at(number));
+                [(seal, layout.seal_len(), 0), (done, DONE_LEN as u64, 1)]
+            });
+            let mut seen = std::collections::BTreeMap::new();
+            for (at, len, sort) in parts {
+                assert_eq!(at % SECTOR, 0);
+                assert!((layout.base..=layout.end()).contains(&(at + len)));
+                for piece in at / unit..=(at + len - 1) / unit {
+                    assert_eq!(*seen.entry(piece).or_insert(sort), sort, "{apart} {at}");
+                }
+            }
+            let sectors: std::collections::BTreeSet<_> = (0..4)
+                .flat_map(|number| [layout.seal_at(number), layout.done_at(number)])
+                .collect();
+            assert_eq!(sectors.len(), 8);
         }
     }
 }

@@ -22,7 +22,7 @@ use velella_vfs::{FaultFs, Identity, MemFs, Operation as Call, Vfs};
 
 const SEGMENT_BYTES: usize = 128 << 10;
 /// The directory of files that a failed sync left.
-const FAILED: &str = "version_2_failed";
+const FAILED: &str = "version_3_failed";
 const NAMES: [&str; 3] = ["010000.seal", "010001.seg", "010002.large"];
 /// Where a seal holds the wall clock, from the seal's beginning.
 const WALL: std::ops::Range<usize> = 24..32;
@@ -96,8 +96,8 @@ fn written(fs: &MemFs, name: &str) -> Vec<u8> {
 }
 
 #[test]
-fn the_bytes_written_today_are_those_of_version_2() {
-    check_bytes(&write().0, "version_2", &NAMES);
+fn the_bytes_written_today_are_those_of_version_3() {
+    check_bytes(&write().0, "version_3", &NAMES);
     check_bytes(&write_and_fail().0, FAILED, &NAMES[..2]);
 }
 
@@ -128,11 +128,17 @@ fn check_bytes(fs: &MemFs, directory: &str, names: &[&str]) {
 }
 
 /// A directory of `tests/golden`, and how long its seal file and its first segment were: version 1
-/// began with a whole segment, later with one of one extent, and version 2 has a strip behind it.
-const OLDER: [(&str, usize, usize); 3] = [
+/// began with a whole segment, later with one of one extent, and version 2 has a strip behind it;
+/// version 3 has its done markers on pages of their own.
+const OLDER: [(&str, usize, usize); 4] = [
     (".", 4096 + 256 * 1024, SEGMENT_BYTES),
     ("small", 4096 + 256 * 1024, 64 << 10),
     ("version_2", 4096 + 258 * 1024, (64 << 10) + 16 * 1024),
+    (
+        "version_3",
+        4096 + 256 * 1024 + 4096 + 1024,
+        (64 << 10) + 16 * 1024,
+    ),
 ];
 
 #[test]
@@ -184,12 +190,12 @@ fn read_older(directory: &str, seal_bytes: usize, segment_bytes: usize) {
 /// The third record is whole, and yet not believed: a sync failed before it was.
 #[test]
 fn a_failed_sync_is_still_read_as_one() {
-    let [(.., seal_bytes, segment_bytes)] = OLDER[2..] else {
-        panic!("{OLDER:?}");
-    };
-    let (fs, last) = placed(FAILED, &NAMES[..2], [seal_bytes, segment_bytes, 0]);
-    let recovered = recover(&fs, &last).unwrap();
-    assert_eq!(recovered.stamps(), [1, 2]);
+    for (directory, seal_bytes, segment_bytes) in &OLDER[2..] {
+        let lengths = [*seal_bytes, *segment_bytes, 0];
+        let (fs, last) = placed(&format!("{directory}_failed"), &NAMES[..2], lengths);
+        let recovered = recover(&fs, &last).unwrap();
+        assert_eq!(recovered.stamps(), [1, 2], "{directory}");
+    }
     let (today, last) = write_and_fail();
     let image = today.image(1, CrashMode::KeepAll);
     assert_eq!(recover(&image, &last).unwrap().stamps(), [1, 2]);

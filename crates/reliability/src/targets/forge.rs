@@ -24,9 +24,10 @@ const EXTENT: usize = 8192;
 const EXTENTS: usize = 6;
 const SLOTS: u64 = 4;
 const LANES: usize = 2;
-const STRIDE: usize = 1024;
-/// Slots of the segment's strip.
+const SECTOR: usize = 512;
+/// Slots of the segment's strip, and of the shadows.
 const STRIP: u64 = 16;
+const SHADOWS: u64 = 2;
 
 /// What a recipe made.
 pub(super) struct Forged {
@@ -75,7 +76,11 @@ struct Forge {
 pub(super) fn forge(recipe: &[u8]) -> Forged {
     let mut draws = Draws::new(recipe);
     let flags = draws.u8();
-    let mut forge = Forge::new(if flags & 16 == 16 { 1 } else { 2 });
+    let mut forge = Forge::new(match flags & 48 {
+        0 => 3,
+        32 => 2,
+        _ => 1,
+    });
     if flags & 1 == 1 {
         forge.odd = true;
         for lane in &mut forge.lanes {
@@ -115,13 +120,16 @@ impl Forge {
         };
         let parameters = [size, EXTENT as u64, strip_lanes, strip];
         let mut segment = header(version, b"vellSEGM", SEGMENT, parameters);
-        let strip = usize::try_from(strip).unwrap_or(0);
-        segment.resize(EXTENT * EXTENTS + strip * STRIDE, 0);
+        segment.resize(Ring::of(version, EXTENT * EXTENTS, strip).end(), 0);
         let parameters = [LANES as u64, SLOTS, size, EXTENT as u64];
         let mut seal = header(version, b"vellSEAL", SEAL, parameters);
         // Behind the ring, where there are strips, the shadows of what is in them.
-        let shadows = if version == 1 { 0 } else { 2 };
-        seal.resize(PAGE + (4 + shadows) * STRIDE, 0);
+        let last = if version == 1 {
+            Ring::anchors
+        } else {
+            Ring::shadows
+        };
+        seal.resize(last(version).end(), 0);
         Forge {
             version,
             segment,
@@ -285,13 +293,16 @@ impl Forge {
         }
         // Version 1 has all its seals in the seal file, by round.
         let anchor = self.anchor.wrapping_sub(1);
-        let (file, base, slots, number) = match (self.version, is_anchor) {
-            (1, _) => (SEAL, PAGE, SLOTS, self.round),
-            (_, true) => (SEAL, PAGE, SLOTS, anchor),
-            (_, false) => (SEGMENT, EXTENT * EXTENTS, STRIP, self.round),
+        let (file, ring, number) = match (self.version, is_anchor) {
+            (1, _) => (SEAL, Ring::anchors(1), self.round),
+            (version, true) => (SEAL, Ring::anchors(version), anchor),
+            (version, false) => (
+                SEGMENT,
+                Ring::of(version, EXTENT * EXTENTS, STRIP),
+                self.round,
+            ),
         };
-        let place = base + usize::try_from(number % slots).unwrap_or(0) * STRIDE;
-        self.file(file)[place..place + STRIDE].fill(0);
+        let shadows = Ring::shadows(self.version);
         let mut bytes = b"SEAL".to_vec();
         bytes.extend_from_slice(&u32::try_from(LANES).unwrap_or(0).to_le_bytes());
         let frontier = frontier.unwrap_or(self.clock);
@@ -305,20 +316,17 @@ impl Forge {
             bytes.extend_from_slice(&lane.start.to_le_bytes());
             bytes.extend_from_slice(&lane.offset.to_le_bytes());
         }
-        let shadow = PAGE + (4 + usize::from(self.round % 2 == 1)) * STRIDE;
-        let (done_file, done_place) = match file {
-            SEGMENT => (SEAL, shadow),
-            _ => (file, place),
-        };
+        let dones = if file == SEGMENT { &shadows } else { &ring };
+        self.clear(file, &ring, number);
         if file == SEGMENT {
-            self.seal[shadow..shadow + STRIDE].fill(0);
-            self.put_sealed(SEAL, shadow, bytes.clone());
+            self.clear(SEAL, &shadows, number);
+            self.put_sealed(SEAL, shadows.seal_at(number), bytes.clone());
         }
-        self.put_sealed(file, place, bytes);
+        self.put_sealed(file, ring.seal_at(number), bytes);
         if done {
             let mut bytes = b"DONE\0\0\0\0".to_vec();
             bytes.extend_from_slice(&number.to_le_bytes());
-            self.put_sealed(done_file, done_place + STRIDE - 512, bytes);
+            self.put_sealed(SEAL, dones.done_at(number), bytes);
         }
         self.round = self.round.wrapping_add(1);
         self.sealed = frontier;
@@ -328,6 +336,13 @@ impl Forge {
         match number {
             SEGMENT => &mut self.segment,
             _ => &mut self.seal,
+        }
+    }
+
+    /// A slot as a new file has it.
+    fn clear(&mut self, file: u64, ring: &Ring, number: u64) {
+        for place in [ring.seal_at(number), ring.done_at(number)] {
+            self.file(file)[place..place + SECTOR].fill(0);
         }
     }
 
@@ -408,6 +423,61 @@ impl Forge {
             accept_loss: flags & 8 == 8,
             expected: (!self.odd).then_some(self.records),
             bytes,
+        }
+    }
+}
+
+/// Where the seals of a ring stand, and its done markers.
+struct Ring {
+    seals: usize,
+    dones: usize,
+    /// From one to the next.
+    stride: usize,
+    slots: u64,
+}
+
+impl Ring {
+    fn of(version: u32, base: usize, slots: u64) -> Ring {
+        let (dones, stride) = match version {
+            1 | 2 => (base + SECTOR, 2 * SECTOR),
+            _ => {
+                let end = base + usize::try_from(slots).unwrap_or(0) * SECTOR;
+                (end.next_multiple_of(PAGE), SECTOR)
+            }
+        };
+        Ring {
+            seals: base,
+            dones,
+            stride,
+            slots,
+        }
+    }
+
+    fn anchors(version: u32) -> Ring {
+        Ring::of(version, PAGE, SLOTS)
+    }
+
+    fn shadows(version: u32) -> Ring {
+        Ring::of(version, Ring::anchors(version).end(), SHADOWS)
+    }
+
+    fn slot(&self, number: u64) -> usize {
+        usize::try_from(number % self.slots).unwrap_or(0)
+    }
+
+    fn seal_at(&self, number: u64) -> usize {
+        self.seals + self.slot(number) * self.stride
+    }
+
+    fn done_at(&self, number: u64) -> usize {
+        self.dones + self.slot(number) * self.stride
+    }
+
+    /// Where it ends in its file.
+    fn end(&self) -> usize {
+        match self.slots {
+            0 => self.seals,
+            slots => self.done_at(slots - 1) + SECTOR,
         }
     }
 }
