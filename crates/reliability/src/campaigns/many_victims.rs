@@ -6,14 +6,15 @@
 //! M1. A victim is of any setting, was opened several times, and was closed, or lost its power with
 //!     all of it durable, or its process was killed.
 //! M2. Each sector is zeroed, doubled and swapped with the next, where that changes something, and
-//!     a bit of it flipped; each file is cut, removed, and exchanged for each other.
+//!     a bit of it flipped; each page is zeroed, and is what it was some time before, as after a
+//!     write that the device lost; each file is cut, removed, and exchanged for each other.
 //!
 //! Tests: `tests/many_victims.rs`.
 
 use crate::campaign::{Campaign, Tally};
 use crate::sim::alone;
 use crate::sim::setting::Setting;
-use crate::sim::victim::{Damage, SECTOR, Victim};
+use crate::sim::victim::{Damage, PAGE, SECTOR, Victim};
 use velella::RecoveryMode;
 use velella_testkit::Seed;
 
@@ -73,6 +74,14 @@ fn attacks(victim: &Victim, seed: &mut Seed) -> Vec<Damage> {
     for (file, (_, bytes)) in victim.files().iter().enumerate() {
         attacks.push(Damage::Remove(file));
         attacks.extend((0..file).map(|other| Damage::Exchange(other, file)));
+        for (number, page) in bytes.chunks(PAGE).enumerate() {
+            if page.iter().any(|byte| *byte != 0) {
+                attacks.push(Damage::Page(file, number));
+            }
+            if victim.older(file, number).is_some() {
+                attacks.push(Damage::Stale(file, number));
+            }
+        }
         let sectors: Vec<&[u8]> = bytes.chunks(SECTOR).collect();
         for (number, sector) in sectors.iter().enumerate() {
             let at = number * SECTOR + seed.index(sector.len());

@@ -19,6 +19,7 @@ use crate::sim::judge::is_named;
 use crate::sim::operation::{Operation, Taste};
 use crate::sim::setting::Setting;
 use crate::sim::store::{Store, Trouble};
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 use velella::ErrorKind;
@@ -33,6 +34,8 @@ use velella_testkit::Seed;
 
 /// Bytes of a sector.
 pub const SECTOR: usize = 512;
+/// Bytes of a page, which is what caches write back and solid-state drives lose.
+pub const PAGE: usize = 4096;
 /// Most bytes that reading a damaged copy may take.
 const MEMORY_MAX: u64 = 64 << 20;
 
@@ -47,6 +50,8 @@ pub struct Victim {
     durable: Option<u64>,
     /// Every file with something in it, and its bytes.
     files: Vec<(PathBuf, Vec<u8>)>,
+    /// What some of them held some time before.
+    earlier: BTreeMap<PathBuf, Vec<u8>>,
 }
 
 /// How a victim ended.
@@ -73,6 +78,10 @@ pub enum Damage {
     },
     /// A sector is zeros.
     Zero(usize, usize),
+    /// A page is zeros.
+    Page(usize, usize),
+    /// A page is as it was some time before.
+    Stale(usize, usize),
     /// A sector stands at the place of the next, too.
     Double(usize, usize),
     /// A sector and the next changed places.
@@ -91,6 +100,8 @@ impl Damage {
         match self {
             Damage::Flip { file, .. }
             | Damage::Zero(file, _)
+            | Damage::Page(file, _)
+            | Damage::Stale(file, _)
             | Damage::Double(file, _)
             | Damage::Swap(file, _)
             | Damage::Cut(file, _)
@@ -139,7 +150,17 @@ impl Victim {
         let mut history = History::default();
         let mut store = Store::open(Arc::new(mem.clone()), &setting).map_err(failed)?;
         let taste = Taste::random(seed);
-        for _ in 0..5 + seed.below(100) {
+        let operations = 5 + seed.below(100);
+        let early = seed.below(operations);
+        let mut earlier = BTreeMap::new();
+        for number in 0..operations {
+            if number == early {
+                let then = mem.image(0, CrashMode::KeepAll);
+                for path in then.files() {
+                    let bytes = then.read_file(&path).map_err(failed)?;
+                    earlier.insert(path, bytes);
+                }
+            }
             let operation = Operation::random(seed, &taste);
             match &operation {
                 Operation::Pass(ms) => simulation.pass(*ms),
@@ -151,7 +172,8 @@ impl Victim {
             done.map_err(|trouble| format!("making the victim: {trouble}"))?;
         }
         let end = *seed.pick(&[End::PowerLoss, End::Close, End::Kill]);
-        Self::left_of(&mem, store, history, (setting.has_journal(), end))
+        let victim = Self::left_of(&mem, store, history, (setting.has_journal(), end))?;
+        Ok(Victim { earlier, ..victim })
     }
 
     /// What is left of a database once all of it is durable and the power is cut.
@@ -190,6 +212,7 @@ impl Victim {
             has_journal,
             durable,
             files,
+            earlier: BTreeMap::new(),
         })
     }
 
@@ -197,6 +220,16 @@ impl Victim {
     #[must_use]
     pub fn files(&self) -> &[(PathBuf, Vec<u8>)] {
         &self.files
+    }
+
+    /// What a page held some time before, if that is known and was something else.
+    #[must_use]
+    pub fn older(&self, file: usize, page: usize) -> Option<&[u8]> {
+        let (path, now) = &self.files[file];
+        let then = self.earlier.get(path)?;
+        let begin = page * PAGE;
+        let end = now.len().min(then.len()).min(begin + PAGE);
+        (begin < end && now[begin..end] != then[begin..end]).then(|| &then[begin..end])
     }
 
     /// Bytes of all files.
@@ -238,6 +271,19 @@ impl Victim {
                 let mut bytes = bytes(file);
                 let (begin, end, _) = around(&bytes, sector);
                 bytes[begin..end].fill(0);
+                put(file, &bytes);
+            }
+            Damage::Page(file, page) => {
+                let mut bytes = bytes(file);
+                let end = bytes.len().min((page + 1) * PAGE);
+                bytes[page * PAGE..end].fill(0);
+                put(file, &bytes);
+            }
+            Damage::Stale(file, page) => {
+                let mut bytes = bytes(file);
+                if let Some(older) = self.older(file, page) {
+                    bytes[page * PAGE..page * PAGE + older.len()].copy_from_slice(older);
+                }
                 put(file, &bytes);
             }
             Damage::Double(file, sector) => {
@@ -360,6 +406,8 @@ impl Victim {
                 format!("{} bit {bit} of byte {at} flipped", path(file))
             }
             Damage::Zero(file, sector) => format!("{} sector {sector} zeroed", path(file)),
+            Damage::Stale(file, page) => format!("{} page {page} as before", path(file)),
+            Damage::Page(file, page) => format!("{} page {page} zeroed", path(file)),
             Damage::Double(file, sector) => format!("{} sector {sector} doubled", path(file)),
             Damage::Swap(file, sector) => {
                 format!("{} sector {sector} swapped with the next", path(file))
