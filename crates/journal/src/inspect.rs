@@ -347,7 +347,9 @@ fn slots(file: &dyn ReadFile, layout: &Layout, out: &mut dyn Write) -> Result<()
             }
             Err(error) => return say(out, format_args!("  DAMAGE: {error}")),
         }
-        list_done(file, layout, slot, out)?;
+        if layout.has_dones() {
+            list_done(file, layout, slot, out)?;
+        }
     }
     Ok(())
 }

@@ -1,19 +1,20 @@
 //! Seals: what each round was about to sync, and the mark that it did.
 //!
 //! ```text
-//! A ring of slots, in a file of its own or at the end of a segment: all seals, and from the next
-//! page on all done markers.
+//! A ring of slots, in a file of its own or at the end of a segment: pages of seals, and in the
+//! seal file behind them pages of done markers.
 //!   seal  "SEAL" u32 | lanes u32 | round u64 | frontier u64 | wall ms u64 | flags and note u64
 //!         | anchor u64 | home u64 | (start u64, end u64) per lane | crc u32
-//!                                                                 padded to 512 bytes
+//!                                                           padded to the stride of the ring
 //!   done  "DONE" u32 | 0 u32 | number u64 | crc u32               padded to 512 bytes
 //! ```
-//! E1. A slot is written once by its round. The slots are a ring: a round overwrites the one that
-//!     far behind it, which no rule looks at any more.
+//! E1. The slots are a ring: a round overwrites the seal, and the marker, of the one that far behind
+//!     it, which no rule looks at any more.
 //! E2. Seal r is written only after round r-1 completed, so an intact seal r proves round r-1.
 //! E3. Seal 0 is durable before the database opens (`seal_file.rs`).
-//! E4. Seal and done never share a page, so none that is lost takes both: of an anchor nothing else
-//!     would tell. Before version 3 they shared a slot, and no sector.
+//! E4. A page that is lost takes with it neither a seal and its done marker, since an anchor has
+//!     nothing else that tells of it, nor two seals next to each other: an earlier one is missed
+//!     between its neighbours. A seal crosses no page unless it is longer than one.
 //! E5. A seal in the seal file is an anchor: anchors are counted, and each names the segment, its
 //!     home, whose strip takes the seals after it, or none. So a home that is lost is missed, and
 //!     a round that writes into its home has one file to sync.
@@ -88,6 +89,17 @@ enum Ring {
     Rounds,
 }
 
+/// Where the done markers of a ring are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Dones {
+    /// Each behind its seal, in the same slot; before version 3, and in strips never written.
+    Behind,
+    /// Behind all the seals (E4).
+    Apart,
+    /// A strip has none.
+    None,
+}
+
 /// Where seals are in a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Layout {
@@ -96,8 +108,7 @@ pub(crate) struct Layout {
     base: u64,
     /// Bytes of a seal before its lanes.
     fixed: usize,
-    /// Done markers stand behind all the seals, and not each behind its own (E4).
-    apart: bool,
+    dones: Dones,
     pub(crate) lanes: u64,
     pub(crate) slots: u64,
     /// Seed of the file's checksums.
@@ -115,7 +126,7 @@ impl Layout {
             ring,
             base: PAGE,
             fixed,
-            apart: is_apart(header),
+            dones: dones(header, Dones::Apart),
             lanes: header.parameters[0],
             slots: header.parameters[1],
             seed: header.context().seed(),
@@ -140,7 +151,7 @@ impl Layout {
             ring: Ring::Rounds,
             base: header.parameters[0],
             fixed: FIXED,
-            apart: is_apart(header),
+            dones: dones(header, Dones::None),
             lanes: header.parameters[2],
             slots: header.parameters[3],
             seed: header.context().seed(),
@@ -159,23 +170,23 @@ impl Layout {
 
     /// Where the ring ends in the file.
     pub(crate) fn end(&self) -> u64 {
-        match self.apart {
-            true => self
-                .dones()
-                .saturating_add(self.slots.saturating_mul(SECTOR)),
-            false => self.seals_end(),
+        match self.dones {
+            Dones::Apart => {
+                let dones = self.slots.saturating_mul(SECTOR);
+                let end = self.seals_end().saturating_add(dones);
+                end.checked_next_multiple_of(PAGE).unwrap_or(u64::MAX)
+            }
+            Dones::Behind | Dones::None => self.seals_end(),
         }
     }
 
+    /// Where the last seal ends, and if they are apart, the first done marker begins.
     fn seals_end(&self) -> u64 {
-        let seals = self.slots.saturating_mul(self.stride());
+        let seals = match self.dones {
+            Dones::Behind => self.slots.saturating_mul(self.stride()),
+            Dones::Apart | Dones::None => self.pages().saturating_mul(self.page()),
+        };
         self.base.saturating_add(seals)
-    }
-
-    /// Where the first done marker begins, if they are apart.
-    fn dones(&self) -> u64 {
-        let page = self.seals_end().checked_next_multiple_of(PAGE);
-        page.unwrap_or(u64::MAX)
     }
 
     /// The number by which a seal has its slot.
@@ -190,23 +201,49 @@ impl Layout {
         self.fixed as u64 + 16 * self.lanes + 4
     }
 
-    /// From one seal to the next.
+    /// Bytes for a seal; before version 3, with its done marker.
     fn stride(&self) -> u64 {
-        let seal = self.seal_len().next_multiple_of(SECTOR);
-        match self.apart {
-            true => seal,
-            false => seal + SECTOR,
+        let seal = self.seal_len();
+        match self.dones {
+            Dones::Behind => seal.next_multiple_of(SECTOR) + SECTOR,
+            _ if seal > PAGE => seal.next_multiple_of(PAGE),
+            _ => seal.next_power_of_two().max(SECTOR),
         }
     }
 
-    pub(crate) fn seal_at(&self, number: u64) -> u64 {
-        self.base + (number % self.slots) * self.stride()
+    /// Bytes that are lost together: a page, or a seal that is longer.
+    fn page(&self) -> u64 {
+        self.stride().max(PAGE)
     }
 
+    /// Over how many of these the seals are spread.
+    fn pages(&self) -> u64 {
+        let in_a_page = self.page() / self.stride();
+        self.slots.div_ceil(in_a_page).max(2)
+    }
+
+    pub(crate) fn seal_at(&self, number: u64) -> u64 {
+        let (slot, stride) = (number % self.slots, self.stride());
+        let place = match self.dones {
+            Dones::Behind => slot * stride,
+            Dones::Apart | Dones::None => {
+                let pages = self.pages();
+                slot % pages * self.page() + slot / pages * stride
+            }
+        };
+        self.base + place
+    }
+
+    /// Whether done markers are ever written here, or were.
+    pub(crate) fn has_dones(&self) -> bool {
+        self.dones != Dones::None
+    }
+
+    /// Of a ring that has them.
     pub(crate) fn done_at(&self, number: u64) -> u64 {
-        match self.apart {
-            true => self.dones() + (number % self.slots) * SECTOR,
-            false => self.seal_at(number) + self.stride() - SECTOR,
+        match self.dones {
+            Dones::Behind => self.seal_at(number) + self.stride() - SECTOR,
+            Dones::Apart | Dones::None => self.seals_end() + (number % self.slots) * SECTOR,
         }
     }
 
@@ -309,9 +346,11 @@ impl Layout {
     }
 }
 
-/// E4.
-fn is_apart(header: &FileHeader) -> bool {
-    header.version > 2 && !seeded("done-markers-share-the-pages-of-their-seals")
+/// Where the done markers are that from version 3 on are `now`. The fault makes files which only a
+/// build with it reads.
+fn dones(header: &FileHeader, now: Dones) -> Dones {
+    let is_old = header.version < 3 || seeded("done-markers-share-the-pages-of-their-seals");
+    if is_old { Dones::Behind } else { now }
 }
 
 /// Whether a slot was never used. Many at a time, with no look at each: most slots were not.
@@ -331,7 +370,7 @@ mod tests {
             ring: Ring::Anchors,
             base: PAGE,
             fixed: FIXED,
-            apart: true,
+            dones: Dones::Apart,
             lanes: 3,
             slots: 4,
             seed: 99,
@@ -376,7 +415,7 @@ mod tests {
             ..anchors
         };
         assert_eq!((anchors.number(&seal), strip.number(&seal)), (9, 5));
-        assert_eq!(strip.seal_at(5), (1 << 20) + 512);
+        assert_eq!(strip.seal_at(5), (1 << 20) + PAGE);
         let there = strip.encode_seal(&seal);
         assert_eq!(strip.decode_seal(1, &there), Slot::Intact(seal));
         assert_eq!(anchors.decode_seal(1, &there), Slot::Damaged);
@@ -416,26 +455,52 @@ mod tests {
         assert_eq!(layout.decode_done(1, &[0; DONE_LEN]), Slot::Empty);
     }
 
+    /// E4; `Behind` promises no more than sectors.
     #[test]
-    fn seals_and_done_markers_share_no_page_and_once_shared_no_sector() {
-        for (apart, unit) in [(true, PAGE), (false, SECTOR)] {
-            let layout = Layout { apart, ..layout() };
-            let parts = (0..4).flat_map(|number| {
-                let (seal, done) = (layout.seal_at(number), layout.done_at(number));
-                [(seal, layout.seal_len(), 0), (done, DONE_LEN as u64, 1)]
-            });
-            let mut seen = std::collections::BTreeMap::new();
-            for (at, len, sort) in parts {
-                assert_eq!(at % SECTOR, 0);
-                assert!((layout.base..=layout.end()).contains(&(at + len)));
-                for piece in at / unit..=(at + len - 1) / unit {
-                    assert_eq!(*seen.entry(piece).or_insert(sort), sort, "{apart} {at}");
+    fn what_a_page_takes_with_it() {
+        let of = |dones, lanes, slots| Layout {
+            dones,
+            lanes,
+            slots,
+            ..layout()
+        };
+        for lanes in [1, 3, 29, 64, 100, 251, 252, 600] {
+            for slots in [2, 4, 16, 100, 256] {
+                for dones in [Dones::Apart, Dones::None] {
+                    is_spread(&of(dones, lanes, slots), PAGE);
                 }
+                is_spread(&of(Dones::Behind, lanes, slots), SECTOR);
             }
-            let sectors: std::collections::BTreeSet<_> = (0..4)
-                .flat_map(|number| [layout.seal_at(number), layout.done_at(number)])
-                .collect();
-            assert_eq!(sectors.len(), 8);
         }
+    }
+
+    /// No seal shares a piece of `unit` bytes with a done marker or with the seal next to it; no
+    /// two things overlap, and all lie in the ring.
+    fn is_spread(layout: &Layout, unit: u64) {
+        let pieces = |at: u64, len: u64| at / unit..=(at + len - 1) / unit;
+        let seals: Vec<_> = (0..layout.slots)
+            .map(|number| pieces(layout.seal_at(number), layout.seal_len()))
+            .collect();
+        for (number, seal) in (0..).zip(&seals) {
+            assert!(layout.seal_len() > unit || seal.start() == seal.end());
+            let next = &seals[(number + 1) % seals.len()];
+            assert!(seal.end() < next.start() || next.end() < seal.start());
+        }
+        let mut all: Vec<(u64, u64)> = (0..layout.slots)
+            .map(|number| (layout.seal_at(number), layout.seal_len()))
+            .collect();
+        if layout.has_dones() {
+            for number in 0..layout.slots {
+                let done = (layout.done_at(number), DONE_LEN as u64);
+                let own = pieces(done.0, done.1);
+                assert!(seals.iter().all(|seal| !seal.contains(own.start())));
+                all.push(done);
+            }
+        }
+        all.sort_unstable();
+        assert!(all.iter().all(|(at, _)| at % SECTOR == 0));
+        assert!(all.is_sorted_by(|one, next| one.0 + one.1 <= next.0));
+        let (first, last) = (all[0], all[all.len() - 1]);
+        assert!(first.0 >= layout.base && last.0 + last.1 <= layout.end());
     }
 }

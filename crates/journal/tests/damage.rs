@@ -118,61 +118,6 @@ fn a_file_that_is_cut_short_or_missing_is_named() {
     }
 }
 
-/// A journal whose newest seal is an anchor, which has `before` others before it, and covers the
-/// only record.
-fn newest_is_an_anchor(before: u64) -> (MemFs, Last) {
-    let fs = MemFs::new();
-    let mut bench = Bench::start(config(Arc::new(fs.clone()), 1, 2)).unwrap();
-    for _ in 0..before {
-        // Nothing to sync but a seal.
-        bench.clock += 1;
-        bench.round().unwrap();
-    }
-    bench.write(0, b"durable").unwrap();
-    bench.round().unwrap();
-    bench.journal.sync_done().unwrap();
-    (fs.crash(1, CrashMode::Strict), bench.last())
-}
-
-#[test]
-fn what_is_left_of_a_done_marker_tells_of_its_round() {
-    let (fs, last) = newest_is_an_anchor(0);
-    assert_eq!(recover(&fs, &last).unwrap().stamps(), [1]);
-    let path = files(&fs, "seal").remove(0);
-    let bytes = fs.read_file(&path).unwrap();
-    let sectors = (4096..bytes.len()).step_by(512);
-    let newest = |tag: &[u8; 4]| sectors.clone().rfind(|&at| bytes[at..].starts_with(tag));
-    let (seal, done) = (newest(b"SEAL").unwrap(), newest(b"DONE").unwrap());
-    for at in [seal, done] {
-        fs.flip_byte(&path, at as u64 + 9, 1).unwrap();
-    }
-    let error = recover(&fs, &last).err().unwrap();
-    assert_eq!(error.file(), Some(&*path), "{error}");
-    assert_eq!(error.offset(), Some(seal as u64), "{error}");
-}
-
-#[test]
-fn no_page_of_the_seal_file_is_all_that_tells_of_a_round() {
-    for before in 0..18 {
-        let (fs, last) = newest_is_an_anchor(before);
-        let expected = recover(&fs, &last).unwrap().stamps();
-        assert_eq!(expected, [before + 1]);
-        let path = files(&fs, "seal").remove(0);
-        let bytes = fs.read_file(&path).unwrap();
-        for page in (4096..bytes.len()).step_by(4096) {
-            let mut without = bytes.clone();
-            let end = bytes.len().min(page + 4096);
-            without[page..end].fill(0);
-            let copy = fs.image(0, CrashMode::KeepAll);
-            copy.write_file(&path, &without).unwrap();
-            match recover(&copy, &last) {
-                Ok(recovered) => assert_eq!(recovered.stamps(), expected, "{before} {page}"),
-                Err(error) => assert_eq!(error.file(), Some(&*path), "{error}"),
-            }
-        }
-    }
-}
-
 #[test]
 fn a_lost_done_marker_is_no_evidence_and_a_lost_seal_is() {
     let (fs, last, expected) = scene();

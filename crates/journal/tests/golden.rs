@@ -129,15 +129,15 @@ fn check_bytes(fs: &MemFs, directory: &str, names: &[&str]) {
 
 /// A directory of `tests/golden`, and how long its seal file and its first segment were: version 1
 /// began with a whole segment, later with one of one extent, and version 2 has a strip behind it;
-/// version 3 has its done markers on pages of their own.
+/// version 3 spreads its seals over pages, and has its done markers on others.
 const OLDER: [(&str, usize, usize); 4] = [
     (".", 4096 + 256 * 1024, SEGMENT_BYTES),
     ("small", 4096 + 256 * 1024, 64 << 10),
     ("version_2", 4096 + 258 * 1024, (64 << 10) + 16 * 1024),
     (
         "version_3",
-        4096 + 256 * 1024 + 4096 + 1024,
-        (64 << 10) + 16 * 1024,
+        4096 + 256 * 1024 + 3 * 4096,
+        (64 << 10) + 2 * 4096,
     ),
 ];
 

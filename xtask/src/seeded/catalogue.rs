@@ -89,8 +89,8 @@ pub(super) const FAULTS: &[Fault] = &[
     fault("recovery-reads-beyond-the-cut", "journal", "rounds", ""),
     fault("any-page-cache-is-taken-for-ours", "journal", "damage", ""),
     fault("a-record-header's-checksum-is-ignored", "journal", "damage", ""),
-    fault("what-is-left-of-a-done-marker-tells-nothing", "journal", "damage", "what_is_left"),
-    fault("done-markers-share-the-pages-of-their-seals", "journal", "damage", "no_page_of"),
+    fault("what-is-left-of-a-done-marker-tells-nothing", "journal", "lost_pages", "what_is_left"),
+    fault("done-markers-share-the-pages-of-their-seals", "journal", "lost_pages", "no_page_of_the_seal_file"),
     // engine
     fault("a-write-does-not-look-at-the-view-again", "reliability", "histories", "histories_are"),
     fault("a-version-is-published-before-its-record", "engine", "crash", "what_was_read"),

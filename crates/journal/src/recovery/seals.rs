@@ -3,8 +3,10 @@
 //!
 //! D1. `newest` is the intact seal with the highest round. Every seal its ring still holds before
 //!     it must be intact, since it was durable before `newest` was written: otherwise damage.
-//! D2. A done marker for a round whose seal is not intact is damage, and so is what is left of one:
-//!     it is written once the seal is durable. A missing done marker says nothing.
+//! D2. A done marker for a round whose seal is not intact is damage: it is written once the seal is
+//!     durable. So are an anchor and its marker after the newest seal that both are something, but
+//!     not intact: a seal in flight, behind a marker of a round long ago that rotted unseen, is
+//!     refused with it. A missing done marker says nothing.
 //! D3. The home that the newest anchor names was durable before the anchor was written: without its
 //!     strip, what was acknowledged since may be missing, which is damage. So is a seal in any
 //!     strip that follows an anchor which is not intact.
@@ -295,7 +297,7 @@ struct Ring {
     done: Option<u64>,
     /// Slots that hold something, but no seal.
     damaged: Vec<bool>,
-    /// Slots without a seal whose done marker is something, but none (D2).
+    /// Slots where neither seal nor done marker is intact, and both were something (D2).
     lost: Vec<bool>,
 }
 
@@ -314,12 +316,16 @@ impl Ring {
         let mut done = [0; DONE_LEN];
         for slot in 0..layout.slots {
             file.read_exact_at(&mut seal, layout.seal_at(slot))?;
-            file.read_exact_at(&mut done, layout.done_at(slot))?;
             let seal = layout.decode_seal(slot, &seal);
-            let done = layout.decode_done(slot, &done);
+            let done = match layout.has_dones() {
+                true => {
+                    file.read_exact_at(&mut done, layout.done_at(slot))?;
+                    layout.decode_done(slot, &done)
+                }
+                false => Slot::Empty,
+            };
             ring.damaged.push(seal == Slot::Damaged);
-            let is_intact = matches!(seal, Slot::Intact(_));
-            let is_lost = done == Slot::Damaged && !is_intact;
+            let is_lost = seal == Slot::Damaged && done == Slot::Damaged;
             let is_told = !seeded("what-is-left-of-a-done-marker-tells-nothing");
             ring.lost.push(is_lost && is_told);
             if let Slot::Intact(seal) = seal {
@@ -377,7 +383,7 @@ impl Ring {
         }
         let next = newest.map_or(first, |newest| newest.saturating_add(1));
         if self.says(&self.lost, next) {
-            let found = "neither the seal nor the done marker that was written after it is intact";
+            let found = "neither the seal nor its done marker is intact";
             return self.broken(next, found);
         }
         // What is in flight, newest + 1, may have overwritten the slot of newest + 1 - slots.

@@ -430,25 +430,20 @@ impl Forge {
 /// Where the seals of a ring stand, and its done markers.
 struct Ring {
     seals: usize,
-    dones: usize,
-    /// From one to the next.
-    stride: usize,
+    /// Over how many pages the seals are spread; before version 3, over none.
+    pages: usize,
     slots: u64,
 }
 
 impl Ring {
     fn of(version: u32, base: usize, slots: u64) -> Ring {
-        let (dones, stride) = match version {
-            1 | 2 => (base + SECTOR, 2 * SECTOR),
-            _ => {
-                let end = base + usize::try_from(slots).unwrap_or(0) * SECTOR;
-                (end.next_multiple_of(PAGE), SECTOR)
-            }
-        };
+        let count = usize::try_from(slots).unwrap_or(0);
         Ring {
             seals: base,
-            dones,
-            stride,
+            pages: match version {
+                1 | 2 => 0,
+                _ => (count * SECTOR).div_ceil(PAGE).max(2),
+            },
             slots,
         }
     }
@@ -466,18 +461,27 @@ impl Ring {
     }
 
     fn seal_at(&self, number: u64) -> usize {
-        self.seals + self.slot(number) * self.stride
+        let slot = self.slot(number);
+        self.seals
+            + match self.pages {
+                0 => slot * 2 * SECTOR,
+                pages => slot % pages * PAGE + slot / pages * SECTOR,
+            }
     }
 
     fn done_at(&self, number: u64) -> usize {
-        self.dones + self.slot(number) * self.stride
+        match self.pages {
+            0 => self.seal_at(number) + SECTOR,
+            pages => self.seals + pages * PAGE + self.slot(number) * SECTOR,
+        }
     }
 
-    /// Where it ends in its file.
+    /// Where it ends in its file, if it has done markers.
     fn end(&self) -> usize {
-        match self.slots {
-            0 => self.seals,
-            slots => self.done_at(slots - 1) + SECTOR,
+        match (self.pages, self.slots) {
+            (_, 0) => self.seals,
+            (0, slots) => self.done_at(slots - 1) + SECTOR,
+            (_, slots) => (self.done_at(slots - 1) + SECTOR).next_multiple_of(PAGE),
         }
     }
 }
