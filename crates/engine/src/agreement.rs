@@ -7,7 +7,9 @@
 //!     an older file, or a shorter one, has lost edits.
 //! G2. A journal is written to only after the manifest named its incarnation.
 //! G3. No record has a stamp above the lease.
-//! G4. It is asked before the manifest is written anew, and refuses without having changed
+//! G4. Flushes, creations and drops are committed only once everything before them is durable: a
+//!     journal whose seals do not reach so far has lost some (`velella_journal::Last::durable`).
+//! G5. It is asked before the manifest is written anew, and refuses without having changed
 //!     anything.
 //!
 //! What no seal noted is not seen: docs/format/manifest.md.
@@ -88,6 +90,7 @@ pub(crate) fn last(state: &State, recovery: RecoveryMode) -> Last {
             seal_file: state.seal_file,
             token: state.token.clone(),
         },
+        durable: Stamp(state.durable_below.0.saturating_sub(1)),
         assume_power_loss: recovery == RecoveryMode::AssumePowerLoss,
         accept_loss: recovery == RecoveryMode::AcceptLoss,
     }

@@ -116,6 +116,30 @@ mod tests {
         assert!(again.put("k", "v").unwrap() > engine.clock.lease());
     }
 
+    /// Its stamp is beyond the lease, and so may be above all that the manifest tells of stamps.
+    #[test]
+    fn who_opens_next_begins_at_what_a_creation_or_drop_drew() {
+        for drops in [false, true] {
+            let fs = MemFs::new();
+            let (db, engine) = alone(fs.clone());
+            db.create_keyspace("first", Default::default()).unwrap();
+            draw_until(&engine, 0);
+            engine.clock.draw();
+            match drops {
+                true => db.drop_keyspace("first").unwrap(),
+                false => drop(db.create_keyspace("second", Default::default()).unwrap()),
+            }
+            let drawn = engine.clock.now();
+            let mut fs = fs.crash(1, CrashMode::Strict);
+            for _ in 0..3 {
+                let (again, engine) = alone(fs.clone());
+                assert!(engine.opened_at >= drawn, "drops: {drops}");
+                again.put("k", "v").unwrap();
+                fs = fs.crash(1, CrashMode::Strict);
+            }
+        }
+    }
+
     #[test]
     fn the_stamps_last_for_four_billion_openings() {
         let mut per_opening = lease(Stamp::ZERO, Stamp::ZERO).0;

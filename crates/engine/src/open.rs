@@ -119,14 +119,10 @@ fn handle(engine: Arc<Engine>, alone: bool) -> Result<Arc<Handle>> {
     }))
 }
 
-/// No stamp above it was given out before. The lease says so of writes; a switch may have drawn one
-/// beyond it, and its flush been faster than the lease's extension.
+/// No stamp above it was given out before. The lease says so of writes; a switch, a creation or a
+/// drop may have drawn one beyond it, and its edit been faster than the lease's extension.
 fn highest_stamp(state: &State) -> Stamp {
-    let flushed = state
-        .keyspaces
-        .iter()
-        .map(|keyspace| keyspace.flushed_below);
-    flushed.fold(state.clock_lease, Stamp::max)
+    state.clock_lease.max(state.durable_below)
 }
 
 /// Removes what a crash left behind, as far as it is `wanted`: files that nothing refers to.

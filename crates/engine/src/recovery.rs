@@ -193,7 +193,10 @@ fn build_parts(core: &Core, parts: Vec<Run>) -> Result<Vec<Built>> {
 }
 
 fn unknown_keyspace(id: KeyspaceId, stamp: Stamp) -> Error {
-    let found = format!("the record at stamp {stamp} names keyspace {id}, which never was");
+    let found = format!(
+        "the record at stamp {stamp} names keyspace {id}, which the manifest never made: one of the \
+         two is damaged"
+    );
     Error::new(ErrorKind::Corruption, "replay the journal", found)
         .remedy("restore the database from a backup")
 }

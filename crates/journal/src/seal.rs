@@ -8,8 +8,8 @@
 //!                                                           padded to the stride of the ring
 //!   done  "DONE" u32 | 0 u32 | number u64 | crc u32               padded to 512 bytes
 //! ```
-//! E1. The slots are a ring: a round overwrites the seal, and the marker, of the one that far behind
-//!     it, which no rule looks at any more.
+//! E1. The slots are a ring: a round overwrites the seal, and the marker, of the round so many
+//!     before it, which no rule looks at any more.
 //! E2. Seal r is written only after round r-1 completed, so an intact seal r proves round r-1.
 //! E3. Seal 0 is durable before the database opens (`seal_file.rs`).
 //! E4. A page that is lost takes with it neither a seal and its done marker, since an anchor has

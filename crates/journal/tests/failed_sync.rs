@@ -166,6 +166,7 @@ fn play(seed: u64, takes: bool) -> Scene {
         last: Last {
             incarnation: 1,
             start,
+            durable: Stamp::ZERO,
             assume_power_loss: false,
             accept_loss: false,
         },

@@ -164,6 +164,7 @@ fn placed(directory: &str, names: &[&str], lengths: [usize; 3]) -> (MemFs, Last)
             seal_file: 10_000,
             token: Identity::default(),
         },
+        durable: Stamp::ZERO,
         assume_power_loss: false,
         accept_loss: false,
     };

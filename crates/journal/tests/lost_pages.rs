@@ -9,6 +9,7 @@ mod common;
 
 use common::*;
 use std::sync::Arc;
+use velella_base::Stamp;
 use velella_journal::Last;
 use velella_vfs::MemFs;
 use velella_vfs::mem::CrashMode;
@@ -118,4 +119,35 @@ fn a_done_marker_that_was_never_written_tells_of_no_round() {
         let copy = flipped(&fs, &path, at as u64 + 9, 1);
         assert_eq!(recover(&copy, &last).unwrap().stamps(), [1]);
     }
+}
+
+/// Without that knowledge the round may have been in flight.
+#[test]
+fn a_round_is_not_taken_for_one_in_flight_by_who_knows_that_it_completed() {
+    let fs = MemFs::new();
+    let mut bench = Bench::start(config(Arc::new(fs.clone()), 2, 2)).unwrap();
+    for round in 0..6u8 {
+        bench.write(0, &[round; 50]).unwrap();
+        bench.round().unwrap();
+    }
+    let last = bench.last();
+    let fs = fs.crash(1, CrashMode::Strict);
+    let mut lost = 0;
+    for (page, copy) in without_pages(&fs, "seg", PAGE) {
+        for durable in [5, 6].map(Stamp) {
+            let last = Last {
+                durable,
+                ..last.clone()
+            };
+            match recover(&copy, &last) {
+                Ok(recovered) => {
+                    let kept = recovered.records.len() as u64;
+                    assert!(kept >= durable.0, "{page}: {kept} of {durable}");
+                    lost += 6 - kept;
+                }
+                Err(error) => assert!(error.offset().is_some(), "{error}"),
+            }
+        }
+    }
+    assert!(lost > 0, "nothing looked like a round in flight");
 }

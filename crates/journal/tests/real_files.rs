@@ -43,6 +43,7 @@ fn a_run_that_just_ends_is_recovered_from_real_files() {
         let mut last = Last {
             incarnation: 1,
             start,
+            durable: Stamp::ZERO,
             assume_power_loss: false,
             accept_loss: false,
         };

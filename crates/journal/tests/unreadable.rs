@@ -10,7 +10,7 @@ mod common;
 use common::*;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use velella_base::{Error, ErrorKind};
+use velella_base::{Error, ErrorKind, Stamp};
 use velella_journal::{Last, Rule, evidence, newest_incarnation};
 use velella_sync::atomic::{AtomicU64, Ordering};
 use velella_vfs::fault::{Fault, Rule as FaultRule};
@@ -121,6 +121,7 @@ fn who_accepts_loss_loses_with_an_unreadable_sector_what_a_damaged_one_costs() {
                 let file = damaged.open_write(&path).unwrap();
                 file.write_at(offset, &sector).unwrap();
                 let last = Last {
+                    durable: Stamp::ZERO,
                     assume_power_loss: normal.is_err(),
                     ..lossy.clone()
                 };

@@ -132,6 +132,7 @@ pub fn describe(edit: &Edit) -> String {
         Edit::FileLease { until } => format!("{name} below={until}"),
         Edit::Origin { below, database } => format!("{name} below={below} {database:032x}"),
         Edit::KeyspaceIds { next, dropped } => format!("{name} next={next} dropped={dropped:?}"),
+        Edit::Durable { below } => format!("{name} below={below}"),
         Edit::KeyspaceSettings { keyspace, settings } => {
             format!("{name} keyspace={keyspace} {}", settings.describe())
         }

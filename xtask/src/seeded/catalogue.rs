@@ -91,6 +91,7 @@ pub(super) const FAULTS: &[Fault] = &[
     fault("a-record-header's-checksum-is-ignored", "journal", "damage", ""),
     fault("what-is-left-of-a-done-marker-tells-nothing", "journal", "lost_pages", "what_is_left"),
     fault("done-markers-share-the-pages-of-their-seals", "journal", "lost_pages", "no_page_of_the_seal_file"),
+    fault("what-tables-hold-is-no-evidence", "engine", "seals_lost", ""),
     // engine
     fault("a-write-does-not-look-at-the-view-again", "reliability", "histories", "histories_are"),
     fault("a-version-is-published-before-its-record", "engine", "crash", "what_was_read"),

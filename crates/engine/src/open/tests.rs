@@ -2,8 +2,6 @@
 
 use crate::fixture::{open, tiny};
 use std::sync::Arc;
-use velella_base::Stamp;
-use velella_tree::Edit;
 use velella_vfs::MemFs;
 use velella_vfs::mem::CrashMode;
 
@@ -11,12 +9,18 @@ use velella_vfs::mem::CrashMode;
 fn stamps_go_on_above_what_a_flush_says_is_in_tables() {
     let fs = MemFs::new();
     let (db, engine) = open(Arc::new(fs.clone()), tiny());
-    // As if a switch had drawn its stamp beyond the lease, and the power had gone before the lease
-    // was extended.
-    let below = Stamp(engine.clock.lease().0 + 1_000);
-    let keyspace = db.core.id;
-    let flushed = Edit::Flushed { keyspace, below };
-    engine.env.manifest.commit(&[flushed]).unwrap();
+    db.put("before", "v").unwrap();
+    // A switch draws its stamp beyond the lease, and the power goes before that is extended.
+    let lease = engine.clock.lease();
+    while engine.clock.now() <= lease {
+        engine.clock.draw();
+    }
+    db.flush().unwrap();
+    let below = engine.clock.now();
+    assert_eq!(
+        engine.env.manifest.state().keyspaces[0].flushed_below,
+        below
+    );
     let fs = fs.crash(0, CrashMode::Strict);
     let (db, _) = open(Arc::new(fs.clone()), tiny());
     assert!(db.put("k", "v").unwrap() >= below);

@@ -19,7 +19,7 @@ use crate::header::{FileHeader, PAGE};
 use crate::journal::Start;
 use std::path::{Path, PathBuf};
 use velella_base::file_name::{FileName, JOURNAL_DIR};
-use velella_base::{DatabaseId, ErrorKind, Result};
+use velella_base::{DatabaseId, ErrorKind, Result, Stamp};
 use velella_vfs::{ReadFile, Vfs};
 
 /// Runs that files which cannot be read may have belonged to, beyond those that can be (K2).
@@ -126,6 +126,7 @@ fn read_seals(
             seal_file,
             token: velella_vfs::Identity::default(),
         },
+        durable: Stamp::ZERO,
         assume_power_loss: false,
         accept_loss: false,
     };

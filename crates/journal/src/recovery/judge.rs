@@ -13,7 +13,7 @@
 //! J2. Otherwise it was a power loss. r is the newest intact seal. Valid up to its ends: the cut is
 //!     F_r. Else, if nothing shows that round r completed, it was in flight: the cut is F_{r-1} and
 //!     everything up to the ends of seal r-1 must be valid. Anything else is corruption of durable
-//!     data. Never further back.
+//!     data. Never further back, nor below what the caller knows was durable.
 //! J3. A clean close is decided by seal r alone: it says closed, and its done marker is intact.
 //! J4. With `accept_loss`, damage makes it the larger of two cuts instead of an error: the largest
 //!     valid round, and the newest seal's, cut below what is damaged. Stamps of a lane ascend, so
@@ -91,6 +91,9 @@ impl Case<'_> {
                     .push(format!("taken as a power loss: {reason}")),
             }
         }
+        if newest.frontier < self.known() {
+            return Err(self.lost_seals(newest));
+        }
         let Some(damage) = self.damage_in(newest)? else {
             let rule = if closed { Rule::CleanClose } else { Rule::Cut };
             return Ok(Verdict::of(rule, newest));
@@ -101,6 +104,9 @@ impl Case<'_> {
         let Some(before) = self.seals.get(newest.round - 1) else {
             return Err(damage);
         };
+        if before.frontier < self.known() {
+            return Err(damage);
+        }
         if let Some(damage) = self.damage_in(before)? {
             return Err(damage);
         }
@@ -110,6 +116,27 @@ impl Case<'_> {
             newest.round, before.round, before.frontier, newest.frontier
         ));
         Ok(Verdict::of(Rule::Cut, before))
+    }
+
+    /// Up to where everything was durable, by what the caller knows.
+    fn known(&self) -> Stamp {
+        match seeded("what-tables-hold-is-no-evidence") {
+            true => Stamp::ZERO,
+            false => self.last.durable,
+        }
+    }
+
+    /// The seals of what the caller knows are lost, although nothing is wrong with those up to the
+    /// `newest`.
+    fn lost_seals(&self, newest: &Seal) -> Error {
+        let found = format!(
+            "seal {} covers what is up to stamp {}, but tables hold what was durable up to {}: \
+             later seals are lost",
+            newest.round, newest.frontier, self.last.durable
+        );
+        let seal_file = FileName::Seal(self.last.start.seal_file).path(self.dir);
+        let (path, at) = self.seals.place(newest.round).unwrap_or((&seal_file, 0));
+        Error::corruption(ATTEMPT, path, at, found)
     }
 
     /// J1. The inner error says why not.

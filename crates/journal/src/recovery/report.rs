@@ -14,6 +14,8 @@ pub struct Last {
     pub incarnation: u64,
     /// What `Journal::create` returned then.
     pub start: Start,
+    /// Up to this stamp everything was durable: there are tables that were named only then.
+    pub durable: Stamp,
     /// Treat every reopening as after a power loss.
     pub assume_power_loss: bool,
     /// On damage below the cut, take the largest valid round, or what is below the damage, instead

@@ -37,6 +37,7 @@ fn recover(fs: &MemFs, start: &Start) -> (Rule, Vec<u64>) {
     let last = Last {
         incarnation: 1,
         start: start.clone(),
+        durable: Stamp::ZERO,
         assume_power_loss: false,
         accept_loss: false,
     };

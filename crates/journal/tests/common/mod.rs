@@ -85,6 +85,7 @@ impl Bench {
         Last {
             incarnation: self.incarnation,
             start: self.start.clone(),
+            durable: Stamp::ZERO,
             assume_power_loss: false,
             accept_loss: false,
         }

@@ -235,6 +235,7 @@ impl World {
         let last = Last {
             incarnation: 1,
             start: self.start.clone(),
+            durable: Stamp::ZERO,
             assume_power_loss: true,
             accept_loss: false,
         };

@@ -62,6 +62,7 @@ fn recover(forged: &Forged) -> Result<Vec<(u64, Vec<u8>)>> {
             seal_file: forge::SEAL,
             token: forged.fs.identity(&FileName::Seal(forge::SEAL).path(dir))?,
         },
+        durable: velella_base::Stamp::ZERO,
         assume_power_loss: forged.power_loss,
         accept_loss: forged.accept_loss,
     };

@@ -100,6 +100,11 @@ pub enum Edit {
         /// All of them.
         settings: KeyspaceSettings,
     },
+    /// Every stamp below `below` was durable: what a drop told, in a manifest written anew.
+    Durable {
+        /// The drop's stamp.
+        below: Stamp,
+    },
 }
 
 /// What the manifest knows of a keyspace.
@@ -138,6 +143,7 @@ impl Edit {
             Edit::Origin { .. } => "origin",
             Edit::KeyspaceIds { .. } => "keyspace-ids",
             Edit::KeyspaceSettings { .. } => "keyspace-settings",
+            Edit::Durable { .. } => "durable",
         }
     }
 
@@ -155,6 +161,7 @@ impl Edit {
             Edit::Origin { .. } => 10,
             Edit::KeyspaceIds { .. } => 11,
             Edit::KeyspaceSettings { .. } => 12,
+            Edit::Durable { .. } => 13,
         }
     }
 
@@ -217,6 +224,7 @@ impl Edit {
                 put_varint(out, u64::from(*keyspace));
                 settings.encode(out);
             }
+            Edit::Durable { below } => put_varint(out, below.0),
         }
     }
 
@@ -259,6 +267,7 @@ fn decode_body(number: u8, body: &mut Reader<'_>) -> Result<Option<Edit>, Fault>
             .map(|(below, database)| Edit::Origin { below, database }),
         11 => decode_ids(body),
         12 => decode_settings(body)?,
+        13 => stamp(body).map(|below| Edit::Durable { below }),
         unknown => {
             return Err(Fault::Unknown(format!(
                 "edit kind {unknown} is unknown to this build"

@@ -32,6 +32,8 @@ pub struct State {
     pub token: Identity,
     /// Stamps up to this may have been used.
     pub clock_lease: Stamp,
+    /// Every stamp below this was durable: flushes, creations and drops are named only then.
+    pub durable_below: Stamp,
     /// The wall clock was at least here.
     pub wall_ms: u64,
     /// Databases this one is a checkpoint of, each with the first file number that is no longer
@@ -98,9 +100,13 @@ impl State {
     /// Applies one edit; the error says why it does not fit (J2).
     pub(crate) fn apply(&mut self, edit: &Edit) -> Result<(), String> {
         match edit {
-            Edit::CreateKeyspace(record) => self.create(record)?,
-            Edit::DropKeyspace { id, .. } => {
+            Edit::CreateKeyspace(record) => {
+                self.create(record)?;
+                self.raise_durable(record.created);
+            }
+            Edit::DropKeyspace { id, stamp } => {
                 self.living(*id)?;
+                self.raise_durable(*stamp);
                 self.keyspaces.retain(|state| state.record.id != *id);
                 self.dropped.push(*id);
             }
@@ -113,7 +119,9 @@ impl State {
             Edit::Flushed { keyspace, below } => {
                 let state = self.living(*keyspace)?;
                 state.flushed_below = state.flushed_below.max(*below);
+                self.raise_durable(*below);
             }
+            Edit::Durable { below } => self.raise_durable(*below),
             Edit::Incarnation {
                 number,
                 seal_file,
@@ -145,6 +153,10 @@ impl State {
             }
         }
         Ok(())
+    }
+
+    fn raise_durable(&mut self, below: Stamp) {
+        self.durable_below = self.durable_below.max(below);
     }
 
     /// The edits that make this state out of an empty one (J1).
@@ -195,6 +207,13 @@ impl State {
             until: self.clock_lease,
         });
         edits.push(Edit::WallClock { ms: self.wall_ms });
+        let keyspaces = self.keyspaces.iter();
+        let told = keyspaces.map(|state| state.flushed_below.max(state.record.created));
+        if told.max().unwrap_or(Stamp::ZERO) < self.durable_below {
+            edits.push(Edit::Durable {
+                below: self.durable_below,
+            });
+        }
         edits
     }
 

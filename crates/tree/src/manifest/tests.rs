@@ -102,6 +102,7 @@ fn every_edit() -> Vec<Edit> {
             keyspace: 1,
             settings: settings(),
         },
+        Edit::Durable { below: Stamp(77) },
     ]
 }
 
@@ -201,6 +202,30 @@ fn a_state_is_its_edits() {
     );
     assert_eq!(state.origin(5, 1), u128::MAX - 5);
     assert_eq!(state.origin(6, 1), 1);
+}
+
+#[test]
+fn what_a_drop_tells_to_be_durable_stays_told() {
+    let created = |id, created| {
+        Edit::CreateKeyspace(KeyspaceRecord {
+            created: Stamp(created),
+            ..record(id, &id.to_string())
+        })
+    };
+    let drop = Edit::DropKeyspace {
+        id: 2,
+        stamp: Stamp(30),
+    };
+    let state = applied(&[created(1, 10), created(2, 20), drop]);
+    assert_eq!(state.durable_below, Stamp(30));
+    assert_eq!(applied(&state.edits()), state);
+    let below = Stamp(40);
+    let keyspace = 1;
+    let flushed = [state.edits(), vec![Edit::Flushed { keyspace, below }]].concat();
+    let state = applied(&flushed);
+    assert_eq!(state.durable_below, below);
+    let says = |edit: &Edit| matches!(edit, Edit::Durable { .. });
+    assert!(!state.edits().iter().any(says), "the flush says it");
 }
 
 #[test]
