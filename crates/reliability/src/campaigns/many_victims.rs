@@ -3,8 +3,8 @@
 //! `corruption` goes over every byte of one database before it takes the next; what needs another
 //! state to be missed, as a newest seal in a certain place, it meets once in hours.
 //!
-//! M1. A victim is of any setting, was opened several times, and was closed, or lost its power with
-//!     all of it durable, or its process was killed.
+//! M1. A victim is of any setting, was opened several times, and was closed, or lost its power, in
+//!     the middle or with all of it durable, or its process was killed.
 //! M2. Each sector is zeroed, doubled and swapped with the next, where that changes something, and
 //!     a bit of it flipped; each page is zeroed, and is what it was some time before, as after a
 //!     write that the device lost; each file is cut, removed, and exchanged for each other.

@@ -10,6 +10,9 @@
 //!     up from one stamp on. Where a segment loses all that a lane wrote since then, or the
 //!     manifest its last edits, there may be a hole: nothing in the files tells (journal,
 //!     `recovery/judge.rs`, J1; docs/format/manifest.md).
+//! V6. Where the power went in the middle, the last round's note that it completed may be lost with
+//!     it: damage to that round's seal or records looks like a round in flight, so that what was
+//!     durable before it is promised, and no more.
 //!
 //! Tests: the campaigns that damage victims.
 
@@ -46,12 +49,22 @@ pub struct Victim {
     state: State,
     history: History,
     has_journal: bool,
-    /// All up to this stamp must be there; `None`: all.
-    durable: Option<u64>,
+    left: Left,
     /// Every file with something in it, and its bytes.
     files: Vec<(PathBuf, Vec<u8>)>,
     /// What some of them held some time before.
     earlier: BTreeMap<PathBuf, Vec<u8>>,
+}
+
+/// What of a victim must be there whatever is damaged, if no error says so.
+#[derive(Debug, Clone, Copy)]
+enum Left {
+    /// All (V1).
+    All,
+    /// All up to this stamp, of what a killed process left (V5).
+    Killed(u64),
+    /// All up to this stamp, of what a power loss left (V6).
+    Cut(u64),
 }
 
 /// How a victim ended.
@@ -62,6 +75,8 @@ enum End {
     Close,
     /// The process died, with all in the page cache.
     Kill,
+    /// The power was cut; all up to this stamp was durable before the last round.
+    Cut(u64),
 }
 
 /// What is done to a victim: files by their number.
@@ -153,6 +168,7 @@ impl Victim {
         let operations = 5 + seed.below(100);
         let early = seed.below(operations);
         let mut earlier = BTreeMap::new();
+        let (mut before, mut durable) = (0, 0);
         for number in 0..operations {
             if number == early {
                 let then = mem.image(0, CrashMode::KeepAll);
@@ -170,34 +186,44 @@ impl Victim {
             prefer(seed.index(setting.lanes));
             let done = store.perform(&operation, &mut history);
             done.map_err(|trouble| format!("making the victim: {trouble}"))?;
+            let now = store.db().durable().0;
+            if now > durable {
+                (before, durable) = (durable, now);
+            }
         }
-        let end = *seed.pick(&[End::PowerLoss, End::Close, End::Kill]);
+        let end = *seed.pick(&[End::PowerLoss, End::Close, End::Kill, End::Cut(before)]);
         let victim = Self::left_of(&mem, store, history, (setting.has_journal(), end))?;
         Ok(Victim { earlier, ..victim })
     }
 
-    /// What is left of a database once all of it is durable and the power is cut.
+    /// What `end` leaves of a database.
     fn left_of(
         mem: &MemFs,
         store: Store,
         history: History,
         (has_journal, end): (bool, End),
     ) -> Result<Victim, String> {
-        let state = store.state().map_err(|trouble| trouble.to_string())?;
-        let durable = (end == End::Kill).then(|| store.db().durable().0);
-        match end {
-            End::Close => store.db().close().map_err(failed)?,
+        let mut state = store.state().map_err(|trouble| trouble.to_string())?;
+        let (left, mode) = match end {
+            End::Close => {
+                store.db().close().map_err(failed)?;
+                (Left::All, CrashMode::Strict)
+            }
             End::PowerLoss => {
                 store.db().persist().map_err(failed)?;
                 simulation::step(store.db(), Step::NoteDone).map_err(failed)?;
+                (Left::All, CrashMode::Strict)
             }
-            End::Kill => {}
-        }
-        let fs = match end {
-            End::Kill => mem.crash(0, CrashMode::KeepAll),
-            _ => mem.crash(0, CrashMode::Strict),
+            End::Kill => (Left::Killed(store.db().durable().0), CrashMode::KeepAll),
+            End::Cut(before) => (Left::Cut(before), CrashMode::Strict),
         };
+        let fs = mem.crash(0, mode);
         drop(store);
+        if let Left::Cut(_) = left {
+            let copy = Arc::new(fs.image(0, CrashMode::KeepAll));
+            let store = Store::open(copy, &Setting::plain()).map_err(failed)?;
+            state = store.state().map_err(|trouble| trouble.to_string())?;
+        }
         let mut files = Vec::new();
         for path in fs.files() {
             let bytes = fs.read_file(&path).map_err(failed)?;
@@ -210,7 +236,7 @@ impl Victim {
             state,
             history,
             has_journal,
-            durable,
+            left,
             files,
             earlier: BTreeMap::new(),
         })
@@ -350,9 +376,13 @@ impl Victim {
                 self.history.explain(&older, thread::wall_ms(), 0)?;
                 "older, for its manifest ended there"
             }
-            Ok(older) => match self.durable {
-                Some(durable) => self.after_kill(&older, damage, durable)?,
-                None => return Err("a wrong answer".to_owned()),
+            Ok(older) => match self.left {
+                Left::All => return Err("a wrong answer".to_owned()),
+                Left::Killed(durable) => self.after_kill(&older, damage, durable)?,
+                Left::Cut(before) => {
+                    self.history.explain(&older, thread::wall_ms(), before)?;
+                    "older, by the last round"
+                }
             },
             Err(Trouble::Refused(error)) if is_named(&error) && is_placed(&error) => "noticed",
             Err(trouble) => return Err(trouble.to_string()),
