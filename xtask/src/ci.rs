@@ -48,6 +48,7 @@ const ATTACKS: &[(&str, u64)] = &[
     ("every-crash-point", 11_385),
     ("flipped-below-the-cut", 100),
     ("faults", 2_600),
+    ("full-disks", 1_000),
     ("pairs-of-faults", 500),
     ("corruption", 3_000),
     ("many-victims", 1_000),

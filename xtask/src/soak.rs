@@ -36,6 +36,7 @@ const ATTACKS: &[(&str, &str)] = &[
     ("every-crash-point", ""),
     ("flipped-below-the-cut", ""),
     ("faults", ""),
+    ("full-disks", ""),
     ("pairs-of-faults", ""),
     ("corruption", ""),
     ("corruption-of-every-bit", ""),

@@ -7,6 +7,7 @@
 pub mod power_loss;
 pub mod every_crash_point;
 pub mod faults;
+pub mod full_disks;
 pub mod corruption;
 pub mod many_victims;
 pub mod histories;
@@ -15,6 +16,7 @@ use crate::campaign::Campaign;
 use corruption::{Corruption, FlippedBelowTheCut};
 use every_crash_point::EveryCrashPoint;
 use faults::Faults;
+use full_disks::FullDisks;
 use many_victims::ManyVictims;
 use power_loss::PowerLoss;
 use std::sync::Arc;
@@ -31,6 +33,7 @@ pub fn all() -> Vec<Arc<dyn Campaign>> {
         Arc::new(EveryCrashPoint::default()),
         Arc::new(FlippedBelowTheCut::default()),
         Arc::new(Faults::default()),
+        Arc::new(FullDisks::default()),
         Arc::new(Faults::in_pairs()),
         Arc::new(Corruption::default()),
         Arc::new(Corruption::in_every_bit()),
