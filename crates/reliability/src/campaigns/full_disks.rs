@@ -2,9 +2,9 @@
 //!
 //! `faults` fails one call; what lasts meets the second attempt, the pause, and whoever waits.
 //!
-//! F1. A workload runs into one to three shortages. Each lasts for some operations, of either kind,
-//!     and takes some sorts of calls, everywhere or in files of one kind: a nearly full disk has
-//!     room for the small ones.
+//! F1. A workload runs into one to three shortages, each for some operations: the disk has room for
+//!     a few blocks more; or some sorts of calls are refused, for room or for descriptors,
+//!     everywhere or in files of one kind.
 //! F2. While it lasts an operation succeeds or says what is short; a full disk refuses no reading.
 //! F3. Once it is over and the longest pause has passed, nothing is refused: nobody has to open the
 //!     database again.
@@ -157,6 +157,13 @@ impl Run {
     fn begin(&mut self, seed: &mut Seed) {
         use Call::{Allocate, Append, Create, CreateDir, HardLink, Lock, Map};
         use Call::{OpenRead, OpenWrite, ReadDir, Rename, Write};
+        self.judge.tally.add("shortages", 1);
+        if seed.one_in(3) {
+            let left = seed.below(4) * 8_192;
+            self.mem.set_space_max(Some(self.mem.space_used() + left));
+            self.short = Some(Fault::NoSpace);
+            return;
+        }
         let (fault, calls): (_, &[Call]) = match seed.one_in(3) {
             false => (
                 Fault::NoSpace,
@@ -182,7 +189,6 @@ impl Run {
             }
         }
         self.short = Some(fault);
-        self.judge.tally.add("shortages", 1);
     }
 
     /// Nothing is short any more, and what waited for that may go on (F3, F4).
@@ -191,6 +197,7 @@ impl Run {
         if self.short.take().is_some() {
             if !self.stays {
                 self.disk.heal();
+                self.mem.set_space_max(None);
             }
             simulation.pass(PAUSE_MS);
             self.crash()?;
@@ -226,13 +233,13 @@ impl Run {
     /// Whether what is short is why (F2). Who waits for a write to be durable may hear that it is
     /// not known to be.
     fn explains(&self, error: &Error) -> bool {
-        let (is_short, code) = match self.short {
-            Some(Fault::NoSpace) => (error.kind() == ErrorKind::NoSpace, "os error 28"),
-            Some(_) => (lacks_descriptors(error), "os error 24"),
+        let (is_short, text) = match self.short {
+            Some(Fault::NoSpace) => (error.kind() == ErrorKind::NoSpace, "space left"),
+            Some(_) => (lacks_descriptors(error), "open files"),
             None => return false,
         };
         let in_doubt = error.kind() == ErrorKind::OutcomeUnknown;
-        is_short || in_doubt && error.to_string().contains(code)
+        is_short || in_doubt && error.to_string().contains(text)
     }
 
     /// What would be left (F4).
@@ -240,9 +247,10 @@ impl Run {
         let kept = self.history.last_written();
         let durable = self.store.db().durable().0.min(kept);
         for mode in [CrashMode::KeepAll, CrashMode::Random] {
-            let seed = self.judge.seed.below(1 << 40);
+            let fs = self.mem.image(self.judge.seed.below(1 << 40), mode);
+            fs.set_space_max(None);
             let image = Image {
-                fs: self.mem.image(seed, mode),
+                fs,
                 mode,
                 call: (0, "an operation"),
                 durable,
