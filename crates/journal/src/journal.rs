@@ -245,11 +245,6 @@ impl Journal {
         self.with_rounds(|rounds| rounds.sync_done(&self.core))
     }
 
-    /// Raises D after an install that made every stamp at or below `stamp` durable in tables.
-    pub fn raise_durable(&self, stamp: Stamp) {
-        self.core.raise_durable(stamp);
-    }
-
     /// Every stamp below `floor` is in tables in every keyspace. The next round excludes the
     /// extents that hold nothing else; segments it frees are reused by `prepare` or deleted here.
     ///

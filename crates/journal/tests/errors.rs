@@ -375,10 +375,6 @@ fn who_waits_for_what_a_round_covered_runs_none() {
     assert_eq!(journal.round_for(stamp, never).unwrap(), stamp);
     assert_eq!(journal.round_for(Stamp::ZERO, never).unwrap(), stamp);
     assert_eq!(journal.stats().rounds, rounds);
-    // What became durable in tables needs no round either.
-    journal.raise_durable(Stamp(70));
-    assert!(journal.wait_durable(Stamp(70), None).unwrap());
-    assert_eq!(journal.round_for(Stamp(70), never).unwrap(), Stamp(70));
 }
 
 #[test]
