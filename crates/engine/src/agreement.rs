@@ -14,7 +14,7 @@
 //!
 //! What no seal noted is not seen: docs/format/manifest.md.
 //!
-//! Tests: `tests/manifest_cut.rs`.
+//! Tests: `tests/manifest_cut.rs`, `tests/seals_lost.rs` (G4).
 
 use crate::options::RecoveryMode;
 use std::path::Path;

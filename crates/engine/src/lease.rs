@@ -1,6 +1,9 @@
 //! The lease of the clock: stamps are given out only up to a bound that is in the manifest, and the
 //! next opening begins there, so that none comes back.
 //!
+//! What flushes, creations and drops draw may lie beyond it; the manifest has these stamps
+//! themselves.
+//!
 //! K1. A stamp above the lease is in no record: its writer extends the lease first (`commit.rs`).
 //! K2. What a run leases ahead is [`AHEAD_MIN`], or as much as it has drawn so far, up to
 //!     [`AHEAD_MAX`]. So an opening costs the 2^56 stamps no more than twice what its run used, or

@@ -142,9 +142,11 @@ impl Engine {
     }
 
     /// What changes when a round completes, or a segment comes or goes.
-    fn journal_stand(&self) -> Result<(Stamp, Vec<PathBuf>)> {
+    fn journal_stand(&self) -> Result<(Stamp, u64, Vec<PathBuf>)> {
+        let rounds = self.journal.as_ref().map(|journal| journal.stats().rounds);
         Ok((
             self.durable(),
+            rounds.unwrap_or(0),
             self.env.vfs.read_dir(&self.dir.join(JOURNAL_DIR))?,
         ))
     }

@@ -24,7 +24,7 @@
 //!
 //! Source of the cut: docs/format/journal.md. Why strips: docs/decisions/0014.
 //!
-//! Tests: below; golden files in `tests/golden`.
+//! Tests: below; `tests/lost_pages.rs` (E4); golden files in `tests/golden`.
 
 use crate::header::{FileHeader, PAGE};
 use velella_base::Stamp;
@@ -37,6 +37,8 @@ pub(crate) const SLOTS: u64 = 256;
 /// Rounds a segment's strip remembers: the rules look at the last two, and who accepts a loss would
 /// lose less with more of them.
 pub(crate) const STRIP_SLOTS: u64 = 16;
+// Else the last slot and the first could share a page (E4).
+const _: () = assert!(SLOTS.is_power_of_two() && STRIP_SLOTS.is_power_of_two());
 /// Rounds whose shadows there are: the last one's is what counts, and it may be torn.
 const SHADOW_SLOTS: u64 = 2;
 const SECTOR: u64 = 512;

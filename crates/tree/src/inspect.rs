@@ -182,8 +182,8 @@ fn list_state(out: &mut String, state: &State) {
         out,
         1,
         &format!(
-            "clock lease {}, wall clock {} ms",
-            state.clock_lease, state.wall_ms
+            "clock lease {}, durable below {}, wall clock {} ms",
+            state.clock_lease, state.durable_below, state.wall_ms
         ),
     );
     for keyspace in &state.keyspaces {

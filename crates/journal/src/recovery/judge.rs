@@ -20,7 +20,8 @@
 //!     nothing is missing below a damaged record whose header still says its stamp, and up to the
 //!     last sound stamp before any other damage.
 //!
-//! Tests: below, `tests/damage.rs`, `tests/damage_after_kill.rs`, `tests/rounds.rs`.
+//! Tests: below, `tests/damage.rs`, `tests/lost_pages.rs`, `tests/damage_after_kill.rs`,
+//! `tests/rounds.rs`.
 
 use super::catalog::Catalog;
 use super::reader::{LaneReader, Tail};
@@ -129,13 +130,16 @@ impl Case<'_> {
     /// The seals of what the caller knows are lost, although nothing is wrong with those up to the
     /// `newest`.
     fn lost_seals(&self, newest: &Seal) -> Error {
-        let found = format!(
-            "seal {} covers what is up to stamp {}, but tables hold what was durable up to {}: \
-             later seals are lost",
-            newest.round, newest.frontier, self.last.durable
-        );
         let seal_file = FileName::Seal(self.last.start.seal_file).path(self.dir);
-        let (path, at) = self.seals.place(newest.round).unwrap_or((&seal_file, 0));
+        let found = format!(
+            "the manifest waited for what is up to stamp {}, but the newest seal, {}, covers {}: \
+             the next is lost, here or among the anchors in {}",
+            self.last.durable,
+            newest.round,
+            newest.frontier,
+            seal_file.display()
+        );
+        let (path, at) = self.seals.next().unwrap_or((&seal_file, 0));
         Error::corruption(ATTEMPT, path, at, found)
     }
 

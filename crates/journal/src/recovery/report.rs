@@ -14,7 +14,7 @@ pub struct Last {
     pub incarnation: u64,
     /// What `Journal::create` returned then.
     pub start: Start,
-    /// Up to this stamp everything was durable: there are tables that were named only then.
+    /// Up to this stamp everything was durable: the manifest waited for that.
     pub durable: Stamp,
     /// Treat every reopening as after a power loss.
     pub assume_power_loss: bool,

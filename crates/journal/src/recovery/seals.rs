@@ -14,7 +14,7 @@
 //!     but what is intact tells of a round of this incarnation, and of no other.
 //! D5. A shadow is as good as the seal itself: it too was written after the round before completed.
 //!
-//! Tests: `tests/damage.rs`, `tests/rounds.rs` (the rings).
+//! Tests: `tests/damage.rs`, `tests/lost_pages.rs`, `tests/rounds.rs` (the rings).
 
 use super::report::Last;
 use super::source::Source;
@@ -42,6 +42,8 @@ pub(super) struct Seals {
     pub(super) damage: Option<Error>,
     /// The slot after the newest seal holds something, but no seal.
     pub(super) torn: bool,
+    /// Where the seal after the newest would stand, unless it is an anchor behind one with a home.
+    next: Option<(PathBuf, u64)>,
     /// Where shadows stand in the seal file; version 1 had none.
     shadows: Option<Layout>,
 }
@@ -122,6 +124,7 @@ impl Seals {
             done: None,
             damage: None,
             torn: false,
+            next: None,
             shadows: None,
         };
         let anchors = Ring::read(file, layout)?;
@@ -180,9 +183,16 @@ impl Seals {
                 false => self.take(strip),
             }
         }
+        self.next = Some((
+            anchors.path.clone(),
+            anchors.layout.seal_at(newest.anchor.saturating_add(1)),
+        ));
         match home {
             Some(strip) => {
                 let after = strip.after(newest, shadows.as_ref());
+                let last = after.newest().unwrap_or(newest);
+                let at = strip.layout.seal_at(last.round.saturating_add(1));
+                self.next = Some((strip.path.clone(), at));
                 let first = newest.round.saturating_add(1);
                 self.note_damage(after.damage(first));
                 self.torn |= after.is_torn(first);
@@ -246,6 +256,11 @@ impl Seals {
 
     pub(super) fn get(&self, round: u64) -> Option<&Seal> {
         self.intact.get(&round).map(|(seal, ..)| seal)
+    }
+
+    /// The file and the place of the seal after the newest.
+    pub(super) fn next(&self) -> Option<(&Path, u64)> {
+        self.next.as_ref().map(|(path, at)| (path.as_path(), *at))
     }
 
     /// The file and the place of the seal of `round`.
