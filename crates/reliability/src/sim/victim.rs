@@ -12,7 +12,7 @@
 //!     `recovery/judge.rs`, J1; docs/format/manifest.md).
 //! V6. Where the power went in the middle, the last round's note that it completed may be lost with
 //!     it: damage to that round's seal or records looks like a round in flight, so that what was
-//!     durable before it is promised, and no more.
+//!     durable before it is promised, and what the manifest waited for; no more.
 //!
 //! Tests: the campaigns that damage victims.
 
@@ -20,10 +20,10 @@ use crate::campaign::Tally;
 use crate::sim::history::{History, State};
 use crate::sim::judge::is_named;
 use crate::sim::operation::{Operation, Taste};
-use crate::sim::setting::Setting;
+use crate::sim::setting::{DIR, Setting};
 use crate::sim::store::{Store, Trouble};
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use velella::ErrorKind;
 use velella::simulation::{self, Step};
@@ -34,6 +34,7 @@ use velella_sync::pool::prefer;
 use velella_sync::simulation::Simulation;
 use velella_sync::thread;
 use velella_testkit::Seed;
+use velella_tree::manifest::Manifest;
 
 /// Bytes of a sector.
 pub const SECTOR: usize = 512;
@@ -204,7 +205,7 @@ impl Victim {
         (has_journal, end): (bool, End),
     ) -> Result<Victim, String> {
         let mut state = store.state().map_err(|trouble| trouble.to_string())?;
-        let (left, mode) = match end {
+        let (mut left, mode) = match end {
             End::Close => {
                 store.db().close().map_err(failed)?;
                 (Left::All, CrashMode::Strict)
@@ -215,11 +216,16 @@ impl Victim {
                 (Left::All, CrashMode::Strict)
             }
             End::Kill => (Left::Killed(store.db().durable().0), CrashMode::KeepAll),
-            End::Cut(before) => (Left::Cut(before), CrashMode::Strict),
+            End::Cut(_) => (Left::All, CrashMode::Strict),
         };
         let fs = mem.crash(0, mode);
         drop(store);
-        if let Left::Cut(_) = left {
+        if let End::Cut(before) = end {
+            let waited_for = Manifest::replay(&fs, Path::new(DIR)).map_err(failed)?;
+            let waited_for = waited_for.state.durable_below.0.saturating_sub(1);
+            if has_journal {
+                left = Left::Cut(before.max(waited_for));
+            }
             let copy = Arc::new(fs.image(0, CrashMode::KeepAll));
             let store = Store::open(copy, &Setting::plain()).map_err(failed)?;
             state = store.state().map_err(|trouble| trouble.to_string())?;
