@@ -1,4 +1,5 @@
-//! How a manifest ends: a sync that fails, the close; and how it does not, by a full disk.
+//! How a manifest ends: a sync that fails, the close, a later one in force; and how it does not, by
+//! a full disk.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -258,4 +259,87 @@ fn a_full_disk_met_by_a_sync_poisons() {
     faulty.reset();
     let error = manifest.commit(&[keyspace(2)]).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::ReadOnly, "{error}");
+}
+
+/// What `CURRENT` and the manifest that it names were before `then` happened to the database.
+fn put_back(fs: &MemFs, then: impl FnOnce()) {
+    let current = db().join("CURRENT");
+    let named = fs.read_file(&current).unwrap();
+    let name = std::str::from_utf8(&named).unwrap().split(' ').next();
+    let manifest = db().join(name.unwrap());
+    let content = fs.read_file(&manifest).unwrap();
+    then();
+    fs.write_file(&current, &named).unwrap();
+    fs.write_file(&manifest, &content).unwrap();
+}
+
+#[test]
+fn a_current_that_was_put_back_is_damage_and_the_error_says_what_it_was() {
+    let fs = MemFs::new();
+    let (manifest, _) = Manifest::create(Arc::new(fs.clone()), db()).unwrap();
+    manifest.commit(&[keyspace(1)]).unwrap();
+    drop(manifest);
+    let (mut line, mut later) = (String::new(), PathBuf::new());
+    put_back(&fs, || {
+        let (manifest, _) = Manifest::open(Arc::new(fs.clone()), db()).unwrap();
+        manifest.commit(&[keyspace(2)]).unwrap();
+        let current = fs.read_file(&db().join("CURRENT")).unwrap();
+        line = String::from_utf8(current).unwrap();
+        later = db().join(line.split(' ').next().unwrap());
+    });
+    let kept = fs.read_file(&later).unwrap();
+    let refused = Manifest::open(Arc::new(fs.clone()), db()).unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::Corruption, "{refused}");
+    assert_eq!(refused.offset(), Some(0));
+    for said in ["/db/CURRENT", line.trim_end()] {
+        assert!(refused.to_string().contains(said), "{refused}");
+    }
+    let read = Manifest::read(&fs, db()).unwrap_err();
+    assert_eq!(read.to_string(), refused.to_string());
+
+    // So it is if what came after the first record is damaged; other databases' are nothing here.
+    let mut damaged = kept.clone();
+    *damaged.last_mut().unwrap() ^= 1;
+    fs.write_file(&later, &damaged).unwrap();
+    let refused = Manifest::read(&fs, db()).unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::Corruption, "{refused}");
+    let foreign = MemFs::new();
+    drop(Manifest::create(Arc::new(foreign.clone()), db()).unwrap());
+    let (manifest, _) = Manifest::open(Arc::new(foreign.clone()), db()).unwrap();
+    manifest.commit(&[keyspace(3)]).unwrap();
+    let content = foreign.read_file(&later).unwrap();
+    fs.write_file(&later, &content).unwrap();
+    Manifest::read(&fs, db()).unwrap();
+
+    // And what the error says to do is all that there is to do.
+    fs.write_file(&later, &kept).unwrap();
+    fs.write_file(&db().join("CURRENT"), line.as_bytes())
+        .unwrap();
+    let (_, state) = Manifest::open(Arc::new(fs), db()).unwrap();
+    assert_eq!(state.keyspaces.len(), 2);
+}
+
+#[test]
+fn a_later_manifest_that_was_never_committed_to_is_no_damage() {
+    let fs = MemFs::new();
+    let (manifest, _) = Manifest::create(Arc::new(fs.clone()), db()).unwrap();
+    manifest.commit(&[keyspace(1)]).unwrap();
+    drop(manifest);
+    let mut later = PathBuf::new();
+    put_back(&fs, || {
+        drop(Manifest::open(Arc::new(fs.clone()), db()).unwrap());
+        let current = fs.read_file(&db().join("CURRENT")).unwrap();
+        let line = String::from_utf8(current).unwrap();
+        later = db().join(line.split(' ').next().unwrap());
+    });
+    // Whole; torn in its first record; with the beginning of a record that was never acknowledged.
+    let whole = fs.read_file(&later).unwrap();
+    let longer = [&whole[..], &[0; 24]].concat();
+    for content in [&whole[..], &whole[..whole.len() - 8], &whole[..20], &longer] {
+        fs.write_file(&later, content).unwrap();
+        let (_, state) = Manifest::read(&fs, db()).unwrap();
+        assert_eq!(state.keyspaces.len(), 1);
+    }
+    drop(Manifest::open(Arc::new(fs.clone()), db()).unwrap());
+    assert_eq!(manifests(&fs), 1);
 }

@@ -14,8 +14,12 @@ use velella_vfs::{Names, Vfs, WriteFile};
 /// More than any `CURRENT` has.
 const LENGTH_MAX: u64 = 64;
 
+fn name(file: u64) -> String {
+    format!("MANIFEST-{file:06}")
+}
+
 fn line(file: u64) -> String {
-    let name = format!("MANIFEST-{file:06}");
+    let name = name(file);
     let crc = crc32c(name.as_bytes());
     format!("{name} {crc:08x}\n")
 }
@@ -47,6 +51,20 @@ pub(super) fn settle(names: &Names) -> Result<()> {
 
 fn staged(dir: &Path) -> PathBuf {
     dir.join("CURRENT.tmp")
+}
+
+/// That it names manifest `file`, though `later` was in force after it (N7).
+pub(super) fn put_back(dir: &Path, file: u64, later: u64) -> Error {
+    let path = FileName::Current.path(dir);
+    let [named, missed] = [file, later].map(name);
+    let found = format!("it names {named}, but {missed} was in force after that");
+    let whole = line(later);
+    let remedy = format!(
+        "restore it: one line, `{}`; if an older copy of the database was copied over it, copy that \
+         into an empty directory instead",
+        whole.trim_end()
+    );
+    Error::corruption("read", &path, 0, found).remedy(remedy)
 }
 
 /// The number of the manifest in force, which exists.

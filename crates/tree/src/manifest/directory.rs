@@ -1,7 +1,7 @@
 //! The database directory: what may stand where a database is created, which files nothing refers
 //! to, and which numbers are taken.
 
-use super::{State, log};
+use super::{Replay, State, log};
 use crate::header::Purpose;
 use std::collections::BTreeSet;
 use std::hash::{BuildHasher, Hasher, RandomState};
@@ -144,6 +144,39 @@ pub(super) fn number_above(vfs: &dyn Vfs, dir: &Path, least: u64) -> Result<u64>
         .max()
         .unwrap_or(0);
     Ok(least.max(highest + 1))
+}
+
+/// The last manifest that was in force after that of `replay` (N7), if there is one. What cannot be
+/// read from its start never was, or is a newer version's, which an interrupted opening left.
+pub(super) fn later_in_force(vfs: &dyn Vfs, dir: &Path, replay: &Replay) -> Result<Option<u64>> {
+    let mut last = None;
+    for name in names(vfs, dir)? {
+        let Some(FileName::Manifest(file)) = FileName::parse(&name) else {
+            continue;
+        };
+        if file <= replay.file {
+            continue;
+        }
+        let later = match log::salvage(vfs, &dir.join(&name), file) {
+            Ok(later) => later,
+            Err(error) if is_harmless(&error) => continue,
+            Err(error) => return Err(error),
+        };
+        let (later, damage) = later;
+        let went_on = later.records.len() > 1 || damage.is_some();
+        if later.database == replay.database && went_on {
+            last = last.max(Some(file));
+        }
+    }
+    Ok(last)
+}
+
+/// Of a manifest that is not in force: `NotFound` if it was removed meanwhile.
+fn is_harmless(error: &Error) -> bool {
+    matches!(
+        error.kind(),
+        ErrorKind::Corruption | ErrorKind::Unsupported | ErrorKind::NotFound
+    )
 }
 
 /// Every file of the directory and of its journal, with what its name says.

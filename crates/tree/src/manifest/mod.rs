@@ -17,6 +17,9 @@
 //!     directory may be another opening's by then.
 //! N6. Names in the database's directory are synced here, for everybody: no file whose name a
 //!     failed sync may have lost is ever committed.
+//! N7. A manifest has one record until it is durably in force (N2). One with more that is later
+//!     than the one `CURRENT` names was in force after it: `CURRENT` is what it was some time
+//!     before, and is reported as damaged.
 //!
 //! Threads: any; commits are serial. Tests: `manifest/tests.rs`, `tests/manifest_ends.rs`,
 //! `tests/manifest.rs` (golden file, power cuts, every byte flipped).
@@ -162,8 +165,7 @@ impl Manifest {
         dir: &Path,
         accept: impl FnOnce(&Replay) -> Result<()>,
     ) -> Result<(Manifest, State)> {
-        let file = current::read(&*vfs, dir)?;
-        let replay = log::replay(&*vfs, dir, file, Purpose::Write)?;
+        let replay = Self::in_force(&*vfs, dir, Purpose::Write)?;
         accept(&replay)?;
         let manifest = Self::start(vfs, dir, replay.database, replay.state)?;
         directory::remove_stale(&*manifest.vfs, dir, manifest.file());
@@ -217,8 +219,7 @@ impl Manifest {
     /// # Errors
     /// As [`Manifest::open`].
     pub fn replay(vfs: &dyn Vfs, dir: &Path) -> Result<Replay> {
-        let file = current::read(vfs, dir)?;
-        log::replay(vfs, dir, file, Purpose::Read)
+        Self::in_force(vfs, dir, Purpose::Read)
     }
 
     /// Replays the one manifest file at `path`, in force or not, as far as it is whole; the second
@@ -236,6 +237,19 @@ impl Manifest {
     /// What the file system refused.
     pub fn exists(vfs: &dyn Vfs, dir: &Path) -> Result<bool> {
         vfs.exists(&FileName::Current.path(dir))
+    }
+
+    /// Replays the manifest that `CURRENT` names, unless a later one was in force (N7).
+    fn in_force(vfs: &dyn Vfs, dir: &Path, purpose: Purpose) -> Result<Replay> {
+        let file = current::read(vfs, dir)?;
+        let replay = log::replay(vfs, dir, file, purpose)?;
+        match directory::later_in_force(vfs, dir, &replay)? {
+            // Read again: whoever has the database open may have rewritten its manifest meanwhile.
+            Some(later) if current::read(vfs, dir)? == file => {
+                Err(current::put_back(dir, file, later))
+            }
+            _ => Ok(replay),
+        }
     }
 
     /// Writes `state` to a new manifest in `dir` and puts it in force.
