@@ -2,9 +2,8 @@
 //!
 //! V1. A victim is what a power loss left of a database all of whose writes were durable: its
 //!     answers are known exactly, so every opening gives them or an error that names a file.
-//! V2. Without a journal nothing tells of a manifest's last records but they, and of the manifest
-//!     but `CURRENT`: where the records are cut off, or look like a torn one, or the name is an
-//!     earlier one's that is still there, the state may be an older one, but one there was.
+//! V2. Without a journal nothing tells of a manifest's last records but they: where they are cut
+//!     off, or look like a torn one, the state may be an older one, but one there was.
 //! V3. Reading a damaged copy takes less than `MEMORY_MAX` (where the binary counts allocations).
 //! V4. An error that calls a file corrupt says where in it.
 //! V5. A process that was killed had promised what was durable; what no round covered may be given
@@ -379,10 +378,7 @@ impl Victim {
         drop(copy.crash(0, CrashMode::Strict));
         let verdict = match read {
             Ok(state) if state == self.state => "answered rightly",
-            Ok(older)
-                if !self.has_journal
-                    && (self.ends_a_manifest(damage) || self.names_an_older(damage)) =>
-            {
+            Ok(older) if !self.has_journal && self.ends_a_manifest(damage) => {
                 self.history.explain(&older, thread::wall_ms(), 0)?;
                 "older, as its manifest was"
             }
@@ -436,12 +432,6 @@ impl Victim {
         );
         let path = self.files[file].0.to_string_lossy();
         is_end && path.contains("MANIFEST")
-    }
-
-    /// Whether `CURRENT` is what it was some time before.
-    fn names_an_older(&self, damage: Damage) -> bool {
-        let is = |file: usize| self.files[file].0.ends_with("CURRENT");
-        matches!(damage, Damage::Stale(file, _) if is(file))
     }
 
     /// The file, and what was done to it.
