@@ -13,13 +13,6 @@ pub fn put_varint(out: &mut Vec<u8>, mut value: u64) {
     out.push((value & 0x7f) as u8);
 }
 
-/// Bytes that [`put_varint`] appends for `value`.
-#[must_use]
-pub fn varint_len(value: u64) -> usize {
-    // 64 significant bits in groups of seven, at least one group.
-    (64 - (value | 1).leading_zeros()).div_ceil(7) as usize
-}
-
 /// Appends a varint length, then the slice.
 pub fn put_slice(out: &mut Vec<u8>, slice: &[u8]) {
     put_varint(out, slice.len() as u64);
@@ -125,7 +118,6 @@ mod tests {
             for value in [1u64 << shift, (1u64 << shift) - 1, u64::MAX >> shift] {
                 let mut bytes = Vec::new();
                 put_varint(&mut bytes, value);
-                assert_eq!(bytes.len(), varint_len(value), "{value}");
                 let mut reader = Reader::new(&bytes);
                 assert_eq!(reader.varint(), Some(value));
                 assert!(reader.is_empty());

@@ -240,12 +240,6 @@ fn random_edits_survive_rewritings_restarts_and_power_cuts() {
                     let (_, read) = Manifest::read(&fs, db()).unwrap();
                     model.check(&read);
                 }
-                3 => {
-                    let (reader, state) = Manifest::open_read_only(arc(&fs), db()).unwrap();
-                    model.check(&state);
-                    let error = reader.commit(&edits).unwrap_err();
-                    assert_eq!(error.kind(), ErrorKind::ReadOnly, "{error}");
-                }
                 _ => continue,
             }
             manifest.roll_early(800);

@@ -74,8 +74,7 @@ pub struct Manifest {
 
 #[derive(Debug)]
 struct Writer {
-    /// `None`: opened for reading.
-    log: Option<Log>,
+    log: Log,
     state: State,
     roll_above: u64,
     /// Never rewritten before it is as long.
@@ -173,38 +172,6 @@ impl Manifest {
         Ok((manifest, state))
     }
 
-    /// Opens for reading only: nothing is written, every commit is refused.
-    ///
-    /// # Errors
-    /// As [`Manifest::open`].
-    pub fn open_read_only(vfs: Arc<dyn Vfs>, dir: &Path) -> Result<(Manifest, State)> {
-        let replay = Self::replay(&*vfs, dir)?;
-        let state = replay.state.clone();
-        let manifest = Manifest {
-            names: Names::new(Arc::clone(&vfs), dir),
-            vfs,
-            dir: dir.to_path_buf(),
-            database: replay.database,
-            origins: state.origins.clone(),
-            file: AtomicU64::new(replay.file),
-            durable: AtomicU64::new(0),
-            is_shut: RwLock::new(false),
-            numbers: Mutex::new(Numbers {
-                next: state.next_file,
-                leased: state.next_file,
-            }),
-            writer: Mutex::new(Writer {
-                log: None,
-                state: replay.state,
-                roll_above: u64::MAX,
-                roll_least: ROLL_BYTES,
-                poison: None,
-                unsettled: None,
-            }),
-        };
-        Ok((manifest, state))
-    }
-
     /// Replays without writing anything.
     ///
     /// # Errors
@@ -281,7 +248,7 @@ impl Manifest {
             writer: Mutex::new(Writer {
                 roll_above: roll_above(&log, ROLL_BYTES),
                 roll_least: ROLL_BYTES,
-                log: Some(log),
+                log,
                 state,
                 poison: None,
                 unsettled: None,
@@ -375,10 +342,7 @@ impl Manifest {
     pub fn roll_early(&self, bytes: u64) {
         let mut writer = self.writer.lock();
         writer.roll_least = bytes;
-        writer.roll_above = writer
-            .log
-            .as_ref()
-            .map_or(u64::MAX, |log| roll_above(log, bytes));
+        writer.roll_above = roll_above(&writer.log, bytes);
     }
 
     fn path(&self) -> PathBuf {
@@ -386,10 +350,6 @@ impl Manifest {
     }
 
     fn commit_locked(&self, writer: &mut Writer, edits: &[Edit]) -> Result<()> {
-        if writer.log.is_none() {
-            let found = "it was opened for reading only";
-            return Err(Error::new(ErrorKind::ReadOnly, "change", found).on(&self.path()));
-        }
         if let Some(cause) = &writer.poison {
             let found = format!("an earlier failure left it in doubt: {cause}");
             return Err(Error::new(ErrorKind::ReadOnly, "change", found)
@@ -490,7 +450,7 @@ impl Manifest {
             return;
         };
         writer.roll_above = roll_above(&log, writer.roll_least);
-        writer.log = Some(log);
+        writer.log = log;
         writer.unsettled = Some(file);
         // If it fails, the next commit tries again, or finds the poison.
         drop(self.settle(writer));
@@ -538,7 +498,7 @@ impl Manifest {
 
 impl Writer {
     fn length(&self) -> u64 {
-        self.log.as_ref().map_or(0, Log::length)
+        self.log.length()
     }
 
     fn write(&mut self, edits: &[Edit], path: &Path) -> Result<()> {
@@ -548,7 +508,7 @@ impl Writer {
                 Error::invalid(format!("commit edit {}", edit.name()), found).on(path)
             })?;
         }
-        self.log.as_mut().map_or(Ok(()), |log| log.append(edits))?;
+        self.log.append(edits)?;
         self.state = state;
         Ok(())
     }
