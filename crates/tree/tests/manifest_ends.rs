@@ -303,6 +303,14 @@ fn a_current_that_was_put_back_is_damage_and_the_error_says_what_it_was() {
     fs.write_file(&later, &damaged).unwrap();
     let refused = Manifest::read(&fs, db()).unwrap_err();
     assert_eq!(refused.kind(), ErrorKind::Corruption, "{refused}");
+    assert!(refused.to_string().contains("is damaged"), "{refused}");
+    // What cannot be read may have been in force.
+    let faulty = FaultFs::over_mem(&fs);
+    let name = line.split(' ').next().unwrap();
+    faulty.inject(Rule::every(Fault::Io).of(Operation::Read).on(name));
+    let refused = Manifest::read(&faulty, db()).unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::Io, "{refused}");
+    assert!(refused.to_string().contains("was in force"), "{refused}");
     let foreign = MemFs::new();
     drop(Manifest::create(Arc::new(foreign.clone()), db()).unwrap());
     let (manifest, _) = Manifest::open(Arc::new(foreign.clone()), db()).unwrap();

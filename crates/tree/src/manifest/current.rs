@@ -53,18 +53,29 @@ fn staged(dir: &Path) -> PathBuf {
     dir.join("CURRENT.tmp")
 }
 
-/// That it names manifest `file`, though `later` was in force after it (N7).
-pub(super) fn put_back(dir: &Path, file: u64, later: u64) -> Error {
+/// That it names manifest `file`, though `later` was in force after it (N7), perhaps damaged too.
+pub(super) fn put_back(dir: &Path, file: u64, later: u64, damage: Option<&Error>) -> Error {
     let path = FileName::Current.path(dir);
     let [named, missed] = [file, later].map(name);
     let found = format!("it names {named}, but {missed} was in force after that");
-    let whole = line(later);
-    let remedy = format!(
-        "restore it: one line, `{}`; if an older copy of the database was copied over it, copy that \
-         into an empty directory instead",
-        whole.trim_end()
-    );
-    Error::corruption("read", &path, 0, found).remedy(remedy)
+    match damage {
+        None => {
+            let whole = line(later);
+            let remedy = format!(
+                "restore it: one line, `{}`; if an older copy of the database was copied over it, \
+                 copy that into an empty directory instead",
+                whole.trim_end()
+            );
+            Error::corruption("read", &path, 0, found).remedy(remedy)
+        }
+        Some(damage) => {
+            let found = format!("{found}, and is damaged: {damage}");
+            let remedy = format!(
+                "restore the database from a backup; without {missed} it opens as {named} has it"
+            );
+            Error::corruption("read", &path, 0, found).remedy(remedy)
+        }
+    }
 }
 
 /// The number of the manifest in force, which exists.

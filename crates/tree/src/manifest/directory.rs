@@ -146,33 +146,58 @@ pub(super) fn number_above(vfs: &dyn Vfs, dir: &Path, least: u64) -> Result<u64>
     Ok(least.max(highest + 1))
 }
 
-/// The last manifest that was in force after that of `replay` (N7), if there is one. What cannot be
-/// read from its start never was, or is a newer version's, which an interrupted opening left.
-pub(super) fn later_in_force(vfs: &dyn Vfs, dir: &Path, replay: &Replay) -> Result<Option<u64>> {
-    let mut last = None;
+/// The last manifest that was committed to after that of `replay` (N7), if one is there, and what
+/// is wrong with it.
+///
+/// # Errors
+/// What the file system refused: whether such a file was in force is not known then.
+pub(super) fn later_in_force(
+    vfs: &dyn Vfs,
+    dir: &Path,
+    replay: &Replay,
+) -> Result<Option<(u64, Option<Error>)>> {
+    let mut last: Option<(u64, Option<Error>)> = None;
     for name in names(vfs, dir)? {
         let Some(FileName::Manifest(file)) = FileName::parse(&name) else {
             continue;
         };
-        if file <= replay.file {
+        if file <= last.as_ref().map_or(replay.file, |(file, _)| *file) {
             continue;
         }
-        let later = match log::salvage(vfs, &dir.join(&name), file) {
-            Ok(later) => later,
-            Err(error) if is_harmless(&error) => continue,
-            Err(error) => return Err(error),
-        };
-        let (later, damage) = later;
-        let went_on = later.records.len() > 1 || damage.is_some();
-        if later.database == replay.database && went_on {
-            last = last.max(Some(file));
+        let path = dir.join(&name);
+        match committed_to(vfs, &path, file, replay.database) {
+            Ok(Some(damage)) => last = Some((file, damage)),
+            Ok(None) => {}
+            Err(error) if never_came_into_force(&error) => {}
+            Err(error) => {
+                let remedy = "make it readable: opening has to know whether it was in force";
+                return Err(error.remedy(remedy));
+            }
         }
     }
     Ok(last)
 }
 
-/// Of a manifest that is not in force: `NotFound` if it was removed meanwhile.
-fn is_harmless(error: &Error) -> bool {
+/// Whether the manifest at `path` is of `database` and has more than its first record, and what is
+/// wrong with what follows that.
+fn committed_to(
+    vfs: &dyn Vfs,
+    path: &Path,
+    file: u64,
+    database: DatabaseId,
+) -> Result<Option<Option<Error>>> {
+    if log::database_of(vfs, path, file)? != database {
+        return Ok(None);
+    }
+    let (replay, damage) = log::salvage(vfs, path, file)?;
+    let is = replay.records.len() > 1 || damage.is_some();
+    Ok(is.then_some(damage))
+}
+
+/// Says so of a later manifest: it is not whole up to its first record, or a newer version's, left
+/// by an opening that was interrupted, or it was removed meanwhile. One that was in force and met a
+/// second mishap since then cannot be told from these.
+fn never_came_into_force(error: &Error) -> bool {
     matches!(
         error.kind(),
         ErrorKind::Corruption | ErrorKind::Unsupported | ErrorKind::NotFound

@@ -70,6 +70,15 @@ pub(crate) fn replay(vfs: &dyn Vfs, dir: &Path, file: u64, purpose: Purpose) -> 
     decode(&bytes, &path, file, purpose)
 }
 
+/// Whose manifest the one at `path` is, without reading more than its header.
+pub(crate) fn database_of(vfs: &dyn Vfs, path: &Path, file: u64) -> Result<DatabaseId> {
+    let source = vfs.open_read(path)?;
+    let length = source.len().min(HEADER_BYTES as u64) as usize;
+    let mut head = vec![0; length];
+    source.read_exact_at(&mut head, 0)?;
+    Header::decode(&head, MAGIC, file, path, Purpose::Read).map(|header| header.database)
+}
+
 /// Reads the manifest at `path` as far as it is whole; the second is the damage that ended it.
 pub(crate) fn salvage(vfs: &dyn Vfs, path: &Path, file: u64) -> Result<(Replay, Option<Error>)> {
     let bytes = whole(vfs, path)?;

@@ -210,12 +210,13 @@ impl Manifest {
     fn in_force(vfs: &dyn Vfs, dir: &Path, purpose: Purpose) -> Result<Replay> {
         let file = current::read(vfs, dir)?;
         let replay = log::replay(vfs, dir, file, purpose)?;
-        match directory::later_in_force(vfs, dir, &replay)? {
-            // Read again: whoever has the database open may have rewritten its manifest meanwhile.
-            Some(later) if current::read(vfs, dir)? == file => {
-                Err(current::put_back(dir, file, later))
-            }
-            _ => Ok(replay),
+        let Some((later, damage)) = directory::later_in_force(vfs, dir, &replay)? else {
+            return Ok(replay);
+        };
+        // Whoever has the database open may have rewritten its manifest meanwhile.
+        match current::read(vfs, dir)? == file {
+            true => Err(current::put_back(dir, file, later, damage.as_ref())),
+            false => Ok(replay),
         }
     }
 
