@@ -7,7 +7,7 @@
 //!     everywhere or in files of one kind.
 //! F2. While it lasts an operation succeeds or says what is short; a full disk refuses no reading.
 //! F3. Once it is over and the longest pause has passed, nothing is refused: nobody has to open the
-//!     database again.
+//!     database again, and one that could not be opened meanwhile opens and goes on.
 //! F4. What a crash leaves, within a shortage and after it, holds what was promised.
 //!
 //! Tests: `tests/full_disks.rs`.
@@ -24,9 +24,10 @@ use std::sync::Arc;
 use velella::vfs::fault::{Fault, Rule};
 use velella::vfs::mem::CrashMode;
 use velella::vfs::{FaultFs, MemFs, Operation as Call, lacks_descriptors};
-use velella::{Error, ErrorKind};
+use velella::{Durability, Error, ErrorKind};
 use velella_sync::pool::prefer;
 use velella_sync::simulation::Simulation;
+use velella_sync::thread;
 use velella_testkit::Seed;
 
 /// Operations of a workload.
@@ -143,12 +144,15 @@ impl Run {
                 simulation.pass(ms);
             }
             prefer(seed.index(self.setting.lanes));
-            let next = self.perform(&operation);
+            let next = self.perform(&operation, simulation);
             if next.map_err(|what| format!("{operation:?}: {what}"))? == Next::Ends {
                 break;
             }
         }
         self.end(simulation)?;
+        let done = self.store.perform(&last_write(), &mut self.history);
+        done.map_err(|trouble| format!("the last write: {trouble}"))?;
+        self.crash()?;
         drop(self.mem.crash(0, CrashMode::Strict));
         Ok(())
     }
@@ -194,18 +198,24 @@ impl Run {
     /// Nothing is short any more, and what waited for that may go on (F3, F4).
     fn end(&mut self, simulation: &Simulation) -> Result<(), String> {
         self.crash()?;
-        if self.short.take().is_some() {
-            if !self.stays {
-                self.disk.heal();
-                self.mem.set_space_max(None);
-            }
-            simulation.pass(PAUSE_MS);
+        if self.short.is_some() {
+            self.recover(simulation);
             self.crash()?;
         }
         Ok(())
     }
 
-    fn perform(&mut self, operation: &Operation) -> Result<Next, String> {
+    fn recover(&mut self, simulation: &Simulation) {
+        self.short = None;
+        if !self.stays {
+            self.disk.heal();
+            self.mem.set_space_max(None);
+        }
+        simulation.pass(PAUSE_MS);
+    }
+
+    fn perform(&mut self, operation: &Operation, simulation: &Simulation) -> Result<Next, String> {
+        let (promised, _) = self.promises();
         let before = self.store.last();
         let error = match self.store.perform(operation, &mut self.history) {
             Ok(()) => {
@@ -222,11 +232,32 @@ impl Run {
         if reads && self.short == Some(Fault::NoSpace) {
             return Err(format!("a full disk refuses reading: {error}"));
         }
-        let doubtful = self.store.last() > before || matches!(operation, Operation::Reopen(_));
-        if doubtful {
+        if let Operation::Reopen(setting) = operation {
+            return self.open_later(setting, promised, simulation);
+        }
+        if self.store.last() > before {
             self.judge.tally.add("ended by a refusal", 1);
             return Ok(Next::Ends);
         }
+        Ok(Next::Goes)
+    }
+
+    /// Opens what could not be closed or opened while something was short, once nothing is (F3).
+    fn open_later(
+        &mut self,
+        setting: &Setting,
+        promised: u64,
+        simulation: &Simulation,
+    ) -> Result<Next, String> {
+        self.judge.tally.add("opened later", 1);
+        self.recover(simulation);
+        let store = Store::open(Arc::new(self.disk.clone()), setting);
+        self.store = store.map_err(|error| format!("later: {error}"))?;
+        self.setting = setting.clone();
+        let state = self.store.state().map_err(|trouble| trouble.to_string())?;
+        // Without a journal what was not flushed went with the process.
+        let left = self.history.explain(&state, thread::wall_ms(), promised)?;
+        self.history.give_up_above(left);
         Ok(Next::Goes)
     }
 
@@ -242,10 +273,19 @@ impl Run {
         is_short || in_doubt && error.to_string().contains(text)
     }
 
+    /// Up to where a process that ends now leaves everything, and a loss of power.
+    fn promises(&self) -> (u64, u64) {
+        let written = self.history.last_written();
+        let durable = self.store.db().durable().0.min(written);
+        match self.setting.has_journal() {
+            true => (written, durable),
+            false => (durable, durable),
+        }
+    }
+
     /// What would be left (F4).
     fn crash(&mut self) -> Result<(), String> {
-        let kept = self.history.last_written();
-        let durable = self.store.db().durable().0.min(kept);
+        let (kept, durable) = self.promises();
         for mode in [CrashMode::KeepAll, CrashMode::Random] {
             let fs = self.mem.image(self.judge.seed.below(1 << 40), mode);
             fs.set_space_max(None);
@@ -254,10 +294,7 @@ impl Run {
                 mode,
                 call: (0, "an operation"),
                 durable,
-                kept: match self.setting.has_journal() {
-                    true => kept,
-                    false => durable,
-                },
+                kept,
                 last: self.store.last(),
                 failed: false,
                 lied: false,
@@ -266,6 +303,12 @@ impl Run {
         }
         Ok(())
     }
+}
+
+/// Of a key that no random write has.
+fn last_write() -> Operation {
+    let [key, value] = [b"after all", b"and more!"].map(|text| text.to_vec());
+    Operation::Put(0, key, value, None, Durability::Buffered)
 }
 
 /// Those names that hold `part`.

@@ -81,6 +81,13 @@ impl History {
         self.doubtful = Some((stamp, changes));
     }
 
+    /// Forgets what was written above `stamp`, which is not there any more.
+    pub fn give_up_above(&mut self, stamp: u64) {
+        for versions in self.places.values_mut() {
+            versions.retain(|version| version.stamp <= stamp);
+        }
+    }
+
     /// What is at `place` after all writes.
     #[must_use]
     pub fn newest(&self, place: &Place, wall_ms: u64) -> Option<&Vec<u8>> {
