@@ -159,7 +159,7 @@ impl Segment {
     /// Has pages faulted in that will be written soon, if the segment is mapped.
     pub(crate) fn populate(&self, position: u64, len: u64) {
         if let Some(map) = &self.map {
-            map.populate_part(position, len);
+            map.populate(position, len);
         }
     }
 

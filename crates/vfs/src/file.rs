@@ -91,12 +91,10 @@ pub trait MapFile: Send + Sync + Debug {
     /// What the file system refused (V4).
     fn sync_data(&self) -> Result<()>;
 
-    /// Faults the pages in so that the first write of each does not (best effort).
-    fn populate(&self);
-
-    /// As [`MapFile::populate`], for the pages of `[offset, offset + len)` only: pages faulted in
-    /// count as written at the next sync, so nobody wants more of them than are soon used.
-    fn populate_part(&self, _offset: u64, _len: u64) {}
+    /// Faults the pages of `[offset, offset + len)` in, so that the first write of each does not
+    /// (best effort). They count as written at the next sync, so nobody wants more of them than are
+    /// soon used.
+    fn populate(&self, offset: u64, len: u64);
 }
 
 /// Held while a process has a database open; dropping it releases the lock.

@@ -302,7 +302,7 @@ impl<I: Interceptor> MapFile for Opened<Arc<dyn MapFile>, I> {
         simply(&*self.by, &call, || self.inner.sync_data())
     }
 
-    fn populate(&self) {
-        self.inner.populate();
+    fn populate(&self, offset: u64, len: u64) {
+        self.inner.populate(offset, len);
     }
 }

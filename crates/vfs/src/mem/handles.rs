@@ -230,7 +230,7 @@ impl MapFile for MemMapFile {
         self.handle.sync()
     }
 
-    fn populate(&self) {}
+    fn populate(&self, _offset: u64, _len: u64) {}
 }
 
 impl Sink for MemMapFile {

@@ -10,7 +10,7 @@
 use crate::file::MapFile;
 use crate::os::facts;
 use crate::window::{Carver, Mapping, Window};
-use memmap2::{MmapOptions, MmapRaw, UncheckedAdvice};
+use memmap2::{Advice, MmapOptions, MmapRaw, UncheckedAdvice};
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
@@ -130,21 +130,21 @@ impl MapFile for OsMapFile {
             .map_err(|e| Error::io("sync", &self.path, e))
     }
 
-    fn populate(&self) {
+    fn populate(&self, offset: u64, len: u64) {
         // Kernels before 5.14 refuse it, and then the first store of each page pays.
         #[cfg(target_os = "linux")]
-        let _ = self.mapping.0.advise(memmap2::Advice::PopulateWrite);
+        self.advise(Advice::PopulateWrite, offset, len);
+        #[cfg(not(target_os = "linux"))]
+        let _ = (offset, len);
     }
+}
 
-    fn populate_part(&self, offset: u64, len: u64) {
-        let (Ok(offset), Ok(len)) = (usize::try_from(offset), usize::try_from(len)) else {
-            return;
-        };
-        // As in `populate`; a range outside of the mapping is refused likewise.
-        #[cfg(target_os = "linux")]
-        let _ = self
-            .mapping
-            .0
-            .advise_range(memmap2::Advice::PopulateWrite, offset, len);
+impl OsMapFile {
+    /// Gives the kernel advice; one of a range outside of the mapping is refused.
+    fn advise(&self, advice: Advice, offset: u64, len: u64) {
+        if let (Ok(offset), Ok(len)) = (usize::try_from(offset), usize::try_from(len)) {
+            // It is no more than advice.
+            let _ = self.mapping.0.advise_range(advice, offset, len);
+        }
     }
 }

@@ -30,7 +30,7 @@ fn every_call_leaves_one_line() {
     table.sync_all().unwrap();
     trace.sync_dir(root).unwrap();
     let map = trace.map_append(&root.join("000042.sst"), 4096).unwrap();
-    map.populate();
+    map.populate(0, 4096);
     Arc::clone(&map).window(0, 8).unwrap().write(0, b"unseen");
     map.sync_data().unwrap();
     trace
