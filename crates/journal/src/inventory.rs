@@ -65,6 +65,8 @@ struct State {
     ready: VecDeque<Arc<Segment>>,
     /// The segment extents are taken from, and the next one in it.
     current: Option<(Arc<Segment>, u64)>,
+    /// The segment and the extent behind which pages were fetched last.
+    fetched_behind: (u64, u64),
     /// Every segment extents were taken from.
     live: BTreeMap<u64, Arc<Segment>>,
     /// Numbers of segment files to reuse.
@@ -189,6 +191,7 @@ impl Inventory {
     pub(crate) fn prepare(&self, cancelled: &dyn Fn() -> bool) -> Result<()> {
         // Relaxed: set again by whoever takes a segment after this.
         self.wanted.store(false, Ordering::Relaxed);
+        self.fetch_next();
         while self.state.lock().ready.len() < READY && !cancelled() {
             let making = self.making.lock();
             if self.state.lock().ready.len() < READY {
@@ -196,6 +199,26 @@ impl Inventory {
             }
         }
         self.sweep()
+    }
+
+    /// Has the pages read that lanes write to next, where the system gave them up while they waited
+    /// (G3 of segments); again only once an extent was taken.
+    fn fetch_next(&self) {
+        let next: Vec<_> = {
+            let mut state = self.state.lock();
+            let state = &mut *state;
+            let Some((current, next)) = &state.current else {
+                return;
+            };
+            let place = (current.number, *next);
+            if std::mem::replace(&mut state.fetched_behind, place) == place {
+                return;
+            }
+            let ready = state.ready.iter().map(|segment| (Arc::clone(segment), 0));
+            let current = (Arc::clone(current), *next);
+            [current].into_iter().chain(ready).collect()
+        };
+        next.iter().for_each(|(segment, from)| segment.fetch(*from));
     }
 
     /// Waits until `prepare` has something to do, or `limit` passes.
@@ -240,6 +263,9 @@ impl Inventory {
             });
             match named {
                 Ok(segment) => {
+                    if let Some(segment) = &segment {
+                        segment.fetch(0);
+                    }
                     self.state.lock().ready.extend(segment.map(Arc::new));
                     return Ok(());
                 }

@@ -6,6 +6,8 @@
 //! G2. A recycled segment is one of this journal's own: its space is still its own. It keeps its
 //!     bytes and gets a new number, under which none of them validate; its strip of seals is wiped,
 //!     so that what stands there is this journal's.
+//! G3. What a lane writes to has been fetched: the system may have given up the pages of a segment
+//!     that waited to be reused, or ready, and a store would wait for the device to read them.
 //!
 //! Threads: made by one thread at a time; synced by the coordinator; lanes only touch their extent.
 //!
@@ -160,6 +162,15 @@ impl Segment {
     pub(crate) fn populate(&self, position: u64, len: u64) {
         if let Some(map) = &self.map {
             map.populate(position, len);
+        }
+    }
+
+    /// Has pages read that the system keeps no more (G3), of extent `from` and those behind it, if
+    /// the segment is mapped.
+    pub(crate) fn fetch(&self, from: u64) {
+        let position = extent::place(from, self.extent_bytes).0.min(self.bytes);
+        if let Some(map) = &self.map {
+            map.fetch(position, self.bytes - position);
         }
     }
 

@@ -96,6 +96,40 @@ fn as_many_segments_are_kept_as_the_last_flush_needed() {
 }
 
 #[test]
+fn what_lanes_write_to_next_is_fetched_once_for_each_extent_they_take() {
+    let fs = MemFs::new();
+    let mut bench = Bench::start(config(Arc::new(fs.clone()), 1, 1)).unwrap();
+    let fetched = || -> Vec<(u64, u64)> {
+        let all = files(&fs, "seg");
+        let fetched = all.iter().map(|path| fs.take_fetched(path).unwrap());
+        fetched.flatten().collect()
+    };
+    let (page, extent, segment) = (4 << 10, 64 << 10, 256 << 10);
+    let whole = (page, segment - page);
+    bench.write(0, &[1; 1000]).unwrap();
+    bench.journal.prepare(|| false).unwrap();
+    // The first segment is one extent, which is in use: there is nothing behind it.
+    assert_eq!(fetched(), [(extent, 0), whole, whole]);
+    // The rest of that, and the first extent of the next segment.
+    for _ in 0..80 {
+        bench.write(0, &[1; 1000]).unwrap();
+    }
+    bench.journal.prepare(|| false).unwrap();
+    let behind = (extent, segment - extent);
+    assert_eq!(fetched(), [behind, whole, whole]);
+    bench.journal.prepare(|| false).unwrap();
+    assert_eq!(fetched(), [], "nobody took an extent meanwhile");
+    for _ in 0..60 {
+        bench.write(0, &[1; 1000]).unwrap();
+    }
+    bench.journal.prepare(|| false).unwrap();
+    assert_eq!(
+        fetched(),
+        [(2 * extent, segment - 2 * extent), whole, whole]
+    );
+}
+
+#[test]
 fn a_busy_lane_leaves_an_old_segment_at_its_next_record() {
     let fs = MemFs::new();
     let mut bench = Bench::start(config(Arc::new(fs.clone()), 1, 2)).unwrap();

@@ -95,6 +95,11 @@ pub trait MapFile: Send + Sync + Debug {
     /// (best effort). They count as written at the next sync, so nobody wants more of them than are
     /// soon used.
     fn populate(&self, offset: u64, len: u64);
+
+    /// Has those pages of `[offset, offset + len)` read that the system keeps no more, without
+    /// waiting for them (best effort): whoever first writes to one that is not there waits for the
+    /// device.
+    fn fetch(&self, offset: u64, len: u64);
 }
 
 /// Held while a process has a database open; dropping it releases the lock.

@@ -1,7 +1,7 @@
 //! A file system with someone in front of it, who sees every call and may refuse it.
 //!
 //! I1. Each call is asked about once, before anything happens, and reported once, after.
-//! I2. Only what can fail is a call: windows, `populate`, `maps_well` and closing are not.
+//! I2. Only what can fail is a call: windows, `populate`, `fetch`, `maps_well` and closing are not.
 //! I3. Nothing is added or left out of a call that is let pass.
 
 use crate::file::{FileLock, MapFile, ReadFile, WriteFile};
@@ -304,5 +304,9 @@ impl<I: Interceptor> MapFile for Opened<Arc<dyn MapFile>, I> {
 
     fn populate(&self, offset: u64, len: u64) {
         self.inner.populate(offset, len);
+    }
+
+    fn fetch(&self, offset: u64, len: u64) {
+        self.inner.fetch(offset, len);
     }
 }

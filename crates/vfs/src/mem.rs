@@ -128,6 +128,15 @@ impl MemFs {
         Ok(())
     }
 
+    /// Offset and bytes of the file's last [`MapFile::fetch`] since this was asked before.
+    ///
+    /// # Errors
+    /// `NotFound`.
+    pub fn take_fetched(&self, path: &Path) -> Result<Option<(u64, u64)>> {
+        let (mut machine, number) = self.file("look at", path)?;
+        Ok(machine.file(number).fetched.take())
+    }
+
     /// Flips the bits of `mask` in one byte, on the device and in every copy of it.
     ///
     /// # Errors

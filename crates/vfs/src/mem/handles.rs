@@ -231,6 +231,13 @@ impl MapFile for MemMapFile {
     }
 
     fn populate(&self, _offset: u64, _len: u64) {}
+
+    fn fetch(&self, offset: u64, len: u64) {
+        let mut machine = self.handle.machine.lock();
+        if machine.runs() {
+            machine.file(self.handle.number).fetched = Some((offset, len));
+        }
+    }
 }
 
 impl Sink for MemMapFile {

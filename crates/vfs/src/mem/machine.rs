@@ -17,6 +17,8 @@ pub(super) struct File {
     pub(super) content: Content,
     /// Handles on it.
     pub(super) open: usize,
+    /// Offset and bytes that were last to be fetched.
+    pub(super) fetched: Option<(u64, u64)>,
     born: u64,
 }
 
@@ -99,7 +101,7 @@ impl Machine {
         let file = File {
             content: Content::settled(bytes),
             born: self.tick(),
-            open: 0,
+            ..File::default()
         };
         self.files.insert(number, file);
         self.names.settle(entry, Node::File(number));
@@ -227,15 +229,12 @@ impl Machine {
                 file.content.after_crash(choice)
             };
             let born = file.born;
-            let open = 0;
-            files.insert(
-                *number,
-                File {
-                    content,
-                    open,
-                    born,
-                },
-            );
+            let file = File {
+                content,
+                born,
+                ..File::default()
+            };
+            files.insert(*number, file);
         }
         Machine {
             names,

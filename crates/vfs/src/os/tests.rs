@@ -1,4 +1,4 @@
-//! The real file system: the contract on disk and on tmpfs, modes, locks, links.
+//! The real file system: the contract on disk and on tmpfs, modes, locks, links, pages.
 
 use super::*;
 use crate::contract;
@@ -133,4 +133,45 @@ fn an_identity_names_boot_file_system_and_mount() {
 fn proc_is_not_known_to_map_well() {
     assert!(!OsFs.maps_well(Path::new("/proc")));
     assert!(!OsFs.maps_well(Path::new("/no such directory")));
+}
+
+/// Bytes that this process had the devices read.
+#[cfg(target_os = "linux")]
+fn bytes_read() -> u64 {
+    let all = fs::read_to_string("/proc/self/io").unwrap_or_default();
+    let line = all
+        .lines()
+        .find_map(|line| line.strip_prefix("read_bytes: "));
+    line.map_or(0, |bytes| bytes.parse().unwrap())
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn pages_that_the_system_gave_up_are_read_again_when_they_are_fetched() {
+    use rustix::fs::{Advice, fadvise};
+    // More than is read ahead in one go.
+    const LENGTH: u64 = 24 << 20;
+    let dir = tempfile::tempdir().unwrap();
+    let read_by = |name: &str, read: &dyn Fn(&Path)| {
+        let path = dir.path().join(name);
+        fs::write(&path, vec![1; 24 << 20]).unwrap();
+        let file = File::open(&path).unwrap();
+        file.sync_all().unwrap();
+        fadvise(&file, 0, None, Advice::DontNeed).unwrap();
+        let before = bytes_read();
+        read(&path);
+        bytes_read() - before
+    };
+    let whole = read_by("read", &|path| drop(fs::read(path).unwrap()));
+    if whole < LENGTH / 2 {
+        println!(
+            "skipped: nobody says what is read in {}",
+            dir.path().display()
+        );
+        return;
+    }
+    let fetched = read_by("fetched", &|path| {
+        OsFs.map_append(path, LENGTH).unwrap().fetch(0, LENGTH);
+    });
+    assert!(fetched > LENGTH / 10 * 9, "{fetched} of {whole} bytes");
 }
