@@ -73,8 +73,8 @@ pub(crate) fn replay(vfs: &dyn Vfs, dir: &Path, file: u64, purpose: Purpose) -> 
 /// Whose manifest the one at `path` is, without reading more than its header.
 pub(crate) fn database_of(vfs: &dyn Vfs, path: &Path, file: u64) -> Result<DatabaseId> {
     let source = vfs.open_read(path)?;
-    let length = source.len().min(HEADER_BYTES as u64) as usize;
-    let mut head = vec![0; length];
+    let length = usize::try_from(source.len()).unwrap_or(HEADER_BYTES);
+    let mut head = vec![0; length.min(HEADER_BYTES)];
     source.read_exact_at(&mut head, 0)?;
     Header::decode(&head, MAGIC, file, path, Purpose::Read).map(|header| header.database)
 }
