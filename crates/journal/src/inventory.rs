@@ -34,6 +34,9 @@ use velella_vfs::Names;
 
 /// Segments kept ready.
 const READY: usize = 2;
+/// Extents whose pages are asked for, for each one that was taken since the last look: at that rate
+/// they last for eight looks, nearly a second.
+const FETCHED_AHEAD: u64 = 8;
 /// Most retired segments that are kept to be reused (I4).
 const KEPT_MAX: usize = 16;
 /// After so many sweeps, seconds of an idle database, one that was not needed goes.
@@ -65,8 +68,8 @@ struct State {
     ready: VecDeque<Arc<Segment>>,
     /// The segment extents are taken from, and the next one in it.
     current: Option<(Arc<Segment>, u64)>,
-    /// The segment and the extent behind which pages were fetched last.
-    fetched_behind: (u64, u64),
+    /// Extents taken since pages were fetched for the next ones.
+    extents_taken: u64,
     /// Every segment extents were taken from.
     live: BTreeMap<u64, Arc<Segment>>,
     /// Numbers of segment files to reuse.
@@ -169,6 +172,7 @@ impl Inventory {
             {
                 let place = (Arc::clone(segment), *next);
                 *next += 1;
+                state.extents_taken += 1;
                 place.0.hold();
                 return Some(place);
             }
@@ -191,34 +195,38 @@ impl Inventory {
     pub(crate) fn prepare(&self, cancelled: &dyn Fn() -> bool) -> Result<()> {
         // Relaxed: set again by whoever takes a segment after this.
         self.wanted.store(false, Ordering::Relaxed);
-        self.fetch_next();
         while self.state.lock().ready.len() < READY && !cancelled() {
             let making = self.making.lock();
             if self.state.lock().ready.len() < READY {
                 self.make_one(&making, self.config.segment_bytes, cancelled)?;
             }
         }
+        self.fetch_next(cancelled);
         self.sweep()
     }
 
-    /// Has the pages read that lanes write to next, where the system gave them up while they waited
-    /// (G3 of segments); again only once an extent was taken.
-    fn fetch_next(&self) {
-        let next: Vec<_> = {
+    /// Asks for the pages that lanes write to next (G3 of segments): the more of them, the more
+    /// extents were taken since it was asked last; none, if none was.
+    fn fetch_next(&self, cancelled: &dyn Fn() -> bool) {
+        let mut wanted = Vec::new();
+        {
             let mut state = self.state.lock();
-            let state = &mut *state;
-            let Some((current, next)) = &state.current else {
-                return;
-            };
-            let place = (current.number, *next);
-            if std::mem::replace(&mut state.fetched_behind, place) == place {
-                return;
+            let mut left = FETCHED_AHEAD * std::mem::take(&mut state.extents_taken);
+            let current = state.current.iter().map(|(segment, next)| (segment, *next));
+            let ready = state.ready.iter().map(|segment| (segment, 0));
+            for (segment, from) in current.chain(ready) {
+                let extents = left.min(segment.extents() - from);
+                if extents > 0 {
+                    wanted.push((Arc::clone(segment), from..from + extents));
+                    left -= extents;
+                }
             }
-            let ready = state.ready.iter().map(|segment| (Arc::clone(segment), 0));
-            let current = (Arc::clone(current), *next);
-            [current].into_iter().chain(ready).collect()
-        };
-        next.iter().for_each(|(segment, from)| segment.fetch(*from));
+        }
+        for (segment, extents) in wanted {
+            if !cancelled() {
+                segment.fetch(extents);
+            }
+        }
     }
 
     /// Waits until `prepare` has something to do, or `limit` passes.
@@ -263,9 +271,6 @@ impl Inventory {
             });
             match named {
                 Ok(segment) => {
-                    if let Some(segment) = &segment {
-                        segment.fetch(0);
-                    }
                     self.state.lock().ready.extend(segment.map(Arc::new));
                     return Ok(());
                 }

@@ -6,8 +6,9 @@
 //! G2. A recycled segment is one of this journal's own: its space is still its own. It keeps its
 //!     bytes and gets a new number, under which none of them validate; its strip of seals is wiped,
 //!     so that what stands there is this journal's.
-//! G3. What a lane writes to has been fetched: the system may have given up the pages of a segment
-//!     that waited to be reused, or ready, and a store would wait for the device to read them.
+//! G3. The system may give up the pages of a segment that waits to be reused, or is ready, and then
+//!     a store waits until the device has read them. So they are asked for while lanes still write
+//!     to those in front of them: best effort, and not before the first writes after a pause.
 //!
 //! Threads: made by one thread at a time; synced by the coordinator; lanes only touch their extent.
 //!
@@ -165,12 +166,11 @@ impl Segment {
         }
     }
 
-    /// Has pages read that the system keeps no more (G3), of extent `from` and those behind it, if
-    /// the segment is mapped.
-    pub(crate) fn fetch(&self, from: u64) {
-        let position = extent::place(from, self.extent_bytes).0.min(self.bytes);
+    /// Has the pages of `extents` read that the system keeps no more (G3), if the segment is mapped.
+    pub(crate) fn fetch(&self, extents: std::ops::Range<u64>) {
         if let Some(map) = &self.map {
-            map.fetch(position, self.bytes - position);
+            let [from, to] = [extents.start, extents.end].map(|index| index * self.extent_bytes);
+            map.fetch(from, to - from);
         }
     }
 

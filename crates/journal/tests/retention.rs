@@ -96,7 +96,7 @@ fn as_many_segments_are_kept_as_the_last_flush_needed() {
 }
 
 #[test]
-fn what_lanes_write_to_next_is_fetched_once_for_each_extent_they_take() {
+fn eight_extents_are_fetched_for_each_one_that_was_taken() {
     let fs = MemFs::new();
     let mut bench = Bench::start(config(Arc::new(fs.clone()), 1, 1)).unwrap();
     let fetched = || -> Vec<(u64, u64)> {
@@ -104,29 +104,30 @@ fn what_lanes_write_to_next_is_fetched_once_for_each_extent_they_take() {
         let fetched = all.iter().map(|path| fs.take_fetched(path).unwrap());
         fetched.flatten().collect()
     };
-    let (page, extent, segment) = (4 << 10, 64 << 10, 256 << 10);
-    let whole = (page, segment - page);
+    let extent = 64 << 10;
+    let whole = (0, 4 * extent);
+    bench.journal.prepare(|| false).unwrap();
+    assert_eq!(fetched(), [], "nobody writes");
+    // The first segment is one extent: there is nothing behind it.
     bench.write(0, &[1; 1000]).unwrap();
     bench.journal.prepare(|| false).unwrap();
-    // The first segment is one extent, which is in use: there is nothing behind it.
-    assert_eq!(fetched(), [(extent, 0), whole, whole]);
+    assert_eq!(fetched(), [whole, whole]);
     // The rest of that, and the first extent of the next segment.
     for _ in 0..80 {
         bench.write(0, &[1; 1000]).unwrap();
     }
-    bench.journal.prepare(|| false).unwrap();
-    let behind = (extent, segment - extent);
-    assert_eq!(fetched(), [behind, whole, whole]);
-    bench.journal.prepare(|| false).unwrap();
-    assert_eq!(fetched(), [], "nobody took an extent meanwhile");
+    bench.journal.prepare(|| true).unwrap();
+    assert_eq!(fetched(), [], "cancelled");
     for _ in 0..60 {
         bench.write(0, &[1; 1000]).unwrap();
     }
     bench.journal.prepare(|| false).unwrap();
     assert_eq!(
         fetched(),
-        [(2 * extent, segment - 2 * extent), whole, whole]
+        [(2 * extent, 2 * extent), whole, (0, 2 * extent)]
     );
+    bench.journal.prepare(|| false).unwrap();
+    assert_eq!(fetched(), [], "nobody took an extent meanwhile");
 }
 
 #[test]

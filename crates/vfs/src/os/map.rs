@@ -26,8 +26,8 @@ const BLOCK_BYTES: u64 = 512;
 /// which loses nothing either.
 const PAGE_BYTES: usize = 4096;
 
-/// How much is asked for at once: of more, Linux reads only as much as it reads ahead, 128 KiB
-/// where nobody changed that.
+/// How much is asked for at once: of more, Linux reads only as much as it reads ahead, often
+/// 128 KiB.
 const FETCH_BYTES: usize = 128 << 10;
 
 /// A mapped file.
@@ -143,7 +143,7 @@ impl MapFile for OsMapFile {
     }
 
     fn fetch(&self, offset: u64, len: u64) {
-        let end = offset.saturating_add(len);
+        let end = offset.saturating_add(len).min(self.len());
         for part in (offset..end).step_by(FETCH_BYTES) {
             let bytes = (end - part).min(FETCH_BYTES as u64);
             self.advise(Advice::WillNeed, part, bytes);
@@ -152,11 +152,13 @@ impl MapFile for OsMapFile {
 }
 
 impl OsMapFile {
-    /// Gives the kernel advice; one of a range outside of the mapping is refused.
+    /// Gives the kernel advice on that part of the range which is mapped.
     fn advise(&self, advice: Advice, offset: u64, len: u64) {
-        if let (Ok(offset), Ok(len)) = (usize::try_from(offset), usize::try_from(len)) {
+        let end = offset.saturating_add(len).min(self.len());
+        let bytes = end.saturating_sub(offset);
+        if let (Ok(offset), Ok(bytes)) = (usize::try_from(offset), usize::try_from(bytes)) {
             // It is no more than advice.
-            let _ = self.mapping.0.advise_range(advice, offset, len);
+            let _ = self.mapping.0.advise_range(advice, offset, bytes);
         }
     }
 }
