@@ -166,7 +166,7 @@ impl Segment {
         }
     }
 
-    /// Has the pages of `extents` read that the system keeps no more (G3), if the segment is mapped.
+    /// Has the pages of `extents` read that the system keeps no more (G3), if they are mapped.
     pub(crate) fn fetch(&self, extents: std::ops::Range<u64>) {
         if let Some(map) = &self.map {
             let [from, to] = [extents.start, extents.end].map(|index| index * self.extent_bytes);
