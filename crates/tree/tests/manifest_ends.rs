@@ -261,33 +261,50 @@ fn a_full_disk_met_by_a_sync_poisons() {
     assert_eq!(error.kind(), ErrorKind::ReadOnly, "{error}");
 }
 
-/// What `CURRENT` and the manifest that it names were before `then` happened to the database.
-fn put_back(fs: &MemFs, then: impl FnOnce()) {
-    let current = db().join("CURRENT");
-    let named = fs.read_file(&current).unwrap();
-    let name = std::str::from_utf8(&named).unwrap().split(' ').next();
-    let manifest = db().join(name.unwrap());
-    let content = fs.read_file(&manifest).unwrap();
-    then();
-    fs.write_file(&current, &named).unwrap();
-    fs.write_file(&manifest, &content).unwrap();
+/// A database whose `CURRENT` is what it was some time before.
+struct PutBack {
+    fs: MemFs,
+    /// What it was last.
+    line: String,
+    /// The manifest that this names.
+    later: PathBuf,
+}
+
+impl PutBack {
+    /// A keyspace is created, then the database opened again and `more` committed; and then
+    /// `CURRENT` and the manifest that it named are as before the opening.
+    fn new(more: Option<Edit>) -> PutBack {
+        let fs = MemFs::new();
+        let (manifest, _) = Manifest::create(Arc::new(fs.clone()), db()).unwrap();
+        manifest.commit(&[keyspace(1)]).unwrap();
+        drop(manifest);
+        let (line, path) = in_force(&fs);
+        let content = fs.read_file(&path).unwrap();
+        let (manifest, _) = Manifest::open(Arc::new(fs.clone()), db()).unwrap();
+        more.map(|edit| manifest.commit(&[edit]).unwrap());
+        drop(manifest);
+        let (last, later) = in_force(&fs);
+        fs.write_file(&path, &content).unwrap();
+        fs.write_file(&db().join("CURRENT"), line.as_bytes())
+            .unwrap();
+        PutBack {
+            fs,
+            line: last,
+            later,
+        }
+    }
+}
+
+/// The line of `CURRENT`, and the manifest that it names.
+fn in_force(fs: &MemFs) -> (String, PathBuf) {
+    let line = String::from_utf8(fs.read_file(&db().join("CURRENT")).unwrap()).unwrap();
+    let path = db().join(line.split(' ').next().unwrap());
+    (line, path)
 }
 
 #[test]
 fn a_current_that_was_put_back_is_damage_and_the_error_says_what_it_was() {
-    let fs = MemFs::new();
-    let (manifest, _) = Manifest::create(Arc::new(fs.clone()), db()).unwrap();
-    manifest.commit(&[keyspace(1)]).unwrap();
-    drop(manifest);
-    let (mut line, mut later) = (String::new(), PathBuf::new());
-    put_back(&fs, || {
-        let (manifest, _) = Manifest::open(Arc::new(fs.clone()), db()).unwrap();
-        manifest.commit(&[keyspace(2)]).unwrap();
-        let current = fs.read_file(&db().join("CURRENT")).unwrap();
-        line = String::from_utf8(current).unwrap();
-        later = db().join(line.split(' ').next().unwrap());
-    });
-    let kept = fs.read_file(&later).unwrap();
+    let PutBack { fs, line, .. } = PutBack::new(Some(keyspace(2)));
     let refused = Manifest::open(Arc::new(fs.clone()), db()).unwrap_err();
     assert_eq!(refused.kind(), ErrorKind::Corruption, "{refused}");
     assert_eq!(refused.offset(), Some(0));
@@ -296,31 +313,7 @@ fn a_current_that_was_put_back_is_damage_and_the_error_says_what_it_was() {
     }
     let read = Manifest::read(&fs, db()).unwrap_err();
     assert_eq!(read.to_string(), refused.to_string());
-
-    // So it is if what came after the first record is damaged; other databases' are nothing here.
-    let mut damaged = kept.clone();
-    *damaged.last_mut().unwrap() ^= 1;
-    fs.write_file(&later, &damaged).unwrap();
-    let refused = Manifest::read(&fs, db()).unwrap_err();
-    assert_eq!(refused.kind(), ErrorKind::Corruption, "{refused}");
-    assert!(refused.to_string().contains("is damaged"), "{refused}");
-    // What cannot be read may have been in force.
-    let faulty = FaultFs::over_mem(&fs);
-    let name = line.split(' ').next().unwrap();
-    faulty.inject(Rule::every(Fault::Io).of(Operation::Read).on(name));
-    let refused = Manifest::read(&faulty, db()).unwrap_err();
-    assert_eq!(refused.kind(), ErrorKind::Io, "{refused}");
-    assert!(refused.to_string().contains("was in force"), "{refused}");
-    let foreign = MemFs::new();
-    drop(Manifest::create(Arc::new(foreign.clone()), db()).unwrap());
-    let (manifest, _) = Manifest::open(Arc::new(foreign.clone()), db()).unwrap();
-    manifest.commit(&[keyspace(3)]).unwrap();
-    let content = foreign.read_file(&later).unwrap();
-    fs.write_file(&later, &content).unwrap();
-    Manifest::read(&fs, db()).unwrap();
-
-    // And what the error says to do is all that there is to do.
-    fs.write_file(&later, &kept).unwrap();
+    // What the error says to do is all that there is to do.
     fs.write_file(&db().join("CURRENT"), line.as_bytes())
         .unwrap();
     let (_, state) = Manifest::open(Arc::new(fs), db()).unwrap();
@@ -328,18 +321,35 @@ fn a_current_that_was_put_back_is_damage_and_the_error_says_what_it_was() {
 }
 
 #[test]
+fn a_later_manifest_that_is_damaged_or_cannot_be_read_may_have_been_in_force() {
+    let PutBack { fs, line, later } = PutBack::new(Some(keyspace(2)));
+    let faulty = FaultFs::over_mem(&fs);
+    let name = line.split(' ').next().unwrap();
+    faulty.inject(Rule::every(Fault::Io).of(Operation::Read).on(name));
+    let refused = Manifest::read(&faulty, db()).unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::Io, "{refused}");
+    assert!(refused.to_string().contains("was in force"), "{refused}");
+
+    let last = fs.read_file(&later).unwrap().len() - 1;
+    fs.flip_byte(&later, last as u64, 1).unwrap();
+    let refused = Manifest::read(&fs, db()).unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::Corruption, "{refused}");
+    assert!(refused.to_string().contains("is damaged"), "{refused}");
+}
+
+#[test]
+fn a_later_manifest_of_another_database_is_no_damage() {
+    let PutBack { fs, later, .. } = PutBack::new(Some(keyspace(2)));
+    let foreign = PutBack::new(Some(keyspace(3)));
+    let content = foreign.fs.read_file(&later).unwrap();
+    fs.write_file(&later, &content).unwrap();
+    let (_, state) = Manifest::open(Arc::new(fs), db()).unwrap();
+    assert_eq!(state.keyspaces.len(), 1);
+}
+
+#[test]
 fn a_later_manifest_that_was_never_committed_to_is_no_damage() {
-    let fs = MemFs::new();
-    let (manifest, _) = Manifest::create(Arc::new(fs.clone()), db()).unwrap();
-    manifest.commit(&[keyspace(1)]).unwrap();
-    drop(manifest);
-    let mut later = PathBuf::new();
-    put_back(&fs, || {
-        drop(Manifest::open(Arc::new(fs.clone()), db()).unwrap());
-        let current = fs.read_file(&db().join("CURRENT")).unwrap();
-        let line = String::from_utf8(current).unwrap();
-        later = db().join(line.split(' ').next().unwrap());
-    });
+    let PutBack { fs, later, .. } = PutBack::new(None);
     // Whole; torn in its first record; with the beginning of a record that was never acknowledged.
     let whole = fs.read_file(&later).unwrap();
     let longer = [&whole[..], &[0; 24]].concat();
