@@ -281,7 +281,9 @@ impl PutBack {
         let (line, path) = in_force(&fs);
         let content = fs.read_file(&path).unwrap();
         let (manifest, _) = Manifest::open(Arc::new(fs.clone()), db()).unwrap();
-        more.map(|edit| manifest.commit(&[edit]).unwrap());
+        if let Some(edit) = more {
+            manifest.commit(&[edit]).unwrap();
+        }
         drop(manifest);
         let (last, later) = in_force(&fs);
         fs.write_file(&path, &content).unwrap();
