@@ -6,7 +6,7 @@
 //! P1. Each part of a history, before and after the crash, is what the checker allows.
 //! P2. Across the crash: what it left is what `velella_testkit::history::crash` allows.
 //! P3. Threads are the system's: a seed repeats the options and what each client asks for, not
-//!     the schedule.
+//!     the schedule. So a history that is refused is kept in a file.
 //!
 //! Threads: eight clients, and the engine's own.
 //! Tests: `tests/histories.rs`, and those of what judges.
@@ -80,7 +80,8 @@ impl Campaign for Histories {
             (events.and_then(|events| events.map_err(text)), image)
         });
         let events = events?;
-        checker::check(&Before::new(), &events)?;
+        let judged = checker::check(&Before::new(), &events);
+        judged.map_err(|what| options.tell(number, what, &Before::new(), &events))?;
         drop(db);
 
         let db = options.open(&image.fs)?;
@@ -97,7 +98,10 @@ impl Campaign for Histories {
         let later = stage
             .run(CLIENTS, operations, &seed.fork(77))
             .map_err(text)?;
-        checker::check(&before, &later).map_err(|what| format!("after the crash: {what}"))?;
+        checker::check(&before, &later).map_err(|what| {
+            let what = format!("after the crash: {what}");
+            options.tell(number, what, &before, &later)
+        })?;
         drop(armed);
 
         keep(number, &events)?;
@@ -115,6 +119,7 @@ fn text(error: velella::Error) -> String {
 }
 
 /// The options of one history.
+#[derive(Debug)]
 struct Options {
     memtable: MemtableKind,
     journal: JournalMode,
@@ -127,6 +132,19 @@ impl Options {
         Options {
             memtable: *seed.pick(&[S3, S3, Jellyfish, AppendOnly]),
             journal: *seed.pick(&[auto, auto, auto, write, JournalMode::Off]),
+        }
+    }
+
+    /// What was refused, and where the history is that it was refused for (P3).
+    fn tell(&self, number: u64, what: String, before: &Before, events: &[Event]) -> String {
+        let path = std::env::temp_dir().join(format!("velella-history-{number}.txt"));
+        let mut text = format!("{what}\n{self:?}\n{before:?}\n");
+        for event in events {
+            text += &format!("{event:?}\n");
+        }
+        match std::fs::write(&path, text) {
+            Ok(()) => format!("{what}; {self:?}, the history is in {}", path.display()),
+            Err(error) => format!("{what}; {self:?}, the history could not be kept: {error}"),
         }
     }
 
