@@ -89,12 +89,14 @@ impl Campaign for Histories {
         stage.first_number = 1 << 32;
         let before = stage.contents().map_err(text)?;
         let events = checker::placed(&events, &before);
-        if options.journal != JournalMode::Off && mode == CrashMode::KeepAll {
-            image.crash.check(&events, &before)?;
-        } else {
-            let checked = image.crash.check_prefix(&events, &before, 0);
-            checked.map_err(|what| format!("{what}, after {mode:?}"))?;
-        }
+        let left = match options.journal != JournalMode::Off && mode == CrashMode::KeepAll {
+            true => image.crash.check(&events, &before),
+            false => image.crash.check_prefix(&events, &before, 0),
+        };
+        left.map_err(|what| {
+            let what = format!("left by the crash: {what}, after {mode:?}");
+            options.tell(number, what, &before, &events)
+        })?;
         let later = stage
             .run(CLIENTS, operations, &seed.fork(77))
             .map_err(text)?;
