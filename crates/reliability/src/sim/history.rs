@@ -315,6 +315,19 @@ mod tests {
     }
 
     #[test]
+    fn what_was_given_up_is_neither_promised_nor_right() {
+        let mut history = history();
+        let all = State::from([(place("b"), vec![2])]);
+        assert_eq!(history.last_written(), 4);
+        assert_eq!(history.explain(&all, 0, 4), Ok(4));
+        history.give_up_above(2);
+        assert_eq!(history.last_written(), 2);
+        assert!(history.explain(&all, 0, 0).is_err());
+        let left = State::from([(place("a"), vec![1]), (place("b"), vec![2])]);
+        assert_eq!(history.explain(&left, 0, 2), Ok(2));
+    }
+
+    #[test]
     fn a_hole_explains_each_place_but_not_all_and_nothing_below_what_was_promised() {
         let mut history = history();
         history.write(5, vec![change("b", Some(5))]);
