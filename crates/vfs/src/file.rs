@@ -96,9 +96,9 @@ pub trait MapFile: Send + Sync + Debug {
     /// soon used.
     fn populate(&self, offset: u64, len: u64);
 
-    /// Has those pages of `[offset, offset + len)` read that the system keeps no more, without
-    /// waiting for them (best effort): whoever first writes to one that is not there waits for the
-    /// device.
+    /// Has those pages of `[offset, offset + len)` read that the system keeps no more (best
+    /// effort): whoever first writes to one that is not there waits for the device. It does not
+    /// wait for what is read, but may wait until the device takes the request.
     fn fetch(&self, offset: u64, len: u64);
 }
 
