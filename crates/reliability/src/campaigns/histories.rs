@@ -69,6 +69,7 @@ impl Campaign for Histories {
         let db = options.open(&fs)?;
         let mut stage = Stage::new(&db, &clock).map_err(text)?;
         stage.alarm = Some((crash_at, std::thread::current()));
+        stage.upkeep = options.upkeep;
         let (events, image) = std::thread::scope(|scope| {
             let clients = scope.spawn(|| stage.run(CLIENTS, operations, &seed));
             // Woken by the alarm; by time where the clients end, or panic, before it.
@@ -87,6 +88,7 @@ impl Campaign for Histories {
         let db = options.open(&image.fs)?;
         let mut stage = Stage::new(&db, &clock).map_err(text)?;
         stage.first_number = 1 << 32;
+        stage.upkeep = options.upkeep;
         let before = stage.contents().map_err(text)?;
         let events = checker::placed(&events, &before);
         let left = match options.journal != JournalMode::Off && mode == CrashMode::KeepAll {
@@ -125,6 +127,8 @@ fn text(error: velella::Error) -> String {
 struct Options {
     memtable: MemtableKind,
     journal: JournalMode,
+    /// Whether clients flush and compact.
+    upkeep: bool,
 }
 
 impl Options {
@@ -134,6 +138,7 @@ impl Options {
         Options {
             memtable: *seed.pick(&[S3, S3, Jellyfish, AppendOnly]),
             journal: *seed.pick(&[auto, auto, auto, write, JournalMode::Off]),
+            upkeep: !seed.one_in(3),
         }
     }
 

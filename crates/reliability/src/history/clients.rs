@@ -28,6 +28,9 @@ pub struct Stage<'a> {
     /// The first number a client may use in its values, so that a later part of a history does
     /// not write a value of an earlier one.
     pub first_number: u64,
+    /// Whether clients also flush, compact and gather. Where none does, lists of versions live
+    /// long enough to be pruned.
+    pub upkeep: bool,
 }
 
 impl<'a> Stage<'a> {
@@ -42,6 +45,7 @@ impl<'a> Stage<'a> {
             clock,
             alarm: None,
             first_number: 0,
+            upkeep: true,
         })
     }
 
@@ -164,6 +168,7 @@ impl Client<'_> {
             78..83 => self.multi_get()?,
             83..90 => self.scan()?,
             90..98 => self.look()?,
+            _ if !self.stage.upkeep => self.write()?,
             upkeep => {
                 let db = &self.stage.db;
                 match (upkeep, self.seed.one_in(2)) {
