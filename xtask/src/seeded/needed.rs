@@ -39,7 +39,8 @@ pub(super) fn build(root: &Path, tests: &BTreeSet<Test>) -> Result<Binaries, Str
     Ok(built)
 }
 
-/// The command that runs `test`, with `fault` put in.
+/// The command that runs `test`, with `fault` put in; without one it prints, for if it fails
+/// nobody expected that.
 ///
 /// # Errors
 /// The catalogue names a binary that does not exist.
@@ -52,13 +53,12 @@ pub(super) fn command(
     let binary = binaries.get(&place);
     let binary = binary.ok_or_else(|| format!("there is no test binary for `{test}`"))?;
     let mut command = binary.command();
-    command
-        .arg(test.filter)
-        .env_remove("VELELLA_SEEDED")
-        .stdout(Stdio::null())
-        .stderr(Stdio::null());
+    command.arg(test.filter).env_remove("VELELLA_SEEDED");
     if let Some(name) = fault {
-        command.env("VELELLA_SEEDED", name);
+        command
+            .env("VELELLA_SEEDED", name)
+            .stdout(Stdio::null())
+            .stderr(Stdio::null());
     }
     Ok(command)
 }
