@@ -9,7 +9,7 @@
 //!     the schedule. So a history that is refused is kept in a file.
 //!
 //! Threads: eight clients, and the engine's own.
-//! Tests: `tests/histories.rs`, and those of what judges.
+//! Tests: below; `tests/histories.rs`, and those of what judges.
 
 use crate::campaign::{Campaign, Tally};
 use crate::history::checker::{self, Before};
@@ -200,4 +200,48 @@ fn keep(number: u64, events: &[Event]) -> Result<(), String> {
         .open(&path)
         .map_err(failed)?;
     std::io::Write::write_all(&mut file, &lines).map_err(failed)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::history::event::What;
+
+    /// P3.
+    #[test]
+    fn a_refused_history_is_in_the_file_that_is_named() {
+        let options = Options {
+            memtable: MemtableKind::S3,
+            journal: JournalMode::Off,
+            upkeep: true,
+        };
+        let read = Event {
+            client: 5,
+            begin: 1,
+            end: 2,
+            synced: false,
+            what: What::Got {
+                key: 3,
+                value: Some(b"nobody wrote this".to_vec()),
+                stamp: None,
+            },
+        };
+        let number = u64::MAX - u64::from(std::process::id());
+        let events = [read];
+        let told = options.tell(number, "a wrong read".to_owned(), &Before::new(), &events);
+        let (what, path) = told.rsplit_once(", the history is in ").expect(&told);
+        let kept = std::fs::read_to_string(path).unwrap();
+        std::fs::remove_file(path).unwrap();
+        assert!(
+            what.starts_with("a wrong read") && what.contains("journal: Off"),
+            "{told}"
+        );
+        for line in [
+            "a wrong read".to_owned(),
+            format!("{options:?}"),
+            format!("{:?}", events[0]),
+        ] {
+            assert!(kept.lines().any(|kept| kept == line), "{line} in {kept}");
+        }
+    }
 }
