@@ -7,7 +7,9 @@
 
 mod common;
 
-use common::Place;
+use common::{Place, Said};
+use std::process::{Child, Command};
+use std::time::Duration;
 
 /// A place with text, with bytes, and with an expiring pair.
 fn mixed(with_bytes: bool) -> Place {
@@ -290,6 +292,41 @@ fn a_partial_file_of_others_is_left_alone_and_in_nobodys_way() {
     std::fs::remove_file(place.path("x.tsv.partial")).unwrap();
     place.ok(&["export", "y.tsv"]);
     assert!(!place.path("y.tsv.partial").exists());
+}
+
+/// The export is held up with a signal while the other's file appears.
+#[test]
+fn a_file_that_came_meanwhile_is_not_replaced() {
+    let place = Place::new();
+    let lines: String = (0..200_000).map(|key| format!("{key}\tvalue\n")).collect();
+    place.write("many.tsv", lines);
+    place.ok(&["import", "many.tsv"]);
+    // Where it has ended before it was stopped, once more.
+    let export = (0..100).find_map(|_| {
+        let _ = std::fs::remove_file(place.path("x.tsv"));
+        let mut export = place.command(&["export", "x.tsv"]).spawn().unwrap();
+        while !place.path("x.tsv.partial").exists() && export.try_wait().unwrap().is_none() {}
+        signal("-STOP", &export);
+        std::thread::sleep(Duration::from_millis(1));
+        if place.path("x.tsv.partial").exists() {
+            return Some(export);
+        }
+        export.kill().unwrap();
+        export.wait().unwrap();
+        None
+    });
+    let export = export.expect("it always ends before it is stopped");
+    place.write("x.tsv", "of another");
+    signal("-CONT", &export);
+    let said = Said::of(export.wait_with_output().unwrap());
+    said.failed(1, &["x.tsv", "the file exists", "--force"]);
+    assert_eq!(place.read("x.tsv"), b"of another");
+    assert!(!place.path("x.tsv.partial").exists());
+}
+
+fn signal(name: &str, child: &Child) {
+    let pid = child.id().to_string();
+    Command::new("kill").args([name, &pid]).status().unwrap();
 }
 
 #[test]

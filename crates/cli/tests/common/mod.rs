@@ -81,7 +81,7 @@ impl Place {
 }
 
 impl Said {
-    fn of(output: Output) -> Self {
+    pub(crate) fn of(output: Output) -> Self {
         Said {
             code: output.status.code(),
             out: output.stdout,
