@@ -9,6 +9,7 @@
 //! Threads: `--jobs` of them, one database each. Tests: beside the modules, and
 //! `tests/crash_test.rs`, where each kind of fault is put in and must be found.
 
+mod awake;
 mod random;
 mod key;
 mod settings;

@@ -13,6 +13,7 @@
 //!
 //! Threads: those of the load, and the main thread, which listens. Tests: `tests/crash_test.rs`.
 
+use super::awake;
 use super::key::LASTING;
 use super::load::{Load, at_once};
 use super::operation::WriteId;
@@ -27,7 +28,6 @@ use std::io::{self, BufWriter, Write};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Instant;
 use velella::vfs::OsFs;
 use velella::vfs::intercept::Intercepted;
 use velella::{Db, RecoveryMode};
@@ -95,9 +95,8 @@ impl CrashTestChild {
         let settings = Settings::of(self.seed).for_power_cuts(self.power_cut);
         let notebook = Notebook::open(&self.oracle).map_err(told)?;
         let watch = Arc::new(Watch::new(notebook.phase().map_err(told)?, &self.plan));
-        let started = Instant::now();
-        let db = self.open(&settings, &watch)?;
-        let opening = started.elapsed();
+        let (db, opening) = awake::timed(|| self.open(&settings, &watch));
+        let db = db?;
         watch.enter(CHECKED);
         self.sabotage(&db, &settings)?;
         if self.verify {
