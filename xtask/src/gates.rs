@@ -413,6 +413,11 @@ mod tests {
         let git = |arguments: &[&str]| {
             let known = ["-c", "user.name=a", "-c", "user.email=a@b"];
             let mut git = Command::new("git");
+            // Whatever the machine's settings ask of a commit, a signature for instance.
+            git.envs([
+                ("GIT_CONFIG_GLOBAL", "/dev/null"),
+                ("GIT_CONFIG_NOSYSTEM", "1"),
+            ]);
             let output = git.current_dir(&root).args(known).args(arguments).output();
             let output = output.unwrap();
             assert!(output.status.success(), "{arguments:?}: {output:?}");

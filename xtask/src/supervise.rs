@@ -85,12 +85,12 @@ mod tests {
 
     #[test]
     fn a_command_passes_fails_or_hangs() {
-        let second = Duration::from_secs(1);
-        let run = |name: &str| supervise(&mut Command::new(name), second);
+        let minute = Duration::from_secs(60);
+        let run = |name: &str| supervise(&mut Command::new(name), minute);
         assert_eq!(run("true"), Ok(Ended::Passed));
         assert_eq!(run("false"), Ok(Ended::Failed));
         let mut sleep = Command::new("sleep");
-        let ended = supervise(sleep.arg("60"), Duration::from_millis(50));
+        let ended = supervise(sleep.arg("600"), Duration::from_millis(50));
         assert_eq!(ended, Ok(Ended::Hung));
         assert!(run("no-such-program-anywhere").is_err());
     }
@@ -99,9 +99,10 @@ mod tests {
     fn every_line_is_looked_at_also_of_what_is_killed() {
         let mut lines = Vec::new();
         let mut command = Command::new("sh");
-        command.args(["-c", "echo one; echo two; sleep 60"]);
+        command.args(["-c", "echo one; echo two; sleep 600"]);
         let look = &mut |line: &str| lines.push(line.to_owned());
-        let ended = supervise_lines(&mut command, Duration::from_millis(300), look);
+        // Long enough for a busy machine to begin it.
+        let ended = supervise_lines(&mut command, Duration::from_secs(3), look);
         assert_eq!(ended, Ok(Ended::Hung));
         assert_eq!(lines, ["one", "two"]);
     }
