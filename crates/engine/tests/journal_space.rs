@@ -23,7 +23,7 @@ fn space(fs: &MemFs) -> u64 {
 
 #[test]
 fn a_flush_gives_the_journal_of_large_values_back_even_if_nothing_follows() {
-    let _watchdog = Watchdog::new("journal_space", 100);
+    let _watchdog = Watchdog::new("journal_space", 300);
     for len in [64 << 10, 300 << 10, 1 << 20] {
         let fs = MemFs::new();
         let db = on(&fs, tiny());
@@ -65,7 +65,7 @@ fn most_under_a_stream(threads: usize, len: usize) -> (u64, u64) {
 
 #[test]
 fn a_stream_of_large_values_keeps_the_journal_near_its_bound() {
-    let _watchdog = Watchdog::new("journal_space", 100);
+    let _watchdog = Watchdog::new("journal_space", 300);
     for threads in [1, 4] {
         for len in [64 << 10, 300 << 10, 1 << 20] {
             let (unflushed, bytes) = most_under_a_stream(threads, len);
@@ -83,20 +83,20 @@ fn a_stream_of_large_values_keeps_the_journal_near_its_bound() {
 /// before it is near.
 #[test]
 fn keys_written_again_and_again_are_flushed_when_the_journal_is_near_its_bound() {
-    let _watchdog = Watchdog::new("journal_space", 100);
+    let _watchdog = Watchdog::new("journal_space", 300);
     let db = on(&MemFs::new(), tiny().write_buffer(WRITE_BUFFER));
-    let mut unflushed = 0;
+    let mut most = 0;
     for turn in 0..300_000 {
         db.put(format!("{}", turn % 10), vec![1; 100]).unwrap();
         if turn % 200 == 0 {
-            // So slowly that the background thread comes by in time.
-            std::thread::sleep(std::time::Duration::from_millis(1));
-            unflushed = unflushed.max(db.stats().journal.unflushed_bytes);
+            let unflushed = || db.stats().journal.unflushed_bytes;
+            most = most.max(unflushed());
+            // Ten are the bound, and by now somebody has been told to flush.
+            until(|| unflushed() < 12 * WRITE_BUFFER);
         }
     }
     assert!(
-        // Ten, and what is written until a starved thread comes by.
-        (6 * WRITE_BUFFER..=14 * WRITE_BUFFER).contains(&unflushed),
-        "{unflushed} bytes"
+        (6 * WRITE_BUFFER..=14 * WRITE_BUFFER).contains(&most),
+        "{most} bytes"
     );
 }

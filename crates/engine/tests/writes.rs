@@ -99,9 +99,9 @@ fn sync_writes_of_many_threads_share_rounds() {
 #[test]
 fn threads_that_go_on_writing_share_every_round_and_not_every_other() {
     let _watchdog = Watchdog::new("threads_that_go_on_writing", 120);
-    // A busy machine may keep threads from coming in time; twenty are the least, forty every other.
-    let tries: Vec<u64> = (0..8).map(|_| rounds_of_shared_writes()).collect();
-    assert!(tries.iter().any(|rounds| *rounds <= 30), "{tries:?}");
+    // A busy machine may keep threads from coming in time, so this tries until the watchdog ends
+    // it; twenty are the least, forty every other.
+    while rounds_of_shared_writes() > 30 {}
 }
 
 #[test]

@@ -6,6 +6,7 @@
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::time::Duration;
 use velella_base::external::ExternalRef;
 use velella_base::{Error, ErrorKind, Order, Stamp, ValueKind};
 use velella_mvcc::Retention;
@@ -145,7 +146,8 @@ fn until(bench: &Bench, still: &str, is_gone: impl Fn() -> bool) {
         if is_gone() {
             return;
         }
-        velella_sync::thread::yield_now();
+        // A thread of another test may be pinned, and wait for a processor.
+        std::thread::sleep(Duration::from_millis(1));
     }
     panic!("{still}");
 }
