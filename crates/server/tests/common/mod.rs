@@ -84,11 +84,11 @@ pub struct Client {
 }
 
 impl Client {
-    /// Connects; no answer may take longer than 20 seconds.
+    /// Connects; what has no answer after two minutes hangs.
     pub fn connect(address: SocketAddr) -> Client {
         let stream = TcpStream::connect(address).unwrap();
         stream
-            .set_read_timeout(Some(Duration::from_secs(20)))
+            .set_read_timeout(Some(Duration::from_secs(120)))
             .unwrap();
         Client {
             stream,
