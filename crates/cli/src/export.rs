@@ -114,11 +114,35 @@ impl Export {
 
 /// Refuses to replace a file without being told to.
 fn may_replace(file: &Path, force: bool) -> velella::Result<()> {
-    if force || !file.exists() {
+    // A link to what is not there yet is a file of this name, too.
+    if force || file.symlink_metadata().is_err() {
         return Ok(());
     }
+    Err(taken(file))
+}
+
+fn taken(file: &Path) -> Error {
     let error = Error::new(ErrorKind::AlreadyExists, "export to", "the file exists");
-    Err(error.on(file).remedy("use --force to replace it"))
+    error.on(file).remedy("use --force to replace it")
+}
+
+/// Gives a finished export its name, unless another file came to have it meanwhile.
+fn take_name(partial: &Path, path: &Path, force: bool) -> velella::Result<()> {
+    let failed = |error| Error::io("export to", path, error);
+    #[cfg(target_os = "linux")]
+    if !force {
+        use rustix::fs::{CWD, RenameFlags, renameat_with};
+        use rustix::io::Errno;
+        match renameat_with(CWD, partial, CWD, path, RenameFlags::NOREPLACE) {
+            Ok(()) => return Ok(()),
+            Err(Errno::EXIST) => return Err(taken(path)),
+            // A file system that cannot look and rename in one step.
+            Err(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) => {}
+            Err(error) => return Err(failed(error.into())),
+        }
+    }
+    may_replace(path, force)?;
+    fs::rename(partial, path).map_err(failed)
 }
 
 fn finish(summary: &Summary, to_stdout: bool, output: &mut Output) -> Result<(), Failure> {
@@ -171,9 +195,7 @@ impl Job {
         let mut out = BufWriter::with_capacity(WRITE_BYTES, file);
         let written = self.write(walk, &mut out, failed).and_then(|()| {
             out.get_ref().sync_all().map_err(failed)?;
-            // Another may have come meanwhile.
-            may_replace(path, force)?;
-            fs::rename(&partial, path).map_err(failed)
+            Ok(take_name(&partial, path, force)?)
         });
         if written.is_err() {
             // The first error is the one to tell; a file left behind is named for what it is.

@@ -294,6 +294,19 @@ fn a_partial_file_of_others_is_left_alone_and_in_nobodys_way() {
     assert!(!place.path("y.tsv.partial").exists());
 }
 
+#[cfg(unix)]
+#[test]
+fn a_link_to_nothing_is_not_replaced() {
+    let place = mixed(true);
+    std::os::unix::fs::symlink("nowhere", place.path("x.tsv")).unwrap();
+    place
+        .run(&["export", "x.tsv"])
+        .failed(1, &["the file exists", "--force"]);
+    assert!(place.path("x.tsv").is_symlink());
+    place.ok(&["export", "x.tsv", "--force"]);
+    assert!(!place.path("x.tsv").is_symlink());
+}
+
 /// The export is held up with a signal while the other's file appears.
 #[test]
 fn a_file_that_came_meanwhile_is_not_replaced() {
