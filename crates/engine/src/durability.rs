@@ -8,16 +8,28 @@
 //! D3. A failed round poisons the database; it is never tried again.
 //! D4. A round for a stamp gives writers that are within their windows a few turns to leave them:
 //!     with the frontier below the stamp it would be a round for nothing.
+//! D5. Rounds of flushes, and the one each second, are nobody's to wait for: they keep the
+//!     processors from no writer (`Urgency`).
 //!
 //! Tests: `sync_writes_share_rounds`, `a_failed_sync_poisons`.
 
 use crate::core::Engine;
 use std::time::Duration;
 use velella_base::{Error, ErrorKind, Result, Stamp};
+use velella_journal::Journal;
 use velella_sync::thread;
 
 /// Turns given away before a round that will not reach what it is for (D4).
 const YIELDS_MAX: usize = if cfg!(any(loom, shuttle)) { 1 } else { 64 };
+
+/// Whether somebody waits for a round.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Urgency {
+    /// A caller does, who wants something to be durable.
+    Awaited,
+    /// Only background work does, if nobody comes meanwhile (D5).
+    Unhurried,
+}
 
 impl Engine {
     /// Returns once `stamp` is durable; waits up to `company` for others before it syncs.
@@ -28,6 +40,19 @@ impl Engine {
         if !company.is_zero() && journal.wait_durable(stamp, Some(company))? {
             return Ok(());
         }
+        self.rounds_for(journal, stamp, Urgency::Awaited)
+    }
+
+    /// As `make_durable`, for background work, where there is a journal (D5).
+    pub(crate) fn make_durable_unhurried(&self, stamp: Stamp) -> Result<()> {
+        match &self.journal {
+            Some(journal) => self.rounds_for(journal, stamp, Urgency::Unhurried),
+            None => Ok(()),
+        }
+    }
+
+    /// Rounds until `stamp` is durable.
+    fn rounds_for(&self, journal: &Journal, stamp: Stamp, urgency: Urgency) -> Result<()> {
         // A round's frontier is held back by open windows, which last microseconds.
         for turn in 0u32.. {
             if journal.durable() >= stamp {
@@ -36,20 +61,24 @@ impl Engine {
             if turn > 0 {
                 thread::yield_now();
             }
-            self.round(stamp)?;
+            self.round(stamp, urgency)?;
         }
         unreachable!("the loop ends only by returning")
     }
 
     /// One sync round, unless the one before it covered `stamp`; returns D.
-    pub(crate) fn round(&self, stamp: Stamp) -> Result<Stamp> {
+    pub(crate) fn round(&self, stamp: Stamp, urgency: Urgency) -> Result<Stamp> {
         let Some(journal) = &self.journal else {
             return Ok(self.durable());
         };
         // D1.
         let _registered = self.snapshots.register_round(|| journal.durable());
         let started = thread::now();
-        let durable = journal.round_for(stamp, || self.frontier_for(stamp));
+        let frontier = || self.frontier_for(stamp);
+        let durable = match urgency {
+            Urgency::Awaited => journal.round_for(stamp, frontier),
+            Urgency::Unhurried => journal.unhurried_round_for(stamp, frontier),
+        };
         self.timers.round.note(started.elapsed());
         durable.inspect_err(|error| self.halt_after("a sync", error))
     }

@@ -12,6 +12,7 @@
 //! `velella-segment`.
 
 use crate::core::Engine;
+use crate::durability::Urgency;
 use crate::shortage::Shortages;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -187,7 +188,7 @@ impl Engine {
             }
             if self.journal.is_some() && last_round.elapsed() >= SYNC_EVERY {
                 if behind {
-                    self.round(self.clock.now())?;
+                    self.round(self.clock.now(), Urgency::Unhurried)?;
                 } else {
                     // What was flushed since still takes space.
                     self.exclude_flushed()?;

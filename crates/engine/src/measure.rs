@@ -103,6 +103,7 @@ impl Engine {
             bytes: stats.bytes,
             rounds: stats.rounds,
             syncs: stats.syncs,
+            sync_threads: stats.sync_threads,
             unflushed_bytes: stats.unflushed_bytes,
             segment_waits: stats.segment_waits,
             pinned_by: stats.oldest_pinned.map(pinning).unwrap_or_default(),

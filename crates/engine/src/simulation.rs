@@ -9,6 +9,7 @@
 
 use crate::core::Engine;
 use crate::db::Db;
+use crate::durability::Urgency;
 use crate::options::Builder;
 use crate::shortage::{Shortage, Shortages};
 use velella_base::Result;
@@ -85,7 +86,7 @@ impl Engine {
             Step::Flush => return self.told(&self.shortages.flushes, self.flush_next()),
             Step::Compact => return self.told(&self.shortages.compactions, self.compact_once()),
             Step::Gather => self.gather_all(),
-            Step::Round => self.round(self.clock.now()).map(drop),
+            Step::Round => self.round(self.clock.now(), Urgency::Unhurried).map(drop),
             Step::NoteDone => self.note_done(),
             Step::CloseIdleLanes => self.close_idle_lanes(),
             Step::Prepare => self

@@ -100,6 +100,8 @@ pub struct JournalStats {
     pub rounds: u64,
     /// Calls of fdatasync.
     pub syncs: u64,
+    /// Threads started to sync several files at once, for somebody who waited.
+    pub sync_threads: u64,
     /// Bytes kept because their writes are not in tables yet.
     pub unflushed_bytes: u64,
     /// Times a writer waited for a segment.

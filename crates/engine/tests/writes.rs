@@ -4,7 +4,7 @@
 
 mod common;
 
-use common::{INLINE_BYTES, alone, fresh, on, tiny, try_on};
+use common::{INLINE_BYTES, alone, counter, fresh, on, tiny, try_on, until};
 use std::sync::Arc;
 use std::time::Duration;
 use velella::vfs::fault::{Fault, Rule};
@@ -102,6 +102,22 @@ fn threads_that_go_on_writing_share_every_round_and_not_every_other() {
     // A busy machine may keep threads from coming in time, so this tries until the watchdog ends
     // it; twenty are the least, forty every other.
     while rounds_of_shared_writes() > 30 {}
+}
+
+#[test]
+fn flushes_have_no_threads_started_to_sync_for_them() {
+    let _watchdog = Watchdog::new("flushes_sync_alone", 120);
+    let db = fresh();
+    for number in 0..3_000u32 {
+        db.put(number.to_be_bytes(), vec![1; 1_000]).unwrap();
+    }
+    until(|| counter(&db, "flushes") > 3);
+    let journal = db.stats().journal;
+    assert!(
+        journal.syncs > journal.rounds,
+        "each has one file: {journal:?}"
+    );
+    assert_eq!(journal.sync_threads, 0, "{journal:?}");
 }
 
 #[test]

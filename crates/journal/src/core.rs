@@ -37,6 +37,7 @@ pub(crate) struct Core {
     pub(crate) externals: Mutex<Vec<Box<dyn WriteFile>>>,
     pub(crate) rounds: Counter,
     pub(crate) syncs: Counter,
+    pub(crate) sync_threads: Counter,
 }
 
 impl Core {
@@ -54,6 +55,7 @@ impl Core {
             externals: Mutex::new(Vec::new()),
             rounds: Counter::new(),
             syncs: Counter::new(),
+            sync_threads: Counter::new(),
             config,
         }
     }

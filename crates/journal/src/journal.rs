@@ -82,6 +82,8 @@ pub struct Stats {
     pub rounds: u64,
     /// Calls of fdatasync.
     pub syncs: u64,
+    /// Threads started to sync several files at once, for somebody who waited.
+    pub sync_threads: u64,
     /// Bytes of segments and large files that hold stamps not yet in tables.
     pub unflushed_bytes: u64,
     /// Once every stamp up to this is in tables, the first of them is not needed any more.
@@ -141,7 +143,7 @@ impl Journal {
     /// # Errors
     /// A sync failed: the journal is poisoned, and so says every later call.
     pub fn round(&self, frontier: impl Fn() -> Stamp) -> Result<Stamp> {
-        self.with_rounds(|rounds| rounds.run(&self.core, frontier, Ending::Open))
+        self.with_rounds(|rounds| rounds.run(&self.core, frontier, Ending::Open, &|| true))
     }
 
     /// As [`Journal::round`], for a caller that only needs `stamp` to be durable: if a round that
@@ -153,12 +155,28 @@ impl Journal {
         // Relaxed, all: numbers to go by.
         self.inside.fetch_add(1, Ordering::Relaxed);
         self.arrivals.fetch_add(1, Ordering::Relaxed);
-        let durable = self.share_round(stamp, frontier);
+        let durable = self.share_round(stamp, frontier, &|| true);
         self.inside.fetch_sub(1, Ordering::Relaxed);
         durable
     }
 
-    fn share_round(&self, stamp: Stamp, frontier: impl Fn() -> Stamp) -> Result<Stamp> {
+    /// As [`Journal::round_for`], for background work: until somebody else waits for a round, it
+    /// takes its time, and no processors from those that write (N8 of `round.rs`).
+    ///
+    /// # Errors
+    /// As [`Journal::round`].
+    pub fn unhurried_round_for(&self, stamp: Stamp, frontier: impl Fn() -> Stamp) -> Result<Stamp> {
+        // Relaxed: see `round_for`. Who is here for background work is nobody's company.
+        let is_awaited = || self.inside.load(Ordering::Relaxed) > 0;
+        self.share_round(stamp, frontier, &is_awaited)
+    }
+
+    fn share_round(
+        &self,
+        stamp: Stamp,
+        frontier: impl Fn() -> Stamp,
+        is_awaited: &dyn Fn() -> bool,
+    ) -> Result<Stamp> {
         let core = &self.core;
         let mut turn = None;
         core.waiters.wait_until(None, || {
@@ -175,11 +193,13 @@ impl Journal {
         if core.durable() >= stamp {
             return Ok(core.durable());
         }
-        self.await_company();
+        if is_awaited() {
+            self.await_company();
+        }
         let started = thread::now();
         // Relaxed, and below: see `round_for`.
         let arrivals = self.arrivals.load(Ordering::Relaxed);
-        let durable = rounds.run(core, frontier, Ending::Open);
+        let durable = rounds.run(core, frontier, Ending::Open, is_awaited);
         *self.company.lock() = Company {
             callers: self.inside.load(Ordering::Relaxed),
             arrivals,
@@ -335,7 +355,7 @@ impl Journal {
     /// # Errors
     /// As [`Journal::round`].
     pub fn close(&self, frontier: impl Fn() -> Stamp) -> Result<()> {
-        self.with_rounds(|rounds| rounds.run(&self.core, frontier, Ending::Closed))?;
+        self.with_rounds(|rounds| rounds.run(&self.core, frontier, Ending::Closed, &|| true))?;
         self.core.poison.close();
         self.core.wake_stopped();
         Ok(())
@@ -356,6 +376,7 @@ impl Journal {
             bytes: core.ledgers.iter().map(|ledger| ledger.tail()).sum(),
             rounds: core.rounds.sum(),
             syncs: core.syncs.sum(),
+            sync_threads: core.sync_threads.sum(),
             unflushed_bytes: pinned.bytes,
             oldest_pinned: pinned.oldest,
             mapped_bytes: core.inventory.mapped_bytes(),

@@ -19,6 +19,9 @@
 //!     what is below, a part that is gone is missed. Where it was an external value's, the
 //!     frontier is D: nothing would miss a part of that. A seal that D was raised for is never
 //!     written again: it would vouch for what is not durable.
+//! N8. While nobody waits for a round but the background work that runs it, its files are synced
+//!     one after the other: threads that sync take the processors of those that write, for
+//!     milliseconds each. From the moment that somebody waits, what is left is synced at once.
 //!
 //! Threads: any; N2.
 //!
@@ -36,9 +39,9 @@ use velella_base::{ErrorKind, Result, Stamp, seeded};
 use velella_sync::thread;
 use velella_vfs::WriteFile;
 
-/// More files than this are synced by several threads: a segment and the seal file at once cost
-/// one flush of the device instead of two (here 0.4 instead of 5 ms). loom has no threads that
-/// borrow.
+/// More files than this are synced by several threads, where somebody waits (N8): a segment and the
+/// seal file at once cost one flush of the device instead of two (here 0.4 instead of 5 ms). loom
+/// has no threads that borrow.
 const SYNC_ALONE_MAX: usize = if cfg!(loom) { usize::MAX } else { 1 };
 /// Most threads that sync at once.
 const SYNC_THREADS: usize = 8;
@@ -116,12 +119,13 @@ impl Rounds {
         }
     }
 
-    /// One round (N1). Returns D.
+    /// One round (N1). Returns D. `is_awaited` is asked before each sync (N8).
     pub(crate) fn run(
         &mut self,
         core: &Core,
         frontier: impl Fn() -> Stamp,
         ending: Ending,
+        is_awaited: &dyn Fn() -> bool,
     ) -> Result<Stamp> {
         core.poison.check()?;
         // A slot may announce an old lower bound, so a frontier can be below the last one. What D
@@ -141,7 +145,7 @@ impl Rounds {
         if ending == Ending::Open && bound <= durable && !excludes_more {
             return Ok(durable);
         }
-        let done = self.complete(core, bound, &frontier, lanes, ending);
+        let done = self.complete(core, bound, &frontier, lanes, ending, is_awaited);
         core.poison_on_error(done)?;
         Ok(core.durable())
     }
@@ -153,6 +157,7 @@ impl Rounds {
         frontier: &dyn Fn() -> Stamp,
         lanes: Vec<(u64, u64)>,
         ending: Ending,
+        is_awaited: &dyn Fn() -> bool,
     ) -> Result<()> {
         let round = self.last + 1;
         velella_sync::spot(60);
@@ -170,7 +175,7 @@ impl Rounds {
             home: 0,
             lanes,
         };
-        if !early && let Err(error) = sync_all(core, &externals) {
+        if !early && let Err(error) = sync_all(core, &externals, is_awaited) {
             core.stop(error.clone());
             self.leave_word(core, core.durable(), &self.place(&[], ending), seal);
             return Err(error);
@@ -182,7 +187,7 @@ impl Rounds {
         seal.home = home.as_ref().map_or(0, |home| home.number);
         self.write_seal(&place, &seal)?;
         if early {
-            sync_all(core, &externals)?;
+            sync_all(core, &externals, is_awaited)?;
         }
         velella_sync::spot(61);
         if !is_sound(Site::SyncFirst) || seeded("the-durable-stamp-is-ahead-of-the-sync") {
@@ -192,7 +197,7 @@ impl Rounds {
             exclude(core, &seal.lanes);
         }
         let done_first = core.config.ack_after_done || ending == Ending::Closed;
-        if let Err(error) = self.sync(core, dirty, &place) {
+        if let Err(error) = self.sync(core, dirty, &place, is_awaited) {
             core.stop(error.clone());
             // External values that nobody synced must not lie below what it vouches for (N1).
             // None comes while its frontier is read.
@@ -285,11 +290,17 @@ impl Rounds {
     }
 
     /// Syncs what the round covers, its seal with it.
-    fn sync<'a>(&'a self, core: &Core, mut dirty: Vec<Dirty<'a>>, place: &Place) -> Result<()> {
+    fn sync<'a>(
+        &'a self,
+        core: &Core,
+        mut dirty: Vec<Dirty<'a>>,
+        place: &Place,
+        is_awaited: &dyn Fn() -> bool,
+    ) -> Result<()> {
         if matches!(place, Place::Anchor(_)) {
             dirty.push(Dirty::Seals(&self.seals));
         }
-        sync_all(core, &dirty)
+        sync_all(core, &dirty, is_awaited)
     }
 
     /// The round completed: from its anchor on, another segment is home (N6).
@@ -392,11 +403,21 @@ fn lane_ranges(core: &Core) -> Vec<(u64, u64)> {
         .collect()
 }
 
-fn sync_all(core: &Core, dirty: &[Dirty<'_>]) -> Result<()> {
+/// N8.
+fn sync_all(core: &Core, dirty: &[Dirty<'_>], is_awaited: &dyn Fn() -> bool) -> Result<()> {
     core.syncs.add(dirty.len() as u64);
-    if dirty.len() <= SYNC_ALONE_MAX {
-        return dirty.iter().try_for_each(Dirty::sync);
+    let mut left = dirty;
+    while let [next, others @ ..] = left {
+        if left.len() > SYNC_ALONE_MAX && is_awaited() {
+            return sync_at_once(core, left);
+        }
+        next.sync()?;
+        left = others;
     }
+    Ok(())
+}
+
+fn sync_at_once(core: &Core, dirty: &[Dirty<'_>]) -> Result<()> {
     let share = dirty.len().div_ceil(SYNC_THREADS);
     let (own, others) = dirty.split_at(share);
     let sync = |files: &[Dirty<'_>]| files.iter().try_for_each(Dirty::sync);
@@ -405,7 +426,9 @@ fn sync_all(core: &Core, dirty: &[Dirty<'_>]) -> Result<()> {
             .chunks(share)
             .map(|files| {
                 // Where no thread can be started, this one does the work.
-                thread::spawn_scoped(scope, "velella-sync", move || sync(files)).map_err(|_| files)
+                thread::spawn_scoped(scope, "velella-sync", move || sync(files))
+                    .inspect(|_| core.sync_threads.increment())
+                    .map_err(|_| files)
             })
             .collect();
         let mut result = sync(own);

@@ -356,6 +356,55 @@ fn all_who_wait_return_when_a_round_fails() {
     });
 }
 
+/// Two segments to sync and the seal file.
+fn three_files(faults: &FaultFs) -> (Bench, Stamp) {
+    let mut bench = Bench::start(config(Arc::new(faults.clone()), 1, 1)).unwrap();
+    let payload = vec![1; 40_000];
+    let stamps = (0..6).map(|_| bench.write(0, &payload).unwrap());
+    let stamp = stamps.last().unwrap();
+    (bench, stamp)
+}
+
+#[test]
+fn what_nobody_waits_for_is_synced_by_one_thread() {
+    let faults = FaultFs::over_mem(&MemFs::new());
+    for (is_awaited, threads) in [(false, 0), (true, 2)] {
+        let (bench, stamp) = three_files(&faults);
+        let before = bench.journal.stats();
+        let durable = match is_awaited {
+            true => bench.journal.round_for(stamp, || stamp),
+            false => bench.journal.unhurried_round_for(stamp, || stamp),
+        };
+        assert_eq!(durable.unwrap(), stamp);
+        let after = bench.journal.stats();
+        assert_eq!(after.syncs - before.syncs, 3);
+        assert_eq!(after.sync_threads, threads, "awaited: {is_awaited}");
+    }
+}
+
+#[test]
+fn who_comes_to_wait_for_a_background_round_has_the_rest_synced_at_once() {
+    // A busy machine may let the waiter come too late.
+    let came_in_time = (0..20).any(|_| {
+        let faults = FaultFs::over_mem(&MemFs::new());
+        let (bench, stamp) = three_files(&faults);
+        let slow = Fault::Delay(Duration::from_millis(400));
+        // The full segment comes first.
+        faults.inject(FaultRule::every(slow).of(Operation::SyncData).times(1));
+        let journal = &bench.journal;
+        std::thread::scope(|scope| {
+            let background = scope.spawn(|| journal.unhurried_round_for(stamp, || stamp));
+            std::thread::sleep(Duration::from_millis(100));
+            assert_eq!(journal.round_for(stamp, || stamp).unwrap(), stamp);
+            assert_eq!(background.join().unwrap().unwrap(), stamp);
+        });
+        // One of the two that were left; three files at once would have taken two.
+        assert!(journal.stats().sync_threads <= 2);
+        journal.stats().sync_threads == 1
+    });
+    assert!(came_in_time);
+}
+
 #[test]
 fn waiters_return_when_d_reaches_them() {
     let memory = MemFs::new();
