@@ -7,6 +7,8 @@
 //!     a large block.
 //! T3. After an error the builder only repeats it; the caller deletes the file.
 //! T4. The same entries and options give the same bytes.
+//! T5. Before each block it gives way where it shares a processor: flushes and compactions, most of
+//!     all background work, spend their time here.
 //!
 //! Threads: one. Tests: tests/model.rs, tests/golden.rs, tests/builder.rs.
 
@@ -24,6 +26,7 @@ use std::sync::Arc;
 use velella_base::checksum::Context;
 use velella_base::limits::{BATCH_BYTES_MAX, check_key};
 use velella_base::{Entry, Error, Order, Result, Stamp, ValueKind, seeded};
+use velella_sync::turns;
 use velella_vfs::WriteFile;
 
 /// Bytes collected before they are appended to the file.
@@ -267,6 +270,7 @@ impl TableBuilder {
 
     /// Writes the open block; its separator waits for the next key.
     fn close_block(&mut self) -> Result<()> {
+        turns::give_way();
         self.raw.clear();
         self.block.finish(&mut self.raw);
         self.raw_block_bytes += self.raw.len() as u64;

@@ -19,6 +19,7 @@ pub mod counter;
 pub mod prefetch;
 pub mod rng;
 pub mod spot;
+pub mod turns;
 #[cfg(feature = "allocations")]
 pub mod allocations;
 #[cfg(any(loom, shuttle))]
