@@ -28,7 +28,7 @@ const LATENCY_NS_MAX: u64 = 60_000_000_000;
 const CHECK_EVERY: u64 = 32;
 /// Operations between two reports of progress, and between two looks at the clock.
 const REPORT_EVERY: u64 = 256;
-/// Waits below this are yields: a sleep overshoots by about as much.
+/// Waits below this are spent looking at the clock: a sleep overshoots by about as much.
 const SLEEP_MIN: Duration = Duration::from_micros(60);
 
 /// What the threads of one benchmark share.
@@ -89,8 +89,10 @@ pub(crate) fn record(histogram: &mut Histogram<u64>, from: Instant) {
     histogram.saturating_record(ns.clamp(1, LATENCY_NS_MAX));
 }
 
-/// Waits until `then`, without keeping the processor from others.
-pub(crate) fn wait_until(then: Instant) {
+/// Waits until `then`. A client that waits for less than a microsecond must not yield: where
+/// another thread can run, that costs it a turn of milliseconds, and its next operations would be
+/// blamed for them.
+fn wait_until(then: Instant) {
     loop {
         let left = then.saturating_duration_since(Instant::now());
         if left.is_zero() {
@@ -99,7 +101,7 @@ pub(crate) fn wait_until(then: Instant) {
         if left >= SLEEP_MIN {
             std::thread::sleep(left.saturating_sub(SLEEP_MIN / 2));
         } else {
-            std::thread::yield_now();
+            std::hint::spin_loop();
         }
     }
 }

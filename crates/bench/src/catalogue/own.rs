@@ -84,6 +84,8 @@ pub(super) const ALL: &[Benchmark] = &[
             "puts at 70 % of saturation, latency from intended times, beside an idle timer",
             || {
                 let mut spec = usual(&[(Operation::Update, 1.0)], Choice::Uniform);
+                // In the open loop each is measured, so in what its pace is a share of as well.
+                spec.latency_every = 1;
                 spec.pace = Pace::Open {
                     share: 0.7,
                     measure_seconds: 10.0,
