@@ -8,8 +8,8 @@
 //! D3. A failed round poisons the database; it is never tried again.
 //! D4. A round for a stamp gives writers that are within their windows a few turns to leave them:
 //!     with the frontier below the stamp it would be a round for nothing.
-//! D5. Rounds of flushes, and the one each second, are nobody's to wait for: they keep the
-//!     processors from no writer (`Urgency`).
+//! D5. Nobody waits for the rounds of flushes and the one each second: they take no processor from
+//!     a writer (`Urgency`).
 //!
 //! Tests: `sync_writes_share_rounds`, `a_failed_sync_poisons`.
 
@@ -103,7 +103,7 @@ impl Engine {
         };
         // D1.
         let _registered = self.snapshots.register_round(|| journal.durable());
-        let round = journal.round(|| self.slots.frontier(&self.clock));
+        let round = journal.unhurried_round(|| self.slots.frontier(&self.clock));
         round
             .map(drop)
             .inspect_err(|error| self.halt_after("a sync", error))

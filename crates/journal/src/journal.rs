@@ -146,6 +146,16 @@ impl Journal {
         self.with_rounds(|rounds| rounds.run(&self.core, frontier, Ending::Open, &|| true))
     }
 
+    /// As [`Journal::round`], for background work: until somebody asks for a round as well, it
+    /// takes its time, and no processors from those that write (N8 of `round.rs`).
+    ///
+    /// # Errors
+    /// As [`Journal::round`].
+    pub fn unhurried_round(&self, frontier: impl Fn() -> Stamp) -> Result<Stamp> {
+        let is_awaited = || self.is_awaited();
+        self.with_rounds(|rounds| rounds.run(&self.core, frontier, Ending::Open, &is_awaited))
+    }
+
     /// As [`Journal::round`], for a caller that only needs `stamp` to be durable: if a round that
     /// others run covers it, that is all. So waiters share rounds (H2, H3).
     ///
@@ -160,15 +170,19 @@ impl Journal {
         durable
     }
 
-    /// As [`Journal::round_for`], for background work: until somebody else waits for a round, it
-    /// takes its time, and no processors from those that write (N8 of `round.rs`).
+    /// [`Journal::round_for`] for background work, as [`Journal::unhurried_round`].
     ///
     /// # Errors
     /// As [`Journal::round`].
     pub fn unhurried_round_for(&self, stamp: Stamp, frontier: impl Fn() -> Stamp) -> Result<Stamp> {
-        // Relaxed: see `round_for`. Who is here for background work is nobody's company.
-        let is_awaited = || self.inside.load(Ordering::Relaxed) > 0;
-        self.share_round(stamp, frontier, &is_awaited)
+        // Who is here for background work is nobody's company.
+        self.share_round(stamp, frontier, &|| self.is_awaited())
+    }
+
+    /// Whether somebody asks for a round now who waits for it.
+    fn is_awaited(&self) -> bool {
+        // Relaxed: see `round_for`.
+        self.inside.load(Ordering::Relaxed) > 0
     }
 
     fn share_round(

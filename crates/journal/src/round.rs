@@ -21,7 +21,8 @@
 //!     written again: it would vouch for what is not durable.
 //! N8. While nobody waits for a round but the background work that runs it, its files are synced
 //!     one after the other: threads that sync take the processors of those that write, for
-//!     milliseconds each. From the moment that somebody waits, what is left is synced at once.
+//!     milliseconds each. From the moment that somebody asks for a round, what is left is synced
+//!     at once.
 //!
 //! Threads: any; N2.
 //!
@@ -119,7 +120,7 @@ impl Rounds {
         }
     }
 
-    /// One round (N1). Returns D. `is_awaited` is asked before each sync (N8).
+    /// One round (N1). Returns D. `is_awaited` is asked while several files are left (N8).
     pub(crate) fn run(
         &mut self,
         core: &Core,
