@@ -26,7 +26,7 @@ use std::sync::Arc;
 use velella_base::checksum::Context;
 use velella_base::limits::{BATCH_BYTES_MAX, check_key};
 use velella_base::{Entry, Error, Order, Result, Stamp, ValueKind, seeded};
-use velella_sync::turns;
+use velella_sync::turns::Turns;
 use velella_vfs::WriteFile;
 
 /// Bytes collected before they are appended to the file.
@@ -72,6 +72,7 @@ pub struct TableBuilder {
     block: BlockBuilder,
     raw: Vec<u8>,
     compressor: Compressor,
+    turns: Turns,
     index: IndexBuilder,
     /// Length of the last block if its separator still waits for the next key.
     unindexed: Option<u64>,
@@ -106,6 +107,7 @@ impl TableBuilder {
             block: BlockBuilder::new(tagged),
             raw: Vec::new(),
             compressor: Compressor::new(options.compression),
+            turns: Turns::default(),
             index: IndexBuilder::default(),
             unindexed: None,
             hashes: Vec::new(),
@@ -270,7 +272,7 @@ impl TableBuilder {
 
     /// Writes the open block; its separator waits for the next key.
     fn close_block(&mut self) -> Result<()> {
-        turns::give_way();
+        self.turns.give_way();
         self.raw.clear();
         self.block.finish(&mut self.raw);
         self.raw_block_bytes += self.raw.len() as u64;

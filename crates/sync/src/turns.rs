@@ -2,46 +2,48 @@
 //!
 //! A thread that never sleeps is moved to another processor only now and then: a background thread
 //! and a writer were seen to take turns of 4 ms on one for 40 ms, while the other processor had
-//! nothing to do (decision 0018). A thread that wakes is put where nobody runs. So one that was
-//! away for as long as a turn lasts sleeps for a moment; where all processors are busy, the other
-//! has its turn back sooner.
+//! nothing to do (decision 0018). Linux puts a thread that wakes where nobody runs, if it can. So
+//! one that was away for as long as a turn lasts sleeps for a moment; where all processors are
+//! busy, the other has its turn back sooner.
 //!
-//! U1. A look costs a look at the clock. Whose the time was is not asked: where a device took it, a
-//!     nap is little beside it.
+//! U1. A call costs a reading of the clock. Whose the time was is not asked: where a device took
+//!     it, a nap is little beside it.
+//! U2. Time between two pieces of work is no turn: each has `Turns` of its own.
 //!
-//! Threads: each for itself. Tests: below.
+//! Threads: one. Tests: below.
 
-use crate::thread;
-use std::cell::Cell;
+use crate::{simulation, thread};
 use std::time::{Duration, Instant};
 
-/// What lies between two looks of one that has its processor for itself is shorter.
+/// A thread that has its processor for itself calls again sooner than this.
 const TURN: Duration = Duration::from_millis(2);
 /// How long to sleep to be put elsewhere.
 const NAP: Duration = Duration::from_micros(50);
 
-thread_local! {
-    static LOOKED: Cell<Option<Instant>> = const { Cell::new(None) };
+/// The turns of a thread during one piece of work.
+#[derive(Debug, Default)]
+pub struct Turns {
+    called: Option<Instant>,
 }
 
-/// To be called several times a millisecond by work that takes long and that nobody waits for:
-/// sleeps for a moment if this thread may have lost its processor since its last call.
-pub fn give_way() {
-    if cfg!(any(loom, shuttle)) {
-        return;
-    }
-    let _ = LOOKED.try_with(|looked| {
-        if was_away(looked, thread::now()) {
-            thread::sleep(NAP);
-            looked.set(Some(thread::now()));
+impl Turns {
+    /// To be called several times a millisecond: sleeps for a moment if this thread may have lost
+    /// its processor since the last call.
+    pub fn give_way(&mut self) {
+        if cfg!(any(loom, shuttle)) || !simulation::may_have_helpers() {
+            return;
         }
-    });
-}
+        if self.was_away(thread::now()) {
+            thread::sleep(NAP);
+            self.called = Some(thread::now());
+        }
+    }
 
-/// Whether so much time passed since the last look that others may have had a turn.
-fn was_away(looked: &Cell<Option<Instant>>, now: Instant) -> bool {
-    let before = looked.replace(Some(now));
-    before.is_some_and(|before| now.saturating_duration_since(before) >= TURN)
+    /// Whether so much time passed since the last call that others may have had a turn.
+    fn was_away(&mut self, now: Instant) -> bool {
+        let before = self.called.replace(now);
+        before.is_some_and(|before| now.saturating_duration_since(before) >= TURN)
+    }
 }
 
 #[cfg(all(test, not(any(loom, shuttle))))]
@@ -50,22 +52,18 @@ mod tests {
 
     #[test]
     fn who_was_away_for_a_turn_sleeps_and_is_not_away_for_that() {
-        let (looked, mut now) = (Cell::new(None), thread::now());
-        let mut look = |after: Duration| {
+        let (mut turns, mut now) = (Turns::default(), thread::now());
+        let mut is_away_after = |after: Duration| {
             now += after;
-            was_away(&looked, now)
+            turns.was_away(now)
         };
-        assert!(!look(TURN), "the first look");
-        assert!(
-            !look(TURN / 2) && !look(TURN / 2),
-            "short ones add up to nothing"
-        );
-        assert!(look(TURN) && !look(TURN / 2));
-        give_way();
-        thread::sleep(TURN);
-        let before = thread::now();
-        give_way();
-        assert!(before.elapsed() >= NAP);
-        assert!(LOOKED.get().unwrap() >= before + NAP);
+        assert!(!is_away_after(TURN), "the first call");
+        let shorter = TURN / 2;
+        assert!(!is_away_after(shorter) && !is_away_after(shorter), "no sum");
+        assert!(is_away_after(TURN) && !is_away_after(shorter));
+        let before = thread::now().checked_sub(TURN).unwrap();
+        turns.called = Some(before);
+        turns.give_way();
+        assert!(turns.called.unwrap() >= before + TURN + NAP, "it slept");
     }
 }
