@@ -91,7 +91,7 @@ fn keys_written_again_and_again_are_flushed_when_the_journal_is_near_its_bound()
         if turn % 200 == 0 {
             let unflushed = || db.stats().journal.unflushed_bytes;
             most = most.max(unflushed());
-            // Ten are the bound, and by now somebody has been told to flush.
+            // Ten are the bound; if nobody flushes by now, the watchdog ends it.
             until(|| unflushed() < 12 * WRITE_BUFFER);
         }
     }
