@@ -89,9 +89,8 @@ pub(crate) fn record(histogram: &mut Histogram<u64>, from: Instant) {
     histogram.saturating_record(ns.clamp(1, LATENCY_NS_MAX));
 }
 
-/// Waits until `then`. A client that waits for less than a microsecond must not yield: where
-/// another thread can run, that costs it a turn of milliseconds, and its next operations would be
-/// blamed for them.
+/// Waits until `then`. A client that has a microsecond to wait must not yield: where another thread
+/// can run, that costs it a turn of milliseconds, and its next operations would be blamed for them.
 fn wait_until(then: Instant) {
     loop {
         let left = then.saturating_duration_since(Instant::now());

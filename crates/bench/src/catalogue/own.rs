@@ -84,7 +84,7 @@ pub(super) const ALL: &[Benchmark] = &[
             "puts at 70 % of saturation, latency from intended times, beside an idle timer",
             || {
                 let mut spec = usual(&[(Operation::Update, 1.0)], Choice::Uniform);
-                // In the open loop each is measured, so in what its pace is a share of as well.
+                // Each is measured in the open loop, so also where its saturation is found.
                 spec.latency_every = 1;
                 spec.pace = Pace::Open {
                     share: 0.7,

@@ -8,7 +8,8 @@
 use std::sync::mpsc::{RecvTimeoutError, sync_channel};
 use std::time::{Duration, Instant};
 
-/// A look at the clock; what lies between two and is longer than two of these was a stop.
+/// How often it looks at the clock. Of the time between two looks, what exceeds two of these was a
+/// stop.
 const LOOK: Duration = Duration::from_millis(100);
 
 /// Does `work`, and says how long that took, stops left out.
@@ -44,7 +45,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_works_or_waits_takes_its_time_and_a_stop_takes_none() {
+    fn what_works_or_waits_takes_its_time_and_a_stop_takes_little() {
         let nap = 3 * LOOK;
         let (result, took) = timed(|| {
             std::thread::sleep(nap);

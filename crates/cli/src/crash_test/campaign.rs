@@ -16,8 +16,8 @@ pub(super) const MEMORY_DIR: &str = "/dev/shm";
 /// What a child may take until it has opened its database and told all that it read there, and to
 /// close it; longer than that, it hangs.
 pub(super) const CHILD_LIMIT: Duration = Duration::from_secs(30);
-/// What an opening itself may take in memory, where it waits for no device: what is promised. A
-/// time that the whole machine stood still is none of it.
+/// What an opening itself may take in memory, where it waits for no device: what is promised. Time
+/// in which the whole machine stood still does not count.
 const OPENING_LIMIT_MEMORY: Duration = OPENING_GOAL;
 /// And on a disk: opening syncs several times, and a device that others write to as well, the
 /// other jobs of this test among them, may hold each of these syncs up for seconds.
