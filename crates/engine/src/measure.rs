@@ -16,7 +16,9 @@ impl Engine {
     /// Everything there is to report.
     pub(crate) fn stats(&self) -> Stats {
         let keyspaces = self.keyspace_stats();
-        let journal = self.journal_stats();
+        let journal = self.journal.as_ref().map(|journal| journal.stats());
+        let journal = journal.unwrap_or_default();
+        let stalls = self.stalls.report(journal.waits);
         let cache = &self.env.cache;
         let memory = MemoryStats {
             budget: self.options.memory,
@@ -27,7 +29,7 @@ impl Engine {
             spare: self.spare.bytes() as u64,
             block_cache: cache.bytes(),
             filters_and_indexes: cache.pinned_bytes(),
-            journal_mappings: self.journal.as_ref().map_or(0, |j| j.stats().mapped_bytes),
+            journal_mappings: journal.mapped_bytes,
         };
         let timers = &self.timers;
         let timers = [
@@ -39,13 +41,13 @@ impl Engine {
         Stats {
             keyspaces,
             memory,
-            journal,
+            journal: self.journal_stats(journal),
             cache: CacheStats {
                 hits: cache.hits(),
                 misses: cache.misses(),
                 bytes: cache.bytes(),
             },
-            stalls: self.stalls.report(),
+            stalls,
             shortage: self.shortages.error().map(|error| error.to_string()),
             counters: self.named_counters(),
             histograms: timers.into_iter().map(Timer::report).collect(),
@@ -84,21 +86,15 @@ impl Engine {
         self.cores().into_iter().map(one).collect()
     }
 
-    fn journal_stats(&self) -> JournalStats {
-        let Some(journal) = &self.journal else {
-            return JournalStats {
-                access: "off".to_owned(),
-                ..JournalStats::default()
-            };
-        };
-        let stats = journal.stats();
+    fn journal_stats(&self, stats: velella_journal::Stats) -> JournalStats {
         let pinning = |oldest| {
             let cores = self.cores().into_iter();
             let pins = cores.filter(move |core| core.flushed_below() <= oldest);
             pins.map(|core| core.name.clone()).collect()
         };
+        let access = self.journal.as_ref().map_or("off", |_| stats.access);
         JournalStats {
-            access: stats.access.to_owned(),
+            access: access.to_owned(),
             records: stats.records,
             bytes: stats.bytes,
             rounds: stats.rounds,

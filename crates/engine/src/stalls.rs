@@ -4,6 +4,7 @@
 
 use crate::stats::{Histogram, Stall};
 use std::time::Duration;
+use velella_journal::Waited;
 use velella_sync::lock::Mutex;
 
 /// Why a writer waited.
@@ -17,20 +18,17 @@ pub(crate) enum Cause {
     Flush,
     /// Compaction lagged: writes were paced.
     Compaction,
-    /// The journal made room.
-    Journal,
     /// A stamp above the durable lease.
     Lease,
     /// All memtables together filled their share of the memory.
     Memory,
 }
 
-const CAUSES: [(Cause, &str); 7] = [
+const CAUSES: [(Cause, &str); 6] = [
     (Cause::Slots, "slots"),
     (Cause::Key, "key"),
     (Cause::Flush, "flush"),
     (Cause::Compaction, "compaction"),
-    (Cause::Journal, "journal"),
     (Cause::Lease, "lease"),
     (Cause::Memory, "memory"),
 ];
@@ -64,17 +62,18 @@ impl Stalls {
         *max = (*max).max(waited);
     }
 
-    /// All causes, also those that never occurred.
-    pub(crate) fn report(&self) -> Vec<Stall> {
+    /// All causes, also those that never occurred, and what the journal noted itself.
+    pub(crate) fn report(&self, journal: Waited) -> Vec<Stall> {
         let causes = self.causes.lock();
-        CAUSES
-            .iter()
-            .zip(causes.iter())
-            .map(|((_, name), (count, total, max))| Stall {
-                cause: (*name).to_owned(),
-                count: *count,
-                total_us: micros(*total),
-                max_us: micros(*max),
+        let names = CAUSES.iter().map(|(_, name)| *name);
+        let own = names.zip(causes.iter().copied());
+        let journal = ("journal", (journal.count, journal.total, journal.max));
+        own.chain([journal])
+            .map(|(name, (count, total, max))| Stall {
+                cause: name.to_owned(),
+                count,
+                total_us: micros(total),
+                max_us: micros(max),
             })
             .collect()
     }

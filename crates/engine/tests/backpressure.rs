@@ -8,11 +8,33 @@ use common::{alone, counter, tiny, try_on};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Barrier};
 use std::time::Duration;
-use velella::ErrorKind;
 use velella::simulation::{self, Step};
 use velella::vfs::fault::{Fault, Rule};
 use velella::vfs::{FaultFs, MemFs, Operation};
+use velella::{Db, ErrorKind};
 use velella_testkit::Watchdog;
+
+/// How often writers waited for `cause`, and for how many microseconds in all.
+fn stalled(db: &Db, cause: &str) -> (u64, u64) {
+    let stalls = db.stats().stalls;
+    let stall = stalls.iter().find(|stall| stall.cause == cause).unwrap();
+    (stall.count, stall.total_us)
+}
+
+#[test]
+fn a_wait_for_a_segment_is_told_as_one_for_the_journal() {
+    let slow = FaultFs::over_mem(&MemFs::new());
+    // Without threads: the writer makes its segments itself.
+    let db = try_on(Arc::new(slow.clone()), alone()).unwrap();
+    let delay = Fault::Delay(Duration::from_millis(5));
+    slow.inject(Rule::every(delay).of(Operation::Create).on(".seg"));
+    for turn in 0..100u32 {
+        db.put(turn.to_be_bytes(), vec![1; 1_000]).unwrap();
+    }
+    assert!(slow.fired() > 0);
+    let (count, micros) = stalled(&db, "journal");
+    assert!(count >= 1 && micros >= 5_000, "{count} waits, {micros} us");
+}
 
 #[test]
 fn a_stalled_flush_stops_writers_and_says_so() {
@@ -21,11 +43,7 @@ fn a_stalled_flush_stops_writers_and_says_so() {
     let db = try_on(Arc::new(slow.clone()), tiny()).unwrap();
     slow.inject(Rule::every(Fault::Delay(Duration::from_millis(10))).on(".sst"));
     let limit = 16 << 20;
-    let stalled = || {
-        let stalls = db.stats().stalls;
-        let flush = stalls.iter().find(|stall| stall.cause == "flush").unwrap();
-        (flush.count, flush.total_us)
-    };
+    let stalled = || stalled(&db, "flush");
     let mut turn = 0u32;
     // However slowly a busy machine lets this thread write.
     while turn < 1_200 || stalled().1 == 0 {

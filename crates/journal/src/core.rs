@@ -11,6 +11,7 @@ use crate::inventory::Inventory;
 use crate::ledger::Ledger;
 use crate::ordering::{Site, is_sound};
 use crate::poison::Poison;
+use crate::waits::Waits;
 use std::sync::Arc;
 use velella_base::{Result, Stamp};
 use velella_sync::CachePadded;
@@ -38,6 +39,7 @@ pub(crate) struct Core {
     pub(crate) rounds: Counter,
     pub(crate) syncs: Counter,
     pub(crate) sync_threads: Counter,
+    pub(crate) waits: Arc<Waits>,
 }
 
 impl Core {
@@ -56,6 +58,7 @@ impl Core {
             rounds: Counter::new(),
             syncs: Counter::new(),
             sync_threads: Counter::new(),
+            waits: Arc::default(),
             config,
         }
     }

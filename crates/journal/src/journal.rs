@@ -19,6 +19,7 @@ use crate::retention;
 use crate::round::{Ending, Rounds};
 use crate::seal_file::SealFile;
 use crate::segment::journal_dir;
+use crate::waits::Waited;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -92,6 +93,8 @@ pub struct Stats {
     pub mapped_bytes: u64,
     /// Times a writer waited for a segment.
     pub segment_waits: u64,
+    /// How long writers waited for room, or for pages that the system made ready.
+    pub waits: Waited,
 }
 
 /// Lets the next one have its turn when it is dropped, also by a panic: declared before the lock,
@@ -395,6 +398,7 @@ impl Journal {
             oldest_pinned: pinned.oldest,
             mapped_bytes: core.inventory.mapped_bytes(),
             segment_waits: core.inventory.waits.sum(),
+            waits: core.waits.report(),
         }
     }
 }

@@ -9,6 +9,9 @@
 //!     with a skip record that says where it left. Nothing is written into the page it left, except
 //!     a record that was reserved before the round.
 //! A4. An extent always keeps room for an end record behind its last record.
+//! A5. A reservation can be long only where it begins or leaves a page: the system may have to make
+//!     the page ready, a segment may have to be made. Those are timed, and long ones noted
+//!     (`Waits`).
 //!
 //! Threads: one holder at a time; it may be another thread each time.
 //!
@@ -24,8 +27,11 @@ use crate::space::Space;
 use std::sync::Arc;
 use velella_base::checksum::crc32c_append;
 use velella_base::{Error, Result, Stamp};
+use velella_sync::thread;
 
 const ZEROS: [u8; 16] = [0; 16];
+/// Bytes zeroed behind a record: the word of the one to come (R2).
+const NEXT_WORD: u64 = 8;
 
 /// One lane: whoever holds it appends records to it.
 #[derive(Debug)]
@@ -133,12 +139,25 @@ impl Lane {
         self.core.poison.check()?;
         self.reserved = None;
         let len = payload.iter().map(|part| part.len() as u64).sum();
-        if len > self.inline_max {
-            return self.reserve_large(payload, len);
-        }
-        let at = self.room(record::align(record::HEADER + len))?;
+        let Some(at) = self.room_in_page(record::align(record::HEADER + len)) else {
+            return self.reserve_elsewhere(payload, len);
+        };
         self.draft(at, Kind::Data, payload, len);
         Ok(())
+    }
+
+    /// Reserves what begins or leaves a page (A5).
+    #[cold]
+    fn reserve_elsewhere(&mut self, payload: &[&[u8]], len: u64) -> Result<()> {
+        let started = thread::now();
+        let reserved = match len > self.inline_max {
+            true => self.reserve_large(payload, len),
+            false => self
+                .room(record::align(record::HEADER + len))
+                .map(|at| self.draft(at, Kind::Data, payload, len)),
+        };
+        self.core.waits.note(started.elapsed());
+        reserved
     }
 
     /// Writes the payload of a record whose room is at `at`.
@@ -156,7 +175,7 @@ impl Lane {
             end += part.len() as u64;
         }
         // The padding, and the word of the record to come (R2).
-        let zeros = usize::try_from(at + footprint + 8 - end).expect("8 to 15");
+        let zeros = usize::try_from(at + footprint + NEXT_WORD - end).expect("8 to 15");
         open.space.stage(end, &ZEROS[..zeros]);
         let word = u32::try_from(record::HEADER + len).expect("a quarter extent at most");
         self.reserved = Some(Reserved {
@@ -167,7 +186,6 @@ impl Lane {
         });
     }
 
-    #[cold]
     fn reserve_large(&mut self, payload: &[&[u8]], len: u64) -> Result<()> {
         if len > PAYLOAD_MAX {
             return Err(Error::invalid(
@@ -248,23 +266,33 @@ impl Lane {
         }
     }
 
-    /// Where a record of `footprint` bytes goes: behind the last one if the extent has room and
-    /// the page is still the lane's own.
+    /// The lane's end, if the extent has room for `footprint` bytes there and the page is still the
+    /// lane's own.
     #[inline]
-    fn room(&mut self, footprint: u64) -> Result<u64> {
-        if let Some(open) = &self.open {
-            let at = open.position(self.next);
-            if open.fits(at, footprint)
-                && self.ledger().handed() <= open.page_start(self.next, at)
-                && open.segment >= self.core.move_below()
-            {
-                return Ok(at);
-            }
-        }
-        self.make_room(footprint)
+    fn room_at_end(&self, footprint: u64) -> Option<u64> {
+        let open = self.open.as_ref()?;
+        let at = open.position(self.next);
+        let is_room = open.fits(at, footprint)
+            && self.ledger().handed() <= open.page_start(self.next, at)
+            && open.segment >= self.core.move_below();
+        is_room.then_some(at)
     }
 
-    #[cold]
+    /// As `room_at_end`, if the record and the word behind it end in the page of the last one.
+    #[inline]
+    fn room_in_page(&self, footprint: u64) -> Option<u64> {
+        self.room_at_end(footprint)
+            .filter(|at| at % PAGE + footprint + NEXT_WORD <= PAGE)
+    }
+
+    /// Where a record of `footprint` bytes goes.
+    fn room(&mut self, footprint: u64) -> Result<u64> {
+        match self.room_at_end(footprint) {
+            Some(at) => Ok(at),
+            None => self.make_room(footprint),
+        }
+    }
+
     fn make_room(&mut self, footprint: u64) -> Result<u64> {
         if let Some(open) = &self.open
             && open.segment >= self.core.move_below()
@@ -346,7 +374,7 @@ impl Lane {
             segment: taken.segment.number,
             start: self.next,
             len: taken.len,
-            space: Space::new(taken),
+            space: Space::new(taken, &self.core.waits),
         };
         let written = open.space.put(0, &bytes);
         self.core.poison_on_error(written)?;

@@ -28,6 +28,7 @@ mod record;
 mod extent;
 mod config;
 mod poison;
+mod waits;
 mod seal;
 mod segment;
 mod inventory;
@@ -52,3 +53,4 @@ pub use lane::Lane;
 #[cfg(any(loom, shuttle))]
 pub use ordering::{Site, spoil};
 pub use recovery::{Evidence, Last, Record, Recovery, Report, Rule, evidence, newest_incarnation};
+pub use waits::Waited;

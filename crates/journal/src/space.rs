@@ -23,9 +23,11 @@ use crate::header::PAGE;
 use crate::inventory::Extent;
 use crate::record;
 use crate::segment::{Piece, Segment};
+use crate::waits::Waits;
 use std::sync::Arc;
 use velella_base::Result;
 use velella_sync::atomic::{Ordering, fence};
+use velella_sync::thread;
 use velella_vfs::Window;
 
 /// Bytes of a mapped extent that are faulted in at once.
@@ -96,6 +98,7 @@ pub(crate) struct Written {
     base: u64,
     /// The record being made: header, payload, padding and the next word.
     staged: Vec<u8>,
+    waits: Arc<Waits>,
 }
 
 impl Written {
@@ -129,7 +132,7 @@ fn split(bytes: &[u8]) -> (&[u8; WORD], &[u8]) {
 }
 
 impl Space {
-    pub(crate) fn new(extent: Extent) -> Space {
+    pub(crate) fn new(extent: Extent, waits: &Arc<Waits>) -> Space {
         match extent.piece {
             Piece::Mapped(window) => Space::Mapped(Mapped {
                 window,
@@ -142,6 +145,7 @@ impl Space {
                 segment: extent.segment,
                 base,
                 staged: Vec::new(),
+                waits: Arc::clone(waits),
             }),
         }
     }
@@ -189,7 +193,10 @@ impl Space {
             }
             Space::Written(written) => {
                 written.staged[..record::HEADER_LEN].copy_from_slice(header);
-                written.write(at, &written.staged)
+                let started = thread::now();
+                let committed = written.write(at, &written.staged);
+                written.waits.note(started.elapsed());
+                committed
             }
         }
     }

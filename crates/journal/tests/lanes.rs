@@ -8,6 +8,7 @@ use common::*;
 use std::cmp::Ordering::{Equal, Less};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 use velella_base::{Error, Stamp};
 use velella_journal::{Access, Last, Rule};
 use velella_vfs::fault::{Fault, Rule as FaultRule};
@@ -275,5 +276,34 @@ fn a_write_that_fails_half_way_loses_nothing_before_it() {
         let (stamps, report) = (recovered.stamps(), recovered.report);
         assert_eq!(report.rule, Rule::PageCache, "{nth}: {report:?}");
         assert_eq!(stamps, acknowledged, "{nth}");
+    }
+}
+
+/// For whatever part of it the journal waited: a write, or a segment that nobody had made ready.
+#[test]
+fn what_a_writer_waits_for_is_noted() {
+    let nap = Duration::from_millis(5);
+    for (access, slow) in [
+        (Access::Write, Operation::Write),
+        (Access::Mapped, Operation::Create),
+    ] {
+        let fs = FaultFs::over_mem(&MemFs::new());
+        let mut config = config(Arc::new(fs.clone()), 1, 1);
+        config.access = access;
+        let segment = usize::try_from(config.segment_bytes).unwrap();
+        let mut bench = Bench::start(config).unwrap();
+        fs.inject(FaultRule::every(Fault::Delay(nap)).of(slow).on(".seg"));
+        let before = bench.journal.stats().waits;
+        let mut writes = 0;
+        while fs.fired() == 0 || writes < 3 {
+            assert!(writes * 4_000 < 2 * segment, "{access:?}: nothing was slow");
+            bench.write(0, &[1; 4_000]).unwrap();
+            writes += 1;
+        }
+        let waits = bench.journal.stats().waits;
+        // At most one a call that was slow, and others only where the machine was.
+        let noted = waits.count - before.count;
+        assert!(noted >= 1 && waits.max >= nap, "{access:?}: {waits:?}");
+        assert!(waits.total - before.total >= nap, "{access:?}: {waits:?}");
     }
 }
