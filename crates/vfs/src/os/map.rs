@@ -6,6 +6,10 @@
 //!     cut, is the one fault no process can catch in order: SIGBUS ends it, and recovery follows.
 //! M3. No reference into the mapping is ever made: windows write through pointers, and the file
 //!     is read by `pread`.
+//! M4. Before a file is synced, its pages leave the process, by one call. Of each page that is in
+//!     it, Linux tells every processor before it writes it: four thousand times for 16 MiB, and a
+//!     thread that stores to the next pages meanwhile is interrupted each time (seen: for 15 to 35
+//!     ms, in which its puts took more than twice as long).
 
 use crate::file::MapFile;
 use crate::os::facts;
@@ -51,12 +55,20 @@ impl Mapping for Pages {
         // Only whole pages that are the window's alone; a page it shares belongs to a neighbour.
         let first = offset.next_multiple_of(PAGE_BYTES);
         let end = (offset + len) / PAGE_BYTES * PAGE_BYTES;
+        self.leave(first, end);
+    }
+}
+
+impl Pages {
+    /// Has the pages in `[first, end)` leave the process, for the page cache. Who stores to one
+    /// that is still in use faults it in again.
+    fn leave(&self, first: usize, end: usize) {
         if first >= end {
             return;
         }
         // SAFETY: the mapping is shared and of a file, so dropping pages from the process loses
-        // nothing: the next access would read them from the page cache. Nobody holds a reference
-        // into it (M3).
+        // nothing: the next access finds them in the page cache. Nobody holds a reference into it
+        // (M3).
         #[cfg(target_os = "linux")]
         let _ = unsafe {
             self.0
@@ -127,8 +139,9 @@ impl MapFile for OsMapFile {
     }
 
     /// `fdatasync` writes pages dirtied through a mapping as it does those of `write`: the kernel
-    /// keeps no difference between them.
+    /// keeps no difference between them. They leave the process first (M4).
     fn sync_data(&self) -> Result<()> {
+        self.mapping.leave(0, self.mapping.0.len());
         self.file
             .sync_data()
             .map_err(|e| Error::io("sync", &self.path, e))

@@ -179,3 +179,66 @@ fn pages_that_the_system_gave_up_are_read_again_when_they_are_fetched() {
     });
     assert!(fetched > whole / 10 * 8, "{fetched} of {whole} bytes");
 }
+
+/// Bytes of the mapped file that are in this process.
+#[cfg(target_os = "linux")]
+fn resident(path: &Path) -> u64 {
+    let maps = fs::read_to_string("/proc/self/smaps").unwrap();
+    let path = path.to_str().unwrap();
+    let mut lines = maps.lines().skip_while(|line| !line.ends_with(path));
+    let rss = lines.find_map(|line| line.strip_prefix("Rss:")).unwrap();
+    let kib = rss.trim().trim_end_matches(" kB").parse::<u64>().unwrap();
+    kib << 10
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn the_pages_of_a_mapped_file_leave_the_process_before_it_is_synced() {
+    const LENGTH: usize = 1 << 20;
+    let dir = tempfile::tempdir().unwrap();
+    if !OsFs.maps_well(dir.path()) {
+        println!("skipped: {} is not mapped", dir.path().display());
+        return;
+    }
+    let path = dir.path().join("mapped");
+    fs::write(&path, vec![0; LENGTH]).unwrap();
+    let mapped = OsFs.map_append(&path, LENGTH as u64).unwrap();
+    let mut window = Arc::clone(&mapped).window(0, LENGTH as u64).unwrap();
+    window.write(0, &vec![1; LENGTH]);
+    assert_eq!(resident(&path), LENGTH as u64);
+    mapped.sync_data().unwrap();
+    assert_eq!(resident(&path), 0);
+    window.write(5_000, b"again");
+    let bytes = fs::read(&path).unwrap();
+    assert_eq!(&bytes[4_998..5_007], b"\x01\x01again\x01\x01");
+}
+
+#[test]
+fn what_is_stored_while_a_mapped_file_is_synced_is_kept() {
+    const LENGTH: usize = 4 << 20;
+    const STEP: usize = 40;
+    let dir = tempfile::tempdir().unwrap();
+    if !OsFs.maps_well(dir.path()) {
+        println!("skipped: {} is not mapped", dir.path().display());
+        return;
+    }
+    let path = dir.path().join("mapped");
+    fs::write(&path, vec![0; LENGTH]).unwrap();
+    let mapped = OsFs.map_append(&path, LENGTH as u64).unwrap();
+    let mut window = Arc::clone(&mapped).window(0, LENGTH as u64).unwrap();
+    let pattern = |at: usize| [u8::try_from(at / STEP % 251).unwrap() + 1; STEP];
+    std::thread::scope(|scope| {
+        let writer = scope.spawn(|| {
+            for at in (0..=LENGTH - STEP).step_by(STEP) {
+                window.write(at as u64, &pattern(at));
+            }
+        });
+        while !writer.is_finished() {
+            mapped.sync_data().unwrap();
+        }
+    });
+    let bytes = fs::read(&path).unwrap();
+    for at in (0..=LENGTH - STEP).step_by(STEP) {
+        assert_eq!(bytes[at..at + STEP], pattern(at), "at {at}");
+    }
+}
