@@ -32,9 +32,9 @@ const FINGERS: usize = if cfg!(any(loom, shuttle)) { 2 } else { 64 };
 /// Levels of a tower that may become the tail or a finger.
 pub(crate) const TAIL_LEVELS: usize = if LEVELS < 3 { LEVELS } else { 3 };
 
-/// Towers that one writer walks past for a directory: some microseconds. In a model so few that
+/// Towers that one writer walks past for a directory: half a microsecond. In a model so few that
 /// insertions come between.
-const PIECE: usize = if cfg!(any(loom, shuttle)) { 2 } else { 64 };
+const PIECE: usize = if cfg!(any(loom, shuttle)) { 2 } else { 8 };
 
 /// Towers from which on a directory pays: about a thousand keys.
 const FIRST: usize = if cfg!(any(loom, shuttle)) { 1 } else { 256 };
