@@ -12,10 +12,13 @@
 //!     and reads the same; its records are of other incarnations and its extents may lie elsewhere.
 //! I6. A failed sync of the directory stops the journal, whoever made a file; one for which there
 //!     was no descriptor was none.
+//! I7. Windows that lanes have left are given back by who prepares: to unmap pages, every processor
+//!     is asked to forget them, and who asks waits for the slowest (seen: 5 ms, for one that the
+//!     machine's host had taken away). A writer does that only where nobody prepares.
 //!
 //! Threads: any. Making is serialised by a lock of its own, which no writer takes unless I1.
 //!
-//! Tests: `tests/retention.rs`, `tests/errors.rs` (I6, what is left of a failure).
+//! Tests: `tests/retention.rs`, `tests/errors.rs` (I6, what is left of a failure); I7 below.
 
 use crate::config::Config;
 use crate::poison::Poison;
@@ -30,7 +33,7 @@ use velella_sync::atomic::{AtomicBool, Ordering};
 use velella_sync::counter::Counter;
 use velella_sync::lock::Mutex;
 use velella_sync::parker::Parker;
-use velella_vfs::Names;
+use velella_vfs::{Names, Window};
 
 /// Segments kept ready.
 const READY: usize = 2;
@@ -39,6 +42,8 @@ const READY: usize = 2;
 const FETCHED_AHEAD: u64 = 8;
 /// Most retired segments that are kept to be reused (I4).
 const KEPT_MAX: usize = 16;
+/// Most windows that wait to be given back (I7): a segment's.
+const LEFT_MAX: usize = 16;
 /// After so many sweeps, seconds of an idle database, one that was not needed goes.
 const LOOKS: u32 = 64;
 /// Extents of the first segment, which is made while the database opens: what opens, does little
@@ -60,6 +65,8 @@ pub(crate) struct Inventory {
     /// Something to prepare, and who waits for that.
     wanted: AtomicBool,
     preparer: Parker,
+    /// I7.
+    left: Mutex<Vec<Window>>,
     pub(crate) waits: Counter,
 }
 
@@ -128,6 +135,7 @@ impl Inventory {
             making: Mutex::new(()),
             wanted: AtomicBool::new(false),
             preparer: Parker::new(),
+            left: Mutex::default(),
             waits: Counter::new(),
         }
     }
@@ -195,6 +203,7 @@ impl Inventory {
     pub(crate) fn prepare(&self, cancelled: &dyn Fn() -> bool) -> Result<()> {
         // Relaxed: set again by whoever takes a segment after this.
         self.wanted.store(false, Ordering::Relaxed);
+        self.give_back();
         while self.state.lock().ready.len() < READY && !cancelled() {
             let making = self.making.lock();
             if self.state.lock().ready.len() < READY {
@@ -203,6 +212,21 @@ impl Inventory {
         }
         self.fetch_next(cancelled);
         self.sweep()
+    }
+
+    /// Takes the window of an extent that its lane has left (I7).
+    pub(crate) fn leave(&self, window: Window) {
+        let mut left = self.left.lock();
+        left.push(window);
+        if left.len() > LEFT_MAX {
+            left.clear();
+        }
+    }
+
+    fn give_back(&self) {
+        let left = std::mem::take(&mut *self.left.lock());
+        // Without the lock, for which writers would wait.
+        drop(left);
     }
 
     /// Asks for the pages that lanes write to next (G3 of segments): the more of them, the more
@@ -460,4 +484,47 @@ pub(crate) fn no_number(config: &Config) -> Error {
     )
     .on(&journal_dir(config))
     .remedy("the database's file counter went backwards: restore its manifest")
+}
+
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod tests {
+    use super::*;
+    use crate::config::Access;
+    use std::sync::atomic::AtomicU64;
+    use velella_vfs::MemFs;
+
+    #[test]
+    fn windows_that_were_left_wait_for_who_prepares_or_until_they_are_many() {
+        let number = AtomicU64::new(2);
+        let config = Config {
+            vfs: Arc::new(MemFs::new()),
+            dir: PathBuf::from("/db"),
+            database: 1,
+            incarnation: 1,
+            lanes: 1,
+            segment_bytes: Config::SEGMENT_BYTES,
+            extent_bytes: Config::EXTENT_BYTES,
+            access: Access::Mapped,
+            ack_after_done: false,
+            next_file: Arc::new(move || Ok(number.fetch_add(1, Ordering::Relaxed))),
+            note: None,
+        };
+        config.vfs.create_dir_all(&journal_dir(&config)).unwrap();
+        let inventory = Inventory::new(config, 1, Arc::default());
+        let leave_one = || {
+            let extent = inventory.take().unwrap();
+            let Piece::Mapped(window) = extent.piece else {
+                panic!("it was to be mapped");
+            };
+            inventory.leave(window);
+        };
+        let left = || inventory.left.lock().len();
+        (0..LEFT_MAX).for_each(|_| leave_one());
+        assert_eq!(left(), LEFT_MAX);
+        leave_one();
+        assert_eq!(left(), 0, "there were too many");
+        leave_one();
+        inventory.prepare(&|| false).unwrap();
+        assert_eq!(left(), 0, "somebody prepared");
+    }
 }

@@ -354,6 +354,9 @@ impl Lane {
             span.closed = Some(closed);
         }
         self.ledger().move_tail(self.next);
+        if let Some(window) = open.space.into_window() {
+            self.core.inventory.leave(window);
+        }
         Ok(())
     }
 

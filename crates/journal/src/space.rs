@@ -150,6 +150,14 @@ impl Space {
         }
     }
 
+    /// The window, of one that is mapped.
+    pub(crate) fn into_window(self) -> Option<Window> {
+        match self {
+            Space::Mapped(mapped) => Some(mapped.window),
+            Space::Written(_) => None,
+        }
+    }
+
     /// Writes now, the first word last (S3).
     pub(crate) fn put(&mut self, at: u64, bytes: &[u8]) -> Result<()> {
         match self {
