@@ -39,7 +39,7 @@ pub(crate) struct Core {
     pub(crate) rounds: Counter,
     pub(crate) syncs: Counter,
     pub(crate) sync_threads: Counter,
-    pub(crate) waits: Arc<Waits>,
+    pub(crate) waits: Waits,
 }
 
 impl Core {
@@ -58,7 +58,7 @@ impl Core {
             rounds: Counter::new(),
             syncs: Counter::new(),
             sync_threads: Counter::new(),
-            waits: Arc::default(),
+            waits: Waits::default(),
             config,
         }
     }

@@ -12,9 +12,10 @@
 //!     and reads the same; its records are of other incarnations and its extents may lie elsewhere.
 //! I6. A failed sync of the directory stops the journal, whoever made a file; one for which there
 //!     was no descriptor was none.
-//! I7. Windows that lanes have left are given back by who prepares: to unmap pages, every processor
-//!     is asked to forget them, and who asks waits for the slowest (seen: 5 ms, for one that the
-//!     machine's host had taken away). A writer does that only where nobody prepares.
+//! I7. Windows that lanes have left are given back by who prepares or sweeps: to unmap pages, every
+//!     processor is asked to forget them, and who asks waits for the slowest (seen: 5 ms, for one
+//!     that the machine's host had taken away). Until then they keep their files' space, a
+//!     segment's at most: a writer that leaves one more gives that back itself.
 //!
 //! Threads: any. Making is serialised by a lock of its own, which no writer takes unless I1.
 //!
@@ -42,8 +43,6 @@ const READY: usize = 2;
 const FETCHED_AHEAD: u64 = 8;
 /// Most retired segments that are kept to be reused (I4).
 const KEPT_MAX: usize = 16;
-/// Most windows that wait to be given back (I7): a segment's.
-const LEFT_MAX: usize = 16;
 /// After so many sweeps, seconds of an idle database, one that was not needed goes.
 const LOOKS: u32 = 64;
 /// Extents of the first segment, which is made while the database opens: what opens, does little
@@ -203,8 +202,8 @@ impl Inventory {
     pub(crate) fn prepare(&self, cancelled: &dyn Fn() -> bool) -> Result<()> {
         // Relaxed: set again by whoever takes a segment after this.
         self.wanted.store(false, Ordering::Relaxed);
-        self.give_back();
         while self.state.lock().ready.len() < READY && !cancelled() {
+            self.give_back();
             let making = self.making.lock();
             if self.state.lock().ready.len() < READY {
                 self.make_one(&making, self.config.segment_bytes, cancelled)?;
@@ -216,11 +215,14 @@ impl Inventory {
 
     /// Takes the window of an extent that its lane has left (I7).
     pub(crate) fn leave(&self, window: Window) {
+        let most = self.config.segment_bytes / self.config.extent_bytes;
         let mut left = self.left.lock();
-        left.push(window);
-        if left.len() > LEFT_MAX {
-            left.clear();
+        if (left.len() as u64) < most {
+            left.push(window);
+            return;
         }
+        drop(left);
+        drop(window);
     }
 
     fn give_back(&self) {
@@ -368,6 +370,7 @@ impl Inventory {
     /// Deletes doomed files and retired segments beyond those that will be reused. What cannot be
     /// deleted is tried again at the next sweep.
     pub(crate) fn sweep(&self) -> Result<()> {
+        self.give_back();
         let doomed = {
             let mut state = self.state.lock();
             let mut doomed = std::mem::take(&mut state.doomed);
@@ -488,13 +491,18 @@ pub(crate) fn no_number(config: &Config) -> Error {
 
 #[cfg(all(test, not(any(loom, shuttle))))]
 mod tests {
-    use super::*;
-    use crate::config::Access;
-    use std::sync::atomic::AtomicU64;
+    use crate::config::{Access, Config};
+    use crate::core::Core;
+    use crate::lane::Lane;
+    use crate::segment::journal_dir;
+    use std::path::PathBuf;
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicU64, Ordering};
+    use velella_base::Stamp;
     use velella_vfs::MemFs;
 
     #[test]
-    fn windows_that_were_left_wait_for_who_prepares_or_until_they_are_many() {
+    fn windows_that_lanes_left_wait_for_who_prepares_and_are_few() {
         let number = AtomicU64::new(2);
         let config = Config {
             vfs: Arc::new(MemFs::new()),
@@ -502,29 +510,27 @@ mod tests {
             database: 1,
             incarnation: 1,
             lanes: 1,
-            segment_bytes: Config::SEGMENT_BYTES,
-            extent_bytes: Config::EXTENT_BYTES,
+            segment_bytes: 32 << 10,
+            extent_bytes: 8 << 10,
             access: Access::Mapped,
             ack_after_done: false,
             next_file: Arc::new(move || Ok(number.fetch_add(1, Ordering::Relaxed))),
             note: None,
         };
         config.vfs.create_dir_all(&journal_dir(&config)).unwrap();
-        let inventory = Inventory::new(config, 1, Arc::default());
-        let leave_one = || {
-            let extent = inventory.take().unwrap();
-            let Piece::Mapped(window) = extent.piece else {
-                panic!("it was to be mapped");
-            };
-            inventory.leave(window);
-        };
-        let left = || inventory.left.lock().len();
-        (0..LEFT_MAX).for_each(|_| leave_one());
-        assert_eq!(left(), LEFT_MAX);
-        leave_one();
-        assert_eq!(left(), 0, "there were too many");
-        leave_one();
-        inventory.prepare(&|| false).unwrap();
+        let core = Arc::new(Core::new(config, 1, Stamp::ZERO));
+        core.inventory.first().unwrap();
+        let mut lane = Lane::new(&core, 0);
+        let left = || core.inventory.left.lock().len();
+        let most = (1..200)
+            .map(|stamp| {
+                lane.reserve(&[&[1; 1_000]]).unwrap();
+                lane.commit(Stamp(stamp)).unwrap();
+                left()
+            })
+            .max();
+        assert_eq!(most, Some(4), "a segment's");
+        core.inventory.prepare(&|| false).unwrap();
         assert_eq!(left(), 0, "somebody prepared");
     }
 }

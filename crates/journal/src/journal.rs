@@ -93,7 +93,7 @@ pub struct Stats {
     pub mapped_bytes: u64,
     /// Times a writer waited for a segment.
     pub segment_waits: u64,
-    /// How long writers waited for room, or for pages that the system made ready.
+    /// How long writers waited for room, for pages that the system made ready, or for a `write`.
     pub waits: Waited,
 }
 
@@ -182,7 +182,8 @@ impl Journal {
         self.share_round(stamp, frontier, &|| self.is_awaited())
     }
 
-    /// Whether somebody asks for a round now who waits for it.
+    /// Whether somebody asks for a round now who waits for it. Callers of `round` and of `close`
+    /// are not counted: no writer is one.
     fn is_awaited(&self) -> bool {
         // Relaxed: see `round_for`.
         self.inside.load(Ordering::Relaxed) > 0

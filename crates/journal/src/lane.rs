@@ -9,9 +9,10 @@
 //!     with a skip record that says where it left. Nothing is written into the page it left, except
 //!     a record that was reserved before the round.
 //! A4. An extent always keeps room for an end record behind its last record.
-//! A5. A reservation can be long only where it begins or leaves a page: the system may have to make
-//!     the page ready, a segment may have to be made. Those are timed, and long ones noted
-//!     (`Waits`).
+//! A5. What can take long is nearly always a reservation that begins or leaves a page, for which
+//!     the system may have to make a page ready or a segment may have to be made; or a commit that
+//!     is a system call. Those are timed, and long ones noted (`Waits`). The first store to a page
+//!     that was synced while its lane stood in it is not.
 //!
 //! Threads: one holder at a time; it may be another thread each time.
 //!
@@ -139,24 +140,26 @@ impl Lane {
         self.core.poison.check()?;
         self.reserved = None;
         let len = payload.iter().map(|part| part.len() as u64).sum();
-        let Some(at) = self.room_in_page(record::align(record::HEADER + len)) else {
-            return self.reserve_elsewhere(payload, len);
-        };
-        self.draft(at, Kind::Data, payload, len);
-        Ok(())
+        if len <= self.inline_max
+            && let Some(at) = self.room_in_page(record::align(record::HEADER + len))
+        {
+            self.draft(at, Kind::Data, payload, len);
+            return Ok(());
+        }
+        self.reserve_elsewhere(payload, len)
     }
 
     /// Reserves what begins or leaves a page (A5).
     #[cold]
     fn reserve_elsewhere(&mut self, payload: &[&[u8]], len: u64) -> Result<()> {
-        let started = thread::now();
+        let began = thread::now();
         let reserved = match len > self.inline_max {
             true => self.reserve_large(payload, len),
             false => self
                 .room(record::align(record::HEADER + len))
                 .map(|at| self.draft(at, Kind::Data, payload, len)),
         };
-        self.core.waits.note(started.elapsed());
+        self.core.waits.note_since(began);
         reserved
     }
 
@@ -377,7 +380,7 @@ impl Lane {
             segment: taken.segment.number,
             start: self.next,
             len: taken.len,
-            space: Space::new(taken, &self.core.waits),
+            space: Space::new(taken),
         };
         let written = open.space.put(0, &bytes);
         self.core.poison_on_error(written)?;
@@ -405,7 +408,12 @@ impl Lane {
         debug_assert!(stamp > self.last, "A2: {stamp} after {}", self.last);
         let header = reserved.draft.stamped(stamp);
         let open = self.open.as_mut().expect("`reserve` opened an extent");
-        if let Err(error) = open.space.commit(reserved.at, &header) {
+        let began = open.space.is_written().then(thread::now);
+        let committed = open.space.commit(reserved.at, &header);
+        if let Some(began) = began {
+            self.core.waits.note_since(began);
+        }
+        if let Err(error) = committed {
             return Err(self.outcome_unknown(error));
         }
         self.next += reserved.footprint;

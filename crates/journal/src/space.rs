@@ -23,11 +23,9 @@ use crate::header::PAGE;
 use crate::inventory::Extent;
 use crate::record;
 use crate::segment::{Piece, Segment};
-use crate::waits::Waits;
 use std::sync::Arc;
 use velella_base::Result;
 use velella_sync::atomic::{Ordering, fence};
-use velella_sync::thread;
 use velella_vfs::Window;
 
 /// Bytes of a mapped extent that are faulted in at once.
@@ -98,7 +96,6 @@ pub(crate) struct Written {
     base: u64,
     /// The record being made: header, payload, padding and the next word.
     staged: Vec<u8>,
-    waits: Arc<Waits>,
 }
 
 impl Written {
@@ -132,7 +129,7 @@ fn split(bytes: &[u8]) -> (&[u8; WORD], &[u8]) {
 }
 
 impl Space {
-    pub(crate) fn new(extent: Extent, waits: &Arc<Waits>) -> Space {
+    pub(crate) fn new(extent: Extent) -> Space {
         match extent.piece {
             Piece::Mapped(window) => Space::Mapped(Mapped {
                 window,
@@ -145,9 +142,13 @@ impl Space {
                 segment: extent.segment,
                 base,
                 staged: Vec::new(),
-                waits: Arc::clone(waits),
             }),
         }
+    }
+
+    /// Whether `commit` makes a system call.
+    pub(crate) fn is_written(&self) -> bool {
+        matches!(self, Space::Written(_))
     }
 
     /// The window, of one that is mapped.
@@ -201,10 +202,7 @@ impl Space {
             }
             Space::Written(written) => {
                 written.staged[..record::HEADER_LEN].copy_from_slice(header);
-                let started = thread::now();
-                let committed = written.write(at, &written.staged);
-                written.waits.note(started.elapsed());
-                committed
+                written.write(at, &written.staged)
             }
         }
     }

@@ -9,6 +9,7 @@
 //! U1. A call costs a reading of the clock. Whose the time was is not asked: where a device took
 //!     it, a nap is little beside it.
 //! U2. Time between two pieces of work is no turn: each has `Turns` of its own.
+//! U3. A simulated thread never sleeps here: its turns are the simulation's.
 //!
 //! Threads: one. Tests: below.
 

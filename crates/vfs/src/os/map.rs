@@ -7,9 +7,9 @@
 //! M3. No reference into the mapping is ever made: windows write through pointers, and the file
 //!     is read by `pread`.
 //! M4. Before a file is synced, its pages leave the process, by one call. Of each page that is in
-//!     it, Linux tells every processor before it writes it: four thousand times for 16 MiB, and a
-//!     thread that stores to the next pages meanwhile is interrupted each time (seen: for 15 to 35
-//!     ms, in which its puts took more than twice as long).
+//!     it, Linux tells every processor before it writes it, and a thread that stores to the next
+//!     pages meanwhile is interrupted each time (seen: for 15 to 35 ms, of some thousand pages, in
+//!     which its puts took more than twice as long).
 
 use crate::file::MapFile;
 use crate::os::facts;
@@ -67,8 +67,9 @@ impl Pages {
             return;
         }
         // SAFETY: the mapping is shared and of a file, so dropping pages from the process loses
-        // nothing: the next access finds them in the page cache. Nobody holds a reference into it
-        // (M3).
+        // nothing: the next access finds them in the page cache. A store that another thread makes
+        // meanwhile goes to the page before it is dropped, which is noted as dirty then, or faults
+        // it in again. Nobody holds a reference into it (M3).
         #[cfg(target_os = "linux")]
         let _ = unsafe {
             self.0
