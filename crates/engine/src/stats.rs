@@ -121,7 +121,8 @@ pub struct CacheStats {
     pub bytes: u64,
 }
 
-/// One cause of waiting.
+/// One cause of waiting. Under `journal` are waits of a millisecond or more for room there or for a
+/// page of it that the system made ready; a processor lost in the middle of it counts as well.
 #[derive(Debug, Clone, Default, Serialize)]
 pub struct Stall {
     /// Its name.
