@@ -110,6 +110,20 @@ pub fn same_bytes(a: &[u8], b: &[u8]) -> bool {
     }
 }
 
+/// What of `key` follows `prefix`, if it begins with that.
+///
+/// Where nothing is to be compared nothing is called: an empty slice may point to no memory, and
+/// `memcmp` of glibc for AVX-512 loads from there under a mask of no bytes, which processors leave
+/// to microcode. With keys that share nothing, two such calls were 30 % of a get's time.
+#[must_use]
+#[inline]
+pub fn without_prefix<'a>(key: &'a [u8], prefix: &[u8]) -> Option<&'a [u8]> {
+    if prefix.is_empty() {
+        return Some(key);
+    }
+    key.strip_prefix(prefix)
+}
+
 /// Makes what `to` holds from `at` on into `tail`. Where that is eight to sixteen bytes in place of
 /// as many, as with keys of one length, it takes no call.
 ///
@@ -178,6 +192,16 @@ mod tests {
             assert!(middle.len() <= low.len());
         }
         assert_eq!(order.separator(b"abcdef", b"c"), b"b");
+    }
+
+    #[test]
+    fn what_follows_a_prefix_is_what_the_standard_library_says() {
+        let keys: [&[u8]; 5] = [b"", b"a", b"ab", b"abc", b"b"];
+        for key in keys {
+            for prefix in keys {
+                assert_eq!(without_prefix(key, prefix), key.strip_prefix(prefix));
+            }
+        }
     }
 
     #[test]

@@ -10,7 +10,7 @@
 //! Tests: below.
 
 use velella_base::Order;
-use velella_base::order::word;
+use velella_base::order::{without_prefix, word};
 use velella_sst::TableMeta;
 
 /// The search words of one level.
@@ -59,7 +59,7 @@ impl Fences {
         let (mut low, mut high) = (0, self.count);
         if order.is_bytewise() {
             // A key that begins otherwise is outside the level.
-            let rest = key.strip_prefix(&*self.shared)?;
+            let rest = without_prefix(key, &self.shared)?;
             let word = word(rest);
             low = self.largest.partition_point(|fence| *fence < word);
             high = low;

@@ -17,7 +17,7 @@ use crate::block::view::common_prefix;
 use crate::format::{HEADER_BYTES, Handle, TRAILER_BYTES};
 use std::cmp::Ordering;
 use velella_base::codec::{Reader, put_slice, put_varint};
-use velella_base::order::word;
+use velella_base::order::{without_prefix, word};
 use velella_base::{Order, Stamp};
 
 /// Words per word of the upper level: four cache lines.
@@ -176,7 +176,7 @@ impl Index {
         if !self.order.is_bytewise() {
             return self.search(0, self.len(), key, stamp, comparisons);
         }
-        let Some(rest) = key.strip_prefix(&self.prefix[..]) else {
+        let Some(rest) = without_prefix(key, &self.prefix) else {
             *comparisons += 1;
             let below = key < &self.prefix[..];
             return if below { 0 } else { self.len() };
@@ -202,7 +202,7 @@ impl Index {
     #[inline]
     pub(crate) fn surely_finds(&self, block: usize, key: &[u8]) -> bool {
         let (Some(rest), Some(&behind)) =
-            (key.strip_prefix(&self.prefix[..]), self.words.get(block))
+            (without_prefix(key, &self.prefix), self.words.get(block))
         else {
             return false;
         };
