@@ -7,9 +7,14 @@
 //! Z1. A payload that does not shrink by an eighth is stored raw: decoding it must pay.
 //! Z2. No more than the length the payload promises is allocated, and no more than
 //!     [`RAW_BYTES_MAX`]; LZ4 also not more than 255 times its input, its largest ratio.
+//! Z3. A `Compressor` allocates nothing for a block below 64 KiB, once its buffer is as large.
 //!
-//! Threads: decoding contexts are per thread. Tests: `compression/tests.rs`.
+//! Threads: decoding contexts are per thread. Tests: `compression/tests.rs`; Z3 in
+//! `tests/allocations.rs`.
 
+use lz4_flex::block::{
+    CompressTable, compress_into, compress_into_with_table, get_maximum_output_size,
+};
 use std::cell::RefCell;
 use std::sync::Arc;
 
@@ -69,6 +74,8 @@ impl Compression {
 pub(crate) struct Compressor {
     compression: Compression,
     zstd: Option<zstd::bulk::Compressor<'static>>,
+    /// For blocks below 64 KiB: longer ones take a table of their own, of another kind.
+    lz4: CompressTable,
     buffer: Vec<u8>,
 }
 
@@ -83,6 +90,7 @@ impl Compressor {
         Compressor {
             compression,
             zstd,
+            lz4: CompressTable::small(),
             buffer: Vec::new(),
         }
     }
@@ -106,11 +114,15 @@ impl Compressor {
         match self.compression {
             Compression::None => None,
             Compression::Lz4 => {
-                let bound = lz4_flex::block::get_maximum_output_size(raw.len());
+                let bound = get_maximum_output_size(raw.len());
                 if self.buffer.len() < bound {
                     self.buffer.resize(bound, 0);
                 }
-                lz4_flex::block::compress_into(raw, &mut self.buffer).ok()
+                let (buffer, table) = (&mut self.buffer, &mut self.lz4);
+                match raw.len() < usize::from(u16::MAX) {
+                    true => compress_into_with_table(raw, buffer, table).ok(),
+                    false => compress_into(raw, buffer).ok(),
+                }
             }
             Compression::Zstd => {
                 // What does not shrink need not fit.
