@@ -16,7 +16,7 @@ use std::sync::Arc;
 use velella_base::file_name::FileName;
 use velella_base::{Cursor, Error, Result, Stamp};
 use velella_mvcc::Retention;
-use velella_sst::{Found, TableMeta};
+use velella_sst::{Found, TableMeta, Tally};
 use velella_tree::{
     Built, ConcatCursor, Env, Graveyard, Job, KeyspaceState, Level, MergeCursor, Pressure, Source,
     TableFile, TableStyle, Tree, TreeOptions, Wanted,
@@ -98,8 +98,12 @@ impl Lsm {
 impl Tree for Lsm {
     #[inline]
     fn get(&self, key: &[u8], hash: u64, at: Stamp) -> Result<Option<Found>> {
-        self.shared
-            .with_version(|version| version.get(key, hash, at))
+        let mut tally = Tally::default();
+        let found = self
+            .shared
+            .with_version(|version| version.get(key, hash, at, &mut tally));
+        tally.flush(&self.shared.env.counters);
+        found
     }
 
     fn cursor(&self, fill_cache: bool) -> Box<dyn Cursor> {

@@ -12,7 +12,7 @@
 use crate::search::Fences;
 use std::sync::Arc;
 use velella_base::{Order, Result, Stamp, seeded};
-use velella_sst::Found;
+use velella_sst::{Found, Tally};
 use velella_tree::{Level, TableFile};
 
 /// One level: its tables, and for the deeper ones how to find a key's.
@@ -106,10 +106,20 @@ impl Version {
 
     /// The newest version of `key` at or below `at`.
     #[inline]
-    pub(crate) fn get(&self, key: &[u8], hash: u64, at: Stamp) -> Result<Option<Found>> {
+    pub(crate) fn get(
+        &self,
+        key: &[u8],
+        hash: u64,
+        at: Stamp,
+        tally: &mut Tally,
+    ) -> Result<Option<Found>> {
         let Some((upper, deeper)) = self.levels.split_first() else {
             return Ok(None);
         };
+        // Each of them may be the one, and is asked after the one before.
+        for file in upper.files.iter() {
+            file.table().prefetch(hash);
+        }
         let mut best: Option<Found> = None;
         for file in upper.files.iter() {
             let meta = file.meta();
@@ -123,7 +133,7 @@ impl Version {
             if meta.min_stamp > at || !file.overlaps(&self.order, key, key) {
                 continue;
             }
-            if let Some(found) = file.table().get(key, hash, at)?
+            if let Some(found) = file.table().look_up(key, hash, at, tally)?
                 && best.as_ref().is_none_or(|best| found.stamp > best.stamp)
             {
                 best = Some(found);
@@ -135,7 +145,7 @@ impl Version {
         for tables in deeper {
             if let Some(file) = tables.find(key, &self.order)
                 && file.meta().min_stamp <= at
-                && let Some(found) = file.table().get(key, hash, at)?
+                && let Some(found) = file.table().look_up(key, hash, at, tally)?
             {
                 // V3: nothing deeper is newer.
                 return Ok(Some(found));

@@ -213,6 +213,9 @@ pub trait Memtable: Send + Sync + Debug {
         Hint::NONE
     }
 
+    /// Asks for the memory in which a get of `key` looks first. Nothing depends on it.
+    fn prefetch_get(&self, _key: &[u8]) {}
+
     /// The key's newest decided version, and the token to install exactly above it.
     fn newest<'g>(&'g self, key: &[u8], guard: &'g Guard) -> Newest<'g>;
 

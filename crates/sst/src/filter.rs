@@ -12,6 +12,7 @@
 //! Threads: read-only once built. Tests: `filter/tests.rs`, with the rate of false positives.
 
 use velella_base::seeded;
+use velella_sync::prefetch::prefetch;
 
 /// Bits of a cache line.
 const LINE_BITS: u32 = 512;
@@ -64,6 +65,12 @@ impl Filter {
     pub(crate) fn may_contain(&self, hash: u64) -> bool {
         let words = &self.lines[self.line(hash)].0;
         bits_of(hash, self.probes).all(|bit| words[bit / 64] & (1 << (bit % 64)) != 0)
+    }
+
+    /// Asks for the line of the key with this hash.
+    #[inline]
+    pub(crate) fn prefetch(&self, hash: u64) {
+        prefetch(&self.lines[self.line(hash)]);
     }
 
     /// Bytes of memory it takes.

@@ -42,7 +42,7 @@ mod tests;
 pub use builder::{TableBuilder, TableOptions};
 pub use cache::BlockCache;
 pub use compression::Compression;
-pub use counters::Counters;
+pub use counters::{Counters, Tally};
 pub use cursor::TableCursor;
 pub use filter::key_hash;
 pub use found::{BlockSlice, Found};

@@ -13,7 +13,7 @@ use crate::block::Malformed;
 use crate::block::cursor::BlockCursor;
 use crate::block::view::{Hit, Layout};
 use crate::cache::{BlockCache, TableBlocks, prefetch_head};
-use crate::counters::Counters;
+use crate::counters::{Counters, Tally};
 use crate::filter::Filter;
 use crate::format::Footer;
 use crate::found::{BlockSlice, Found};
@@ -103,27 +103,39 @@ impl Table {
     /// # Errors
     /// `Corruption`, `Io`, with file and offset.
     pub fn get(&self, key: &[u8], hash: u64, at: Stamp) -> Result<Option<Found>> {
-        let counters = &self.source.counters;
-        let denied = match &self.filter {
-            Some(filter) => !filter.may_contain(hash),
-            None => false,
-        };
-        let mut comparisons = 0;
-        let found = match denied {
-            true => Ok(None),
-            false => self.search(key, hash, at, &mut comparisons),
-        };
-        // Counted at the end: an atomic addition holds back the loads behind it, and what a get
-        // costs is how many of its cache misses overlap.
-        if self.filter.is_some() {
-            counters.filter_probes.increment();
-        }
-        if denied {
-            counters.filter_negatives.increment();
-        } else {
-            counters.comparisons.add(comparisons);
-        }
+        let mut tally = Tally::default();
+        let found = self.look_up(key, hash, at, &mut tally);
+        tally.flush(&self.source.counters);
         found
+    }
+
+    /// As `get`, for a read that looks into several tables: counts in its `tally`.
+    ///
+    /// # Errors
+    /// As [`Table::get`].
+    pub fn look_up(
+        &self,
+        key: &[u8],
+        hash: u64,
+        at: Stamp,
+        tally: &mut Tally,
+    ) -> Result<Option<Found>> {
+        if let Some(filter) = &self.filter {
+            tally.filter_probes += 1;
+            if !filter.may_contain(hash) {
+                tally.filter_negatives += 1;
+                return Ok(None);
+            }
+        }
+        self.search(key, hash, at, &mut tally.comparisons)
+    }
+
+    /// Asks for the memory in which a `get` looks first.
+    #[inline]
+    pub fn prefetch(&self, hash: u64) {
+        if let Some(filter) = &self.filter {
+            filter.prefetch(hash);
+        }
     }
 
     /// Bytes of data blocks in front of `key`, roughly: for sizes of ranges.
@@ -147,7 +159,7 @@ impl Table {
         if number == self.index.len() {
             return Ok(None);
         }
-        // The block is pinned only once the entry is found: see `get` on atomic additions.
+        // The block is pinned only once the entry is found: see `counters` C1 on atomic additions.
         let mut search = |block: &Arc<[u8]>| {
             // Head, tags, restarts and items follow each other, and a search waits for each.
             prefetch_head(block);

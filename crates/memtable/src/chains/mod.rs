@@ -410,6 +410,13 @@ impl<L: Sorted> Memtable for Chained<L> {
         }))
     }
 
+    #[inline]
+    fn prefetch_get(&self, key: &[u8]) {
+        if L::IS_INDEXED {
+            self.index.prefetch(hash(key));
+        }
+    }
+
     fn newest<'g>(&'g self, key: &[u8], guard: &'g Guard) -> Newest<'g> {
         let node = self.counted_lookup(key, guard);
         let newest = node.and_then(|node| newest_version(node, guard));
