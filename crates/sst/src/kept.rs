@@ -13,7 +13,8 @@
 //!     each block, it would hold up whatever the process's other threads ask of the system, and
 //!     have their processors forget translations (docs/decisions/0019).
 //!
-//! Threads: one. Tests: `tests/kept.rs`; N4 in `tests/allocations.rs`; memory with it, the engine's `tests/memory.rs`.
+//! Threads: one. Tests: `tests/kept.rs`, N4 in `tests/allocations.rs`; memory with it, the engine's
+//! `tests/memory.rs`.
 
 use crate::cache::{BlockCache, TableBlocks, weight};
 use std::hint::black_box;
