@@ -18,6 +18,7 @@ use crate::cache::BlockCache;
 use crate::compression::{Compression, Compressor};
 use crate::filter::{Filter, key_hash};
 use crate::format::{FOOTER_BYTES, Footer, Handle, MAGIC, TRAILER_BYTES, put_trailer};
+use crate::hashes::Hashes;
 use crate::index::IndexBuilder;
 use crate::kept::KeptBlocks;
 use crate::properties::{Properties, TableMeta};
@@ -76,7 +77,7 @@ pub struct TableBuilder {
     index: IndexBuilder,
     /// Length of the last block if its separator still waits for the next key.
     unindexed: Option<u64>,
-    hashes: Vec<u64>,
+    hashes: Hashes,
     last: Last,
     meta: TableMeta,
     raw_block_bytes: u64,
@@ -110,7 +111,7 @@ impl TableBuilder {
             turns: Turns::default(),
             index: IndexBuilder::default(),
             unindexed: None,
-            hashes: Vec::new(),
+            hashes: Hashes::default(),
             last: Last {
                 key: Vec::new(),
                 stamp: Stamp::ZERO,

@@ -11,6 +11,7 @@
 //!
 //! Threads: read-only once built. Tests: `filter/tests.rs`, with the rate of false positives.
 
+use crate::hashes::Hashes;
 use velella_base::seeded;
 use velella_sync::prefetch::prefetch;
 
@@ -40,7 +41,7 @@ pub(crate) struct Filter {
 impl Filter {
     /// A filter over `hashes` with `bits_per_key` bits for each.
     #[must_use]
-    pub(crate) fn build(hashes: &[u64], bits_per_key: u32) -> Filter {
+    pub(crate) fn build(hashes: &Hashes, bits_per_key: u32) -> Filter {
         let bits = hashes.len() as u64 * u64::from(bits_per_key);
         // The low half of the hash picks the line, so there are at most 2^32 lines (256 GiB).
         let lines = bits.div_ceil(u64::from(LINE_BITS)).clamp(1, 1 << 32);
@@ -49,7 +50,7 @@ impl Filter {
             probes: probes(bits_per_key),
         };
         let left_out = usize::from(seeded("a-filter-misses-its-last-key"));
-        for &hash in &hashes[..hashes.len().saturating_sub(left_out)] {
+        for hash in hashes.iter().take(hashes.len().saturating_sub(left_out)) {
             let line = filter.line(hash);
             let words = &mut filter.lines[line].0;
             for bit in bits_of(hash, filter.probes) {

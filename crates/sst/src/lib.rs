@@ -18,6 +18,7 @@
 
 mod format;
 mod compression;
+mod hashes;
 mod filter;
 mod block;
 mod index;

@@ -133,7 +133,7 @@ pub fn filter(bytes: &[u8]) {
             .count();
     }
     let bits = u32::from(bytes.first().copied().unwrap_or(10) % 33);
-    let filter = Filter::build(&hashes, bits);
+    let filter = Filter::build(&hashes.iter().copied().collect(), bits);
     let mut out = Vec::new();
     filter.encode(&mut out);
     let again = Filter::decode(&out).expect("a filter that was written can be read");
