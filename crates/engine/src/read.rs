@@ -100,10 +100,6 @@ impl Engine {
         self.counters.reads.increment();
         let view = core.view.load(guard);
         velella_sync::spot(20);
-        // What the current memtable does not answer is looked for in all of them.
-        for mem in view.memtables().skip(1) {
-            mem.table.prefetch_get(key);
-        }
         let base = match view.cur.table.get(key, at, guard) {
             Some(version) => Base::Memory(version),
             None => self.below_current(core, view, key, at, guard)?,
@@ -133,17 +129,31 @@ impl Engine {
         at: ReadAt,
         guard: &'g Guard,
     ) -> Result<Base<'g>> {
+        let base = self.find_below(core, view, key, at, guard);
+        // Counted at the end: an atomic addition holds back the loads behind it.
+        core.toll.gets.increment();
+        base
+    }
+
+    fn find_below<'g>(
+        &self,
+        core: &Core,
+        view: &'g View,
+        key: &[u8],
+        at: ReadAt,
+        guard: &'g Guard,
+    ) -> Result<Base<'g>> {
+        // Most often the key is in none of them.
+        for mem in view.memtables().skip(1) {
+            mem.table.prefetch_get(key);
+        }
         for mem in view.memtables().skip(1) {
             if let Some(version) = mem.table.get(key, at, guard) {
-                core.toll.gets.increment();
                 return Ok(Base::Memory(version));
             }
         }
         velella_sync::spot(21);
-        let found = core.tree.get(key, velella_sst::key_hash(key), at.stamp);
-        // Counted at the end: an atomic addition holds back the loads behind it.
-        core.toll.gets.increment();
-        match found? {
+        match core.tree.get(key, velella_sst::key_hash(key), at.stamp)? {
             Some(found) => Ok(Base::Table(found)),
             None => core.check_there().map(|()| Base::Absent),
         }

@@ -7,7 +7,8 @@
 //! Z1. A payload that does not shrink by an eighth is stored raw: decoding it must pay.
 //! Z2. No more than the length the payload promises is allocated, and no more than
 //!     [`RAW_BYTES_MAX`]; LZ4 also not more than 255 times its input, its largest ratio.
-//! Z3. A `Compressor` allocates nothing for a block below 64 KiB, once its buffer is as large.
+//! Z3. A `Compressor` allocates nothing for a block of less than 65,535 bytes, once its buffer is
+//!     as large.
 //!
 //! Threads: decoding contexts are per thread. Tests: `compression/tests.rs`; Z3 in
 //! `tests/allocations.rs`.
@@ -74,8 +75,8 @@ impl Compression {
 pub(crate) struct Compressor {
     compression: Compression,
     zstd: Option<zstd::bulk::Compressor<'static>>,
-    /// For blocks below 64 KiB: longer ones take a table of their own, of another kind.
-    lz4: CompressTable,
+    /// For blocks of less than 65,535 bytes: others take a table of their own, of another kind.
+    lz4: Option<CompressTable>,
     buffer: Vec<u8>,
 }
 
@@ -90,7 +91,7 @@ impl Compressor {
         Compressor {
             compression,
             zstd,
-            lz4: CompressTable::small(),
+            lz4: (compression == Compression::Lz4).then(CompressTable::small),
             buffer: Vec::new(),
         }
     }
@@ -118,11 +119,13 @@ impl Compressor {
                 if self.buffer.len() < bound {
                     self.buffer.resize(bound, 0);
                 }
-                let (buffer, table) = (&mut self.buffer, &mut self.lz4);
-                match raw.len() < usize::from(u16::MAX) {
-                    true => compress_into_with_table(raw, buffer, table).ok(),
-                    false => compress_into(raw, buffer).ok(),
-                }
+                let table = self.lz4.as_mut();
+                let table = table.filter(|_| raw.len() < usize::from(u16::MAX));
+                let compressed = match table {
+                    Some(table) => compress_into_with_table(raw, &mut self.buffer, table),
+                    None => compress_into(raw, &mut self.buffer),
+                };
+                compressed.ok()
             }
             Compression::Zstd => {
                 // What does not shrink need not fit.

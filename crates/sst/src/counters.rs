@@ -1,8 +1,8 @@
 //! What the tables of a database count together.
 //!
-//! C1. A point read adds to a counter at most once, when it ends: it tallies until then. An atomic
-//!     addition holds back the loads behind it, and what a read costs is how many of its cache
-//!     misses overlap, those of different tables too.
+//! C1. A point read adds up the filters it asked and the keys it compared when it ends: it tallies
+//!     until then. An atomic addition holds back the loads behind it, and what a read costs is how
+//!     many of its cache misses overlap, those of different tables too.
 //!
 //! Threads: any; the counters are striped.
 

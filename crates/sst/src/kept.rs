@@ -56,7 +56,7 @@ impl KeptBlocks {
             self.bytes += bytes;
             self.ahead = match self.ahead.checked_sub(bytes) {
                 Some(left) => left,
-                None => make_room(),
+                None => make_room().saturating_sub(bytes),
             };
             self.blocks.push(Arc::from(block));
         }
