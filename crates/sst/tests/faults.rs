@@ -11,7 +11,7 @@ use common::*;
 use std::path::Path;
 use std::sync::Arc;
 use velella_base::{Cursor, Error, ErrorKind, Order, Result, Stamp};
-use velella_sst::{BlockCache, Compression, Table, TableBuilder, TableOptions, key_hash};
+use velella_sst::{BlockCache, Compression, Counters, Table, TableBuilder, TableOptions, key_hash};
 use velella_sync::rng::Rng;
 use velella_vfs::fault::{Fault, Rule};
 use velella_vfs::{FaultFs, MemFs, Operation, Vfs};
@@ -32,12 +32,20 @@ fn small_blocks() -> TableOptions {
 }
 
 fn try_open_on(faults: &FaultFs, cache_bytes: u64) -> Result<Arc<Table>> {
+    try_open_counting(faults, cache_bytes, Arc::default())
+}
+
+fn try_open_counting(
+    faults: &FaultFs,
+    cache_bytes: u64,
+    counters: Arc<Counters>,
+) -> Result<Arc<Table>> {
     Table::open(
         faults.open_read(Path::new(PATH))?,
         CONTEXT,
         Order::Bytewise,
         BlockCache::new(cache_bytes),
-        Arc::default(),
+        counters,
     )
 }
 
@@ -84,6 +92,23 @@ fn a_get_that_failed_is_right_the_next_time() {
         }
         assert_eq!(faults.fired(), u64::from(KEYS), "{fault:?}");
     }
+}
+
+#[test]
+fn a_get_that_failed_is_counted_as_one_that_did_not() {
+    let (faults, _) = table(0);
+    let counters = Arc::new(Counters::default());
+    let table = try_open_counting(&faults, 0, Arc::clone(&counters)).unwrap();
+    let key = 7u32.to_be_bytes();
+    let get = || table.get(&key, key_hash(&key), Stamp(2));
+    for (probes, fails) in [(1, true), (2, false), (3, true)] {
+        if fails {
+            faults.inject(Rule::every(Fault::Io).of(Operation::Read).times(1));
+        }
+        assert_eq!(get().is_err(), fails);
+        assert_eq!(counters.filter_probes.sum(), probes);
+    }
+    assert_eq!(counters.filter_negatives.sum(), 0);
 }
 
 /// A movement, and where it ends in the vector of all entries.
