@@ -79,7 +79,7 @@ const fn check(
 const CHECKS: &[Check] = &[
     check(Kind::Miri, "velella-sync", &["--lib"], 10).often(),
     check(Kind::Miri, "velella-mvcc", &["--lib"], 10).often(),
-    check(Kind::Miri, "velella-memtable", &["--lib", "--", "arena", "memory", "version"], 10).often(),
+    check(Kind::Miri, "velella-memtable", &["--lib", "--", "arena", "version"], 10).often(),
     check(Kind::Miri, "velella-memtable", &["--lib", "--", "append_only"], 60),
     check(Kind::Miri, "velella-memtable", &["--lib", "--", "jellyfish_keeps"], 60),
     check(Kind::Miri, "velella-memtable", &["--lib", "--", "s3_keeps"], 60),

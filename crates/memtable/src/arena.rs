@@ -13,14 +13,14 @@
 //!
 //! Threads: any. The lock is taken once per chunk. Tests: below.
 
-use crate::hardware::prefetch;
-use crate::memory::{BLOCK_ALIGN, Block};
 use crate::spare::{CHUNK_MAX, Supply};
 use std::cell::Cell;
 use std::ptr::{NonNull, null_mut};
 use velella_sync::CachePadded;
 use velella_sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 use velella_sync::lock::Mutex;
+use velella_sync::memory::{BLOCK_ALIGN, Block};
+use velella_sync::prefetch::prefetch_at;
 
 /// Alignment of every allocation.
 pub(crate) const ALIGN: usize = align_of::<AtomicPtr<u8>>();
@@ -137,7 +137,7 @@ impl Arena {
             .cast::<u8>()
             .wrapping_add(head.used.load(Ordering::Relaxed));
         for line in 0..4 {
-            prefetch(next.wrapping_add(64 * line));
+            prefetch_at(next.wrapping_add(64 * line));
         }
     }
 

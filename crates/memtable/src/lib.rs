@@ -22,8 +22,6 @@
 
 mod ordering;
 mod counters;
-mod hardware;
-mod memory;
 mod spare;
 mod arena;
 mod record;

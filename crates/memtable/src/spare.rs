@@ -16,10 +16,10 @@
 //! Threads: any; the lock is taken once per chunk. Tests: below; `tests/spare.rs`.
 
 use crate::counters::Counters;
-use crate::hardware::HUGE_PAGE;
-use crate::memory::Block;
 use std::sync::Arc;
 use velella_sync::lock::Mutex;
+use velella_sync::memory::Block;
+use velella_sync::memory::HUGE_PAGE;
 
 /// Size of the chunks that are kept: the largest an arena takes.
 pub(crate) const CHUNK_MAX: usize = HUGE_PAGE;

@@ -17,6 +17,7 @@ pub mod helpers;
 pub mod parker;
 pub mod counter;
 pub mod prefetch;
+pub mod memory;
 pub mod rng;
 pub mod spot;
 pub mod turns;

@@ -10,7 +10,13 @@ const LINE_BYTES: usize = 64;
 /// Asks for the cache line where `value` begins.
 #[inline]
 pub fn prefetch<T: ?Sized>(value: &T) {
-    fetch(std::ptr::from_ref(value).cast());
+    prefetch_at(std::ptr::from_ref(value));
+}
+
+/// Asks for the cache line at `address`, which need not be mapped.
+#[inline]
+pub fn prefetch_at<T: ?Sized>(address: *const T) {
+    fetch(address.cast());
 }
 
 /// Asks for the cache lines of `bytes`.

@@ -25,12 +25,12 @@
 //! Threads: any; the lock is taken once per table. Tests: `tests.rs` beside; the contract suite.
 
 use crate::chains::node::{Node, NodeHead};
-use crate::hardware::prefetch;
-use crate::memory::Block;
 use crate::spare::Supply;
 use std::ptr::null_mut;
 use velella_sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering};
 use velella_sync::lock::Mutex;
+use velella_sync::memory::Block;
+use velella_sync::prefetch::prefetch_at;
 
 type Slot = AtomicPtr<NodeHead>;
 
@@ -203,7 +203,7 @@ impl KeyIndex {
     pub(crate) fn prefetch(&self, hash: u64) -> usize {
         let mut count = 0;
         while let Some(table) = self.table(count) {
-            prefetch(&raw const table[Self::home(hash, table)]);
+            prefetch_at(&raw const table[Self::home(hash, table)]);
             count += 1;
         }
         count

@@ -10,13 +10,13 @@
 //! N2. The key never changes after publication.
 
 use crate::chains::version::VersionHead;
-use crate::hardware::prefetch;
 use crate::probe::Probe;
 use crate::record::Depth;
 use std::cmp::Ordering as Compared;
 use std::marker::PhantomData;
 use std::ptr::{NonNull, null_mut};
 use velella_sync::atomic::{AtomicPtr, AtomicU32, Ordering};
+use velella_sync::prefetch::prefetch_at;
 
 /// Versions a key's list may grow by before it is worth a first pruning.
 pub(crate) const PRUNE_STEP: u32 = 32;
@@ -143,26 +143,26 @@ impl<'l> Node<'l> {
     #[inline]
     pub(crate) fn prefetch(self) {
         let start = self.as_ptr().cast::<u8>();
-        prefetch(start.wrapping_add(64));
-        prefetch(start.wrapping_add(128));
+        prefetch_at(start.wrapping_add(64));
+        prefetch_at(start.wrapping_add(128));
         // Relaxed: a hint.
-        prefetch(self.fields().next.load(Ordering::Relaxed));
+        prefetch_at(self.fields().next.load(Ordering::Relaxed));
     }
 
     /// Asks for the node's fixed part.
     #[inline]
     pub(crate) fn prefetch_start(self) {
-        prefetch(self.as_ptr());
+        prefetch_at(self.as_ptr());
     }
 
     /// Asks for the node and its version; a value of 100 bytes ends on the fourth line.
     #[inline]
     pub(crate) fn prefetch_all(self) {
         let start = self.as_ptr().cast::<u8>();
-        prefetch(start);
-        prefetch(start.wrapping_add(64));
-        prefetch(start.wrapping_add(128));
-        prefetch(start.wrapping_add(192));
+        prefetch_at(start);
+        prefetch_at(start.wrapping_add(64));
+        prefetch_at(start.wrapping_add(128));
+        prefetch_at(start.wrapping_add(192));
     }
 
     /// Asks for the newest version, unless that lies behind the node, where the first one does. The
@@ -177,9 +177,9 @@ impl<'l> Node<'l> {
         let first = self.as_ptr().cast::<u8>();
         let first = first.wrapping_add(node_bytes(self.fields().key_len as usize));
         if newest != first {
-            prefetch(newest);
-            prefetch(newest.wrapping_add(64));
-            prefetch(newest.wrapping_add(128));
+            prefetch_at(newest);
+            prefetch_at(newest.wrapping_add(64));
+            prefetch_at(newest.wrapping_add(128));
         }
     }
 

@@ -13,12 +13,12 @@
 //! T3. A tower is reached at a level only after it was linked there; it is linked bottom-up.
 
 use crate::chains::node::{Node, NodeHead};
-use crate::hardware::prefetch;
 use crate::probe::{Probe, prefix_word};
 use std::cmp::Ordering as Compared;
 use std::marker::PhantomData;
 use std::ptr::{NonNull, null_mut};
 use velella_sync::atomic::{AtomicPtr, Ordering};
+use velella_sync::prefetch::prefetch_at;
 
 /// Most levels above the bottom: enough for 4^13 keys.
 pub(crate) const LEVELS: usize = match (cfg!(loom), cfg!(shuttle)) {
@@ -134,19 +134,19 @@ impl<'l> Tower<'l> {
     #[inline]
     pub(crate) unsafe fn prefetch_below(self, level: usize) {
         let Some(below) = level.checked_sub(1) else {
-            prefetch(self.fields().node);
+            prefetch_at(self.fields().node);
             return;
         };
         // SAFETY: the caller's promise: a tower has all levels below one it has.
         let link = unsafe { self.link(below) };
         // Relaxed: a hint.
-        prefetch(link.load(Ordering::Relaxed));
+        prefetch_at(link.load(Ordering::Relaxed));
     }
 
     /// Asks for it.
     #[inline]
     pub(crate) fn prefetch(self) {
-        prefetch(self.as_ptr());
+        prefetch_at(self.as_ptr());
     }
 
     /// The prefix word of its key.

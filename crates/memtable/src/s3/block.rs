@@ -19,13 +19,13 @@
 use crate::chains::node::{Node, NodeHead};
 use crate::chains::version::VersionHead;
 use crate::counters::Tally;
-use crate::hardware::prefetch;
 use crate::ordering::{Site, is_sound, swap_in};
 use crate::probe::Probe;
 use std::cmp::Ordering as Compared;
 use std::marker::PhantomData;
 use std::ptr::{NonNull, null_mut};
 use velella_sync::atomic::{AtomicPtr, AtomicU64, Ordering};
+use velella_sync::prefetch::prefetch_at;
 
 /// Keys of a block: the paper's M.
 pub(crate) const KEYS: usize = match (cfg!(loom), cfg!(shuttle)) {
@@ -140,9 +140,9 @@ impl<'l> Block<'l> {
     #[inline]
     pub(crate) fn prefetch(self) {
         let start = self.raw.as_ptr().cast::<u8>();
-        prefetch(start);
-        prefetch(start.wrapping_add(64));
-        prefetch(start.wrapping_add(128));
+        prefetch_at(start);
+        prefetch_at(start.wrapping_add(64));
+        prefetch_at(start.wrapping_add(128));
     }
 
     /// The anchor whose range begins where this block's ends.

@@ -2,21 +2,23 @@
 //!
 //! Source: none. An allocator keeps what is freed in the middle of its heap, and so the process
 //! would exceed its budget although every memtable kept to it; pages that were mapped for one
-//! block leave the process with it (what `spare` keeps, with the database).
+//! block leave the process with it.
 //!
 //! K1. A block is aligned to [`BLOCK_ALIGN`], and from the size of a huge page on to a huge page;
 //!     it is its owner's alone until dropped.
 //! K2. `size` is what the system was asked for: at least what the caller asked for.
 //!
-//! Threads: a block may be dropped by another thread than made it. Tests: below;
-//! `tests/resident_memory.rs`.
+//! Threads: a block may be dropped by another thread than made it. Tests: below; memtables made of
+//! them, in their `tests/resident_memory.rs`.
 
-use crate::hardware::advise_huge_pages;
 use std::alloc::{Layout, alloc, alloc_zeroed, dealloc, handle_alloc_error};
 use std::ptr::NonNull;
 
 /// Alignment of every block: what every allocator gives without padding.
-pub(crate) const BLOCK_ALIGN: usize = 16;
+pub const BLOCK_ALIGN: usize = 16;
+
+/// Bytes of a huge page, on the processors that matter here.
+pub const HUGE_PAGE: usize = 2 << 20;
 
 /// Whether large blocks are mapped at all: models and interpreters have no pages.
 const MAPS: bool = cfg!(all(unix, not(miri), not(any(loom, shuttle))));
@@ -33,7 +35,7 @@ fn is_mapped(size: usize) -> bool {
 
 /// Memory taken from the system; given back when dropped.
 #[derive(Debug)]
-pub(crate) struct Block {
+pub struct Block {
     start: NonNull<u8>,
     size: usize,
 }
@@ -43,6 +45,21 @@ unsafe impl Send for Block {}
 // SAFETY: through a shared reference only its address is read.
 unsafe impl Sync for Block {}
 
+/// Asks for huge pages behind `bytes` bytes at `start`: a search's next node is rarely on a page
+/// whose translation the processor still knows. Less than a huge page is left alone.
+fn advise_huge_pages(start: *mut u8, bytes: usize) {
+    #[cfg(all(target_os = "linux", not(miri)))]
+    if bytes >= HUGE_PAGE {
+        use rustix::mm::{Advice, madvise};
+        let skipped = start.align_offset(4096);
+        let (start, bytes) = (start.wrapping_add(skipped), bytes - skipped);
+        // SAFETY: advice on memory of the caller's; it changes no content. A refusal is harmless.
+        let _refused = unsafe { madvise(start.cast(), bytes, Advice::LinuxHugepage) };
+    }
+    #[cfg(not(all(target_os = "linux", not(miri))))]
+    let _ = (start, bytes);
+}
+
 fn layout(size: usize) -> Layout {
     Layout::from_size_align(size, BLOCK_ALIGN).expect("a block is far smaller than isize::MAX")
 }
@@ -50,13 +67,13 @@ fn layout(size: usize) -> Layout {
 impl Block {
     /// A block of at least `size` bytes, uninitialised; `size` is not zero. Like every allocation
     /// this one ends the process if there is no memory.
-    pub(crate) fn new(size: usize) -> Block {
+    pub fn new(size: usize) -> Block {
         // SAFETY: the layout's size is not zero.
         Block::take(size, |layout| unsafe { alloc(layout) })
     }
 
     /// As [`Block::new`], all zero.
-    pub(crate) fn zeroed(size: usize) -> Block {
+    pub fn zeroed(size: usize) -> Block {
         // SAFETY: the layout's size is not zero.
         Block::take(size, |layout| unsafe { alloc_zeroed(layout) })
     }
@@ -78,14 +95,14 @@ impl Block {
     }
 
     /// Makes it all zero.
-    pub(crate) fn clear(&mut self) {
+    pub fn clear(&mut self) {
         // SAFETY: the block is as large, and its owner's alone.
         unsafe { self.start.write_bytes(0, self.size) };
     }
 
     /// Has the system provide all its pages, by the calling thread; what they hold then is not
     /// said.
-    pub(crate) fn touch(&mut self) {
+    pub fn touch(&mut self) {
         for at in (0..self.size).step_by(SMALLEST_PAGE) {
             let page = self.start.as_ptr().wrapping_add(at);
             // SAFETY: inside of the block, which is its owner's alone.
@@ -94,12 +111,12 @@ impl Block {
     }
 
     /// Its first byte.
-    pub(crate) fn start(&self) -> NonNull<u8> {
+    pub fn start(&self) -> NonNull<u8> {
         self.start
     }
 
     /// Its size in bytes (K2).
-    pub(crate) fn size(&self) -> usize {
+    pub fn size(&self) -> usize {
         self.size
     }
 }
@@ -118,8 +135,8 @@ impl Drop for Block {
 
 #[cfg(all(unix, not(miri), not(any(loom, shuttle))))]
 mod pages {
+    use super::HUGE_PAGE;
     use super::NonNull;
-    use crate::hardware::HUGE_PAGE;
     use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous, munmap};
     use std::ptr::null_mut;
 
@@ -193,7 +210,6 @@ mod pages {
 #[cfg(all(test, not(any(loom, shuttle))))]
 mod tests {
     use super::*;
-    use crate::hardware::HUGE_PAGE;
 
     #[test]
     fn blocks_of_every_size_are_aligned_zero_and_writable_to_the_end() {
