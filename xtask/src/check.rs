@@ -85,7 +85,7 @@ const CHECKS: &[Check] = &[
     check(Kind::Miri, "velella-memtable", &["--lib", "--", "s3_keeps"], 60),
     check(Kind::Miri, "velella-memtable", &["--lib", "--", "jellyfish::tests", "--skip", "keeps"], 60),
     check(Kind::Miri, "velella-memtable", &["--lib", "--", "s3::tests", "--skip", "keeps"], 60),
-    check(Kind::Miri, "velella-memtable", &["--lib", "--", "--skip", "arena", "--skip", "memory",
+    check(Kind::Miri, "velella-memtable", &["--lib", "--", "--skip", "arena",
         "--skip", "version", "--skip", "append_only", "--skip", "jellyfish::tests", "--skip",
         "s3::tests"], 10),
     check(Kind::Miri, "velella-vfs", &["--lib", "--", "window::", "operation::"], 10),

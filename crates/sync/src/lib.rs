@@ -18,6 +18,7 @@ pub mod parker;
 pub mod counter;
 pub mod prefetch;
 pub mod memory;
+pub mod array;
 pub mod rng;
 pub mod spot;
 pub mod turns;

@@ -7,9 +7,10 @@
 //! K1. A block is aligned to [`BLOCK_ALIGN`], and from the size of a huge page on to a huge page;
 //!     it is its owner's alone until dropped.
 //! K2. `size` is what the system was asked for: at least what the caller asked for.
+//! K3. Where the system maps no more, a block is the allocator's, whatever its size.
 //!
-//! Threads: a block may be dropped by another thread than made it. Tests: below; memtables made of
-//! them, in their `tests/resident_memory.rs`.
+//! Threads: a block may be dropped by another thread than made it. Tests: below; what leaves the
+//! process, in `tests/resident_memory.rs`, and memtables made of blocks, in theirs.
 
 use std::alloc::{Layout, alloc, alloc_zeroed, dealloc, handle_alloc_error};
 use std::ptr::NonNull;
@@ -21,7 +22,7 @@ pub const BLOCK_ALIGN: usize = 16;
 pub const HUGE_PAGE: usize = 2 << 20;
 
 /// Whether large blocks are mapped at all: models and interpreters have no pages.
-const MAPS: bool = cfg!(all(unix, not(miri), not(any(loom, shuttle))));
+pub(crate) const MAPS: bool = cfg!(all(unix, not(miri), not(any(loom, shuttle))));
 
 /// No processor we know has smaller pages.
 const SMALLEST_PAGE: usize = 4 << 10;
@@ -29,15 +30,12 @@ const SMALLEST_PAGE: usize = 4 << 10;
 /// Blocks from this size on are mapped: the system calls are few, and pages lie whole in a block.
 const MAPPED_FROM: usize = 1 << 20;
 
-fn is_mapped(size: usize) -> bool {
-    MAPS && size >= MAPPED_FROM
-}
-
 /// Memory taken from the system; given back when dropped.
 #[derive(Debug)]
 pub struct Block {
     start: NonNull<u8>,
     size: usize,
+    is_mapped: bool,
 }
 
 // SAFETY: a block is plain memory with one owner.
@@ -78,20 +76,35 @@ impl Block {
         Block::take(size, |layout| unsafe { alloc_zeroed(layout) })
     }
 
+    /// As [`Block::zeroed`], but mapped, however small; `None` where the system maps no more.
+    pub(crate) fn map(size: usize) -> Option<Block> {
+        // By whole pages, or the part above an aligned range could not be given back.
+        let size = size.checked_next_multiple_of(pages::size())?;
+        let start = pages::map(size)?;
+        advise_huge_pages(start.as_ptr(), size);
+        let is_mapped = true;
+        Some(Block {
+            start,
+            size,
+            is_mapped,
+        })
+    }
+
     fn take(size: usize, alloc: impl FnOnce(Layout) -> *mut u8) -> Block {
         debug_assert!(size != 0, "an empty block");
-        let (start, size) = if is_mapped(size) {
-            // By whole pages, or the part above an aligned range could not be given back.
-            let size = size.next_multiple_of(pages::size());
-            (pages::map(size), size)
-        } else {
-            (NonNull::new(alloc(layout(size))), size)
-        };
-        let Some(start) = start else {
-            handle_alloc_error(layout(size))
-        };
-        advise_huge_pages(start.as_ptr(), size);
-        Block { start, size }
+        let mapped = (MAPS && size >= MAPPED_FROM).then(|| Block::map(size));
+        mapped.flatten().unwrap_or_else(|| {
+            let Some(start) = NonNull::new(alloc(layout(size))) else {
+                handle_alloc_error(layout(size))
+            };
+            advise_huge_pages(start.as_ptr(), size);
+            let is_mapped = false;
+            Block {
+                start,
+                size,
+                is_mapped,
+            }
+        })
     }
 
     /// Makes it all zero.
@@ -123,8 +136,8 @@ impl Block {
 
 impl Drop for Block {
     fn drop(&mut self) {
-        if is_mapped(self.size) {
-            // SAFETY: `take` mapped these pages; they are given back once: here.
+        if self.is_mapped {
+            // SAFETY: `map` mapped these pages; they are given back once: here.
             unsafe { pages::unmap(self.start.as_ptr(), self.size) };
         } else {
             // SAFETY: `take` has it from the allocator with this layout; given back once: here.

@@ -1,0 +1,42 @@
+//! What is given back leaves the process: arrays when they are dropped.
+//!
+//! Alone in its process, since it looks at the process's resident memory.
+#![cfg(all(
+    target_os = "linux",
+    target_env = "gnu",
+    not(any(loom, shuttle)),
+    not(miri)
+))]
+
+use velella_sync::array::{Array, MAPPED_FROM};
+
+const MIB: usize = 1 << 20;
+const ALL: usize = 64 * MIB;
+
+/// Bytes of this process that are in memory.
+fn resident() -> usize {
+    let text = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = text.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+    let kib = line.and_then(|line| line.split_whitespace().next()?.parse::<usize>().ok());
+    kib.expect("Linux reports VmRSS in kB") << 10
+}
+
+#[test]
+fn what_is_given_back_leaves_the_process() {
+    let before = resident();
+    let taken = || resident().saturating_sub(before);
+
+    let mut arrays: Vec<_> = (0..ALL / MAPPED_FROM)
+        .map(|_| Array::filled(7_u8, MAPPED_FROM))
+        .collect();
+    assert!(taken() > ALL - MIB, "{}", taken());
+    // Every other one first: it is not the end of a heap that goes.
+    let mut number = 0;
+    arrays.retain(|_| {
+        number += 1;
+        number % 2 == 0
+    });
+    assert!(taken() < ALL / 2 + MIB, "{}", taken());
+    drop(arrays);
+    assert!(taken() < MIB, "{}", taken());
+}
