@@ -22,6 +22,7 @@
 use std::collections::VecDeque;
 use std::sync::{Arc, OnceLock, Weak};
 use velella_sync::CachePadded;
+use velella_sync::array::Array;
 use velella_sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use velella_sync::counter::Counter;
 use velella_sync::lock::{Mutex, RwLock};
@@ -86,7 +87,7 @@ pub(crate) struct TableBlocks {
     file: u64,
     /// What the table told `pin`.
     pinned: OnceLock<u64>,
-    slots: Box<[Slot]>,
+    slots: Array<Slot>,
 }
 
 #[derive(Default)]
@@ -201,7 +202,7 @@ impl TableBlocks {
             cache,
             file,
             pinned: OnceLock::new(),
-            slots: (0..blocks).map(|_| Slot::default()).collect(),
+            slots: Array::of((0..blocks).map(|_| Slot::default())),
         })
     }
 

@@ -16,6 +16,7 @@ use crate::block::cursor::BlockCursor;
 use crate::table::Table;
 use std::sync::Arc;
 use velella_base::{Cursor, Entry, Result, Stamp};
+use velella_sync::array::Array;
 
 /// Versions of one key passed one by one before a seek passes the others.
 const PASSED_MAX: usize = 8;
@@ -39,7 +40,9 @@ pub struct TableCursor {
 /// Bytes of the file read in advance (Y2).
 #[derive(Debug, Default)]
 struct Ahead {
-    bytes: Vec<u8>,
+    bytes: Array<u8>,
+    /// As many are what the file says from `start` on.
+    len: usize,
     start: u64,
     size: u64,
 }
@@ -326,7 +329,7 @@ impl Cursor for TableCursor {
 impl Ahead {
     /// For another file, with the same buffer.
     fn emptied(mut self) -> Self {
-        self.bytes.clear();
+        self.len = 0;
         self.size = 0;
         self
     }
@@ -334,7 +337,7 @@ impl Ahead {
     /// Block `number`, from what was read in advance or by reading further in advance.
     fn block(&mut self, table: &Table, number: usize, towards: Towards) -> Result<Arc<[u8]>> {
         let handle = table.index.handle(number);
-        let held = self.start..self.start + self.bytes.len() as u64;
+        let held = self.start..self.start + self.len as u64;
         if handle.offset < held.start || handle.end() > held.end {
             // Going on where the last read ended, which may be within a block?
             let goes_on = match towards {
@@ -349,11 +352,12 @@ impl Ahead {
         }
         let start = usize::try_from(handle.offset - self.start).unwrap_or(usize::MAX);
         let len = usize::try_from(handle.len).unwrap_or(usize::MAX);
-        let bytes = self.bytes.get(start..).and_then(|rest| rest.get(..len));
+        let bytes = self.bytes[..self.len].get(start..);
+        let bytes = bytes.and_then(|rest| rest.get(..len));
         let decoded = table.source.decode(handle, bytes.unwrap_or_default());
         if decoded.is_err() {
             // Y4: the file may say something else the next time.
-            self.bytes.clear();
+            self.len = 0;
         }
         Ok(decoded?.0)
     }
@@ -367,12 +371,15 @@ impl Ahead {
             ),
             Towards::Start => (start.min(end.saturating_sub(self.size)).max(first), end),
         };
-        self.start = start;
-        let read = table.source.read_range(start, end, &mut self.bytes);
-        if read.is_err() {
-            // Y4: what is in the buffer now, nobody wrote.
-            self.bytes.clear();
+        // Y4: what is in the buffer after a read that failed, nobody wrote.
+        self.len = 0;
+        let len = table.source.len_within(start, end)?;
+        if self.bytes.len() < len {
+            self.bytes = Array::filled(0, len.next_power_of_two());
         }
-        read
+        let file = &table.source.file;
+        file.read_exact_at(&mut self.bytes[..len], start)?;
+        (self.start, self.len) = (start, len);
+        Ok(())
     }
 }

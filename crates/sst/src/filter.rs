@@ -13,6 +13,7 @@
 
 use crate::hashes::Hashes;
 use velella_base::seeded;
+use velella_sync::array::Array;
 use velella_sync::prefetch::prefetch;
 
 /// Bits of a cache line.
@@ -34,7 +35,7 @@ struct Line([u64; 8]);
 
 /// A Bloom filter over key hashes.
 pub(crate) struct Filter {
-    lines: Vec<Line>,
+    lines: Array<Line>,
     probes: u32,
 }
 
@@ -46,7 +47,7 @@ impl Filter {
         // The low half of the hash picks the line, so there are at most 2^32 lines (256 GiB).
         let lines = bits.div_ceil(u64::from(LINE_BITS)).clamp(1, 1 << 32);
         let mut filter = Filter {
-            lines: vec![Line([0; 8]); usize::try_from(lines).unwrap_or(usize::MAX)],
+            lines: Array::filled(Line([0; 8]), usize::try_from(lines).unwrap_or(usize::MAX)),
             probes: probes(bits_per_key),
         };
         let left_out = usize::from(seeded("a-filter-misses-its-last-key"));
@@ -98,17 +99,17 @@ impl Filter {
         if !whole || !(1..=PROBES_MAX).contains(&probes) {
             return None;
         }
-        let lines = lines
-            .chunks_exact(LINE_BYTES)
-            .map(|line| {
-                let mut words = line.chunks_exact(8);
-                Line(std::array::from_fn(|_| {
-                    let word = words.next().and_then(|word| word.first_chunk());
-                    u64::from_le_bytes(*word.expect("a line has eight words"))
-                }))
-            })
-            .collect();
-        Some(Filter { lines, probes })
+        let lines = lines.chunks_exact(LINE_BYTES).map(|line| {
+            let mut words = line.chunks_exact(8);
+            Line(std::array::from_fn(|_| {
+                let word = words.next().and_then(|word| word.first_chunk());
+                u64::from_le_bytes(*word.expect("a line has eight words"))
+            }))
+        });
+        Some(Filter {
+            lines: Array::of(lines),
+            probes,
+        })
     }
 
     #[inline]

@@ -1,18 +1,20 @@
 //! The hashes of a table's keys while it is written, for its filter.
 //!
-//! H1. They are kept in pieces of 16 KiB. A vector that doubles would leave holes of megabytes in
-//!     its thread's heap, between filters and indexes that live as long as their tables; and once
-//!     it is freed, glibc takes twice its size for what each heap may keep (decision 0019).
+//! H1. They are kept in pieces of 128 KiB, which are mapped. A vector that doubles would leave
+//!     holes of megabytes in its thread's heap, and once it is freed, glibc takes twice its size
+//!     for what each heap may keep (decision 0019).
 //!
 //! Threads: one. Tests: below.
 
+use velella_sync::array::Array;
+
 /// Hashes of a piece.
-const PIECE: usize = 2048;
+const PIECE: usize = (128 << 10) / size_of::<u64>();
 
 /// Key hashes in the order in which they came.
 #[derive(Debug, Default)]
 pub(crate) struct Hashes {
-    pieces: Vec<Vec<u64>>,
+    pieces: Vec<Array<u64>>,
 }
 
 impl Hashes {
@@ -22,7 +24,7 @@ impl Hashes {
         match self.pieces.last_mut() {
             Some(last) if last.len() < PIECE => last.push(hash),
             _ => {
-                let mut piece = Vec::with_capacity(PIECE);
+                let mut piece = Array::with_capacity(PIECE);
                 piece.push(hash);
                 self.pieces.push(piece);
             }
@@ -34,11 +36,11 @@ impl Hashes {
     }
 
     pub(crate) fn len(&self) -> usize {
-        self.pieces.iter().map(Vec::len).sum()
+        self.pieces.iter().map(|piece| piece.len()).sum()
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = u64> {
-        self.pieces.iter().flatten().copied()
+        self.pieces.iter().flat_map(|piece| piece.iter().copied())
     }
 }
 

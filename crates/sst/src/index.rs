@@ -19,6 +19,7 @@ use std::cmp::Ordering;
 use velella_base::codec::{Reader, put_slice, put_varint};
 use velella_base::order::{without_prefix, word};
 use velella_base::{Order, Stamp};
+use velella_sync::array::Array;
 
 /// Words per word of the upper level: four cache lines.
 const GROUP: usize = 32;
@@ -69,16 +70,16 @@ pub(crate) struct Index {
     order: Order,
     prefix: Vec<u8>,
     /// The separators without the prefix, and where each ends.
-    rests: Vec<u8>,
-    ends: Vec<u32>,
+    rests: Array<u8>,
+    ends: Array<u32>,
     /// Empty where all stamps are 0.
-    stamps: Vec<Stamp>,
+    stamps: Array<Stamp>,
     /// Where each block starts, and where the last ends.
-    offsets: Vec<u64>,
+    offsets: Array<u64>,
     /// The first eight bytes of each rest, big-endian; and every 32nd of these. Empty for a
     /// user's order.
-    words: Vec<u64>,
-    upper: Vec<u64>,
+    words: Array<u64>,
+    upper: Array<u64>,
 }
 
 impl Index {
@@ -99,12 +100,12 @@ impl Index {
         let mut index = Index {
             order,
             prefix,
-            rests: Vec::with_capacity(reader.rest().len()),
-            ends: Vec::with_capacity(blocks),
-            stamps: Vec::with_capacity(blocks),
-            offsets: Vec::with_capacity(blocks + 1),
-            words: Vec::new(),
-            upper: Vec::new(),
+            rests: Array::with_capacity(reader.rest().len()),
+            ends: Array::with_capacity(blocks),
+            stamps: Array::with_capacity(blocks),
+            offsets: Array::with_capacity(blocks + 1),
+            words: Array::default(),
+            upper: Array::default(),
         };
         index.offsets.push(HEADER_BYTES);
         let mut offset = HEADER_BYTES;
@@ -120,12 +121,13 @@ impl Index {
             index.offsets.push(offset);
         }
         if index.stamps.iter().all(|&stamp| stamp == Stamp::ZERO) {
-            index.stamps = Vec::new();
+            index.stamps = Array::default();
         }
-        index.rests.shrink_to_fit();
+        // What was read has lengths and stamps besides.
+        index.rests = Array::of(index.rests.iter().copied());
         if index.order.is_bytewise() {
-            index.words = (0..blocks).map(|block| word(index.rest(block))).collect();
-            index.upper = index.words.iter().step_by(GROUP).copied().collect();
+            index.words = Array::of((0..blocks).map(|block| word(index.rest(block))));
+            index.upper = Array::of(index.words.iter().step_by(GROUP).copied());
         }
         reader.is_empty().then_some(index)
     }

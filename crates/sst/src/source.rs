@@ -12,6 +12,7 @@ use crate::counters::Counters;
 use crate::format::{Handle, TRAILER_BYTES, check_block};
 use std::sync::Arc;
 use velella_base::{Error, ErrorKind, Result};
+use velella_sync::array::Array;
 use velella_vfs::ReadFile;
 
 /// A table file, and what its checksums start from.
@@ -41,8 +42,8 @@ impl Source {
     /// # Errors
     /// `Corruption`, `Io`.
     pub(crate) fn read_with_compression(&self, handle: Handle) -> Result<(Arc<[u8]>, Compression)> {
-        let mut bytes = Vec::new();
-        self.read_range(handle.offset, handle.end(), &mut bytes)?;
+        let mut bytes = vec![0; self.len_within(handle.offset, handle.end())?];
+        self.file.read_exact_at(&mut bytes, handle.offset)?;
         self.decode(handle, &bytes)
     }
 
@@ -50,9 +51,9 @@ impl Source {
     ///
     /// # Errors
     /// `Corruption`, `Io`.
-    pub(crate) fn read_plain(&self, handle: Handle) -> Result<Vec<u8>> {
-        let mut bytes = Vec::new();
-        self.read_range(handle.offset, handle.end(), &mut bytes)?;
+    pub(crate) fn read_plain(&self, handle: Handle) -> Result<Array<u8>> {
+        let mut bytes = Array::filled(0, self.len_within(handle.offset, handle.end())?);
+        self.file.read_exact_at(&mut bytes, handle.offset)?;
         self.count(handle);
         let (payload, compression) = check_block(&bytes, self.seed, handle.offset)
             .map_err(|found| self.corruption(handle.offset, found))?;
@@ -103,18 +104,15 @@ impl Source {
         }
     }
 
-    /// Reads the bytes from `start` to `end` into `bytes`, instead of what it has.
+    /// Bytes from `start` to `end`.
     ///
     /// # Errors
-    /// `Corruption`: the file is shorter; `Io`.
-    pub(crate) fn read_range(&self, start: u64, end: u64, bytes: &mut Vec<u8>) -> Result<()> {
-        let len = usize::try_from(end.saturating_sub(start))
+    /// `Corruption`: the file is shorter.
+    pub(crate) fn len_within(&self, start: u64, end: u64) -> Result<usize> {
+        usize::try_from(end.saturating_sub(start))
             .ok()
             .filter(|_| end <= self.file.len())
-            .ok_or_else(|| self.corruption(start, "a block reaches beyond the file"))?;
-        bytes.clear();
-        bytes.resize(len, 0);
-        self.file.read_exact_at(bytes, start)
+            .ok_or_else(|| self.corruption(start, "a block reaches beyond the file"))
     }
 
     fn count(&self, handle: Handle) {
