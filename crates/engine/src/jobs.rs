@@ -19,6 +19,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use velella_base::{Error, ErrorKind, Result};
 use velella_sync::atomic::Ordering;
+use velella_sync::memory;
 use velella_sync::thread::{self, JoinHandle};
 use velella_vfs::lacks_descriptors;
 
@@ -157,6 +158,9 @@ impl Engine {
             // Also while there is always something to do.
             self.bound_journal().or_else(unless_short)?;
             self.bound_memtables();
+            if self.env.cache.left_holes() {
+                memory::give_back_free_pages();
+            }
             if worked {
                 continue;
             }

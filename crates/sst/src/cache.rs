@@ -16,6 +16,9 @@
 //!     under `telling`.
 //! C5. What open tables hold besides (filters, indexes, slots) is taken off the capacity, so that
 //!     tables and cache together stay within it; but a sixteenth always remains.
+//! C6. Blocks that made room for tables leave holes in the allocator's heaps, which other blocks
+//!     use again, but not tables. Once these are more than an eighth of the capacity, `left_holes`
+//!     says so, once.
 //!
 //! Threads: any. Tests: below; many threads on a small cache in tests/model.rs.
 
@@ -37,6 +40,8 @@ const SHARDS_MAX: u64 = 16;
 const SMALL_SHARE: u64 = 10;
 /// The part of the capacity that pinned bytes leave in any case: one in this many.
 const LEAST_SHARE: u64 = 16;
+/// The part of the capacity that may be holes (C6): one in this many.
+const HOLES_SHARE: u64 = 8;
 /// Uses that a slot remembers at most.
 const USES_MAX: u32 = 3;
 /// Bytes of a block in which most of its keys stand (format: keys stand in front of the values).
@@ -49,6 +54,10 @@ pub struct BlockCache {
     shards: Box<[CachePadded<Shard>]>,
     /// Bytes that open tables hold outside of it: filters, indexes, slots.
     pinned: AtomicU64,
+    /// Bytes of blocks that tables being written keep for it; they count as pinned, too.
+    kept: AtomicU64,
+    /// Most bytes of blocks there were at once, since holes were last spoken of (C6).
+    most: AtomicU64,
     /// Held while shards are told their capacity, so that the latest sum is what stays.
     telling: Mutex<()>,
     hits: Counter,
@@ -118,6 +127,8 @@ impl BlockCache {
         Arc::new(BlockCache {
             shards: (0..shards).map(shard).collect(),
             pinned: AtomicU64::new(0),
+            kept: AtomicU64::new(0),
+            most: AtomicU64::new(0),
             telling: Mutex::new(()),
             hits: Counter::new(),
             misses: Counter::new(),
@@ -137,6 +148,15 @@ impl BlockCache {
         self.pinned.load(Ordering::Relaxed)
     }
 
+    /// The same without blocks kept for it while their table is being written.
+    #[must_use]
+    #[inline]
+    pub fn table_bytes(&self) -> u64 {
+        // Relaxed: figures; where one is later than the other, it is as if fewer were pinned.
+        let kept = self.kept.load(Ordering::Relaxed);
+        self.pinned_bytes().saturating_sub(kept)
+    }
+
     /// Bytes that blocks may take, with what is pinned now.
     #[must_use]
     pub fn capacity(&self) -> u64 {
@@ -147,8 +167,36 @@ impl BlockCache {
 
     /// Bytes that could be added, pinned or not, without an eviction.
     pub(crate) fn room(&self) -> u64 {
-        let whole: u64 = self.shards.iter().map(|shard| shard.whole).sum();
-        whole.saturating_sub(self.pinned_bytes() + self.bytes())
+        let taken = self.pinned_bytes() + self.bytes();
+        self.whole().saturating_sub(taken)
+    }
+
+    /// Bytes for blocks and what tables pin together.
+    fn whole(&self) -> u64 {
+        self.shards.iter().map(|shard| shard.whole).sum()
+    }
+
+    /// Tables being written keep `more` bytes of blocks for it, and give `less` up.
+    pub(crate) fn keep(&self, more: u64, less: u64) {
+        // Relaxed: a figure.
+        let change = more.wrapping_sub(less);
+        self.kept.fetch_add(change, Ordering::Relaxed);
+        self.pin(more, less);
+    }
+
+    /// Whether blocks that made room for tables left holes which no block can use again (C6).
+    pub fn left_holes(&self) -> bool {
+        let whole = self.whole();
+        // Relaxed, all of them: figures, each of some moment.
+        let kept = self.kept.load(Ordering::Relaxed);
+        let blocks = self.bytes() + kept;
+        let most = self.most.fetch_max(blocks, Ordering::Relaxed).max(blocks);
+        let usable = whole.saturating_sub(self.table_bytes());
+        let left = most > usable.max(blocks) + whole / HOLES_SHARE;
+        if left {
+            self.most.store(blocks, Ordering::Relaxed);
+        }
+        left
     }
 
     /// Tables hold `more` and give up `less` bytes outside of the cache.

@@ -52,7 +52,7 @@ impl KeptBlocks {
         let bytes = weight(block);
         self.full |= self.cache.room() < bytes;
         if !self.full {
-            self.cache.pin(bytes, 0);
+            self.cache.keep(bytes, 0);
             self.bytes += bytes;
             self.ahead = match self.ahead.checked_sub(bytes) {
                 Some(left) => left,
@@ -85,7 +85,7 @@ fn make_room() -> u64 {
 
 impl Drop for KeptBlocks {
     fn drop(&mut self) {
-        self.cache.pin(0, self.bytes);
+        self.cache.keep(0, self.bytes);
     }
 }
 

@@ -30,6 +30,14 @@ const SMALLEST_PAGE: usize = 4 << 10;
 /// Blocks from this size on are mapped: the system calls are few, and pages lie whole in a block.
 const MAPPED_FROM: usize = 1 << 20;
 
+/// Has the allocator give free pages back to the system, also from the middle of its heaps. It
+/// holds the lock of one heap at a time meanwhile, for milliseconds: not for every day.
+pub fn give_back_free_pages() {
+    #[cfg(all(target_os = "linux", target_env = "gnu", not(miri)))]
+    // SAFETY: it touches what is free only, and may be called at any time, by any thread.
+    let _given_back = unsafe { libc::malloc_trim(0) };
+}
+
 /// Memory taken from the system; given back when dropped.
 #[derive(Debug)]
 pub struct Block {

@@ -1,4 +1,5 @@
-//! What is given back leaves the process: arrays when they are dropped.
+//! What is given back leaves the process: arrays when they are dropped, and what is free between
+//! small allocations, when that is asked for.
 //!
 //! Alone in its process, since it looks at the process's resident memory.
 #![cfg(all(
@@ -9,6 +10,7 @@
 ))]
 
 use velella_sync::array::{Array, MAPPED_FROM};
+use velella_sync::memory::give_back_free_pages;
 
 const MIB: usize = 1 << 20;
 const ALL: usize = 64 * MIB;
@@ -39,4 +41,21 @@ fn what_is_given_back_leaves_the_process() {
     assert!(taken() < ALL / 2 + MIB, "{}", taken());
     drop(arrays);
     assert!(taken() < MIB, "{}", taken());
+
+    const SMALL: usize = 4 << 10;
+    let mut small: Vec<_> = (0..ALL / SMALL).map(|_| Some(vec![7_u8; SMALL])).collect();
+    for (number, allocation) in small.iter_mut().enumerate() {
+        if number % 1000 != 999 {
+            *allocation = None;
+        }
+    }
+    assert!(taken() > ALL / 2, "they leave holes: {}", taken());
+    give_back_free_pages();
+    assert!(taken() < ALL / 8, "{}", taken());
+    assert!(
+        small
+            .iter()
+            .flatten()
+            .all(|kept| kept.iter().all(|byte| *byte == 7))
+    );
 }
