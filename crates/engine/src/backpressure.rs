@@ -3,7 +3,8 @@
 //! A1. A writer waits before or after its write, when it holds nothing: no pair, pin or intent.
 //! A2. Writers are slowed in proportion to the debt, by short sleeps spread over their bytes, long
 //!     before they are stopped; every wait is counted under its cause.
-//! A3. All memtables together, immutable ones included, keep to their share of the memory: before
+//! A3. All memtables together, immutable ones included, keep to their share of the memory, which
+//!     shrinks where filters and indexes outgrow the cache's (`budget.rs` B2): before
 //!     those that take writes have half of it the largest is switched; once all have all of it,
 //!     writers wait until one has left. A memtable that only a reader still holds is not counted:
 //!     waiting for it, a writer that holds an iterator would wait for itself.
@@ -12,7 +13,8 @@
 //!
 //! Tests: `tests/full_disk.rs`, `memory_stays_within_its_budget`,
 //! `a_stalled_flush_stops_writers_and_says_so`,
-//! `memtables_of_many_keyspaces_stay_within_their_share_and_writers_go_on`.
+//! `memtables_of_many_keyspaces_stay_within_their_share_and_writers_go_on`,
+//! `memtables_give_way_to_filters_that_outgrow_the_cache`.
 
 use crate::budget;
 use crate::core::Engine;
@@ -72,9 +74,21 @@ impl Engine {
         Ok(())
     }
 
+    /// Bytes that memtables may take now, all together.
+    #[inline]
+    fn memtable_share(&self) -> u64 {
+        budget::memtable_bytes(&self.options, self.env.cache.table_bytes())
+    }
+
+    /// Bytes that those which take writes may have now.
+    #[inline]
+    fn writing_share(&self) -> u64 {
+        budget::writing_bytes(&self.options, self.env.cache.table_bytes())
+    }
+
     #[inline]
     fn is_memory_short(&self) -> bool {
-        self.memtable_bytes.now() > budget::memtable_bytes(&self.options)
+        self.memtable_bytes.now() > self.memtable_share()
     }
 
     /// Waits until no tree, nor a journal that is stuck (`judge_pace`), stops writers.
@@ -126,13 +140,13 @@ impl Engine {
     }
 
     fn may_bound_memtables(&self) -> bool {
-        self.memtable_bytes.now() > budget::writing_bytes(&self.options)
+        self.memtable_bytes.now() > self.writing_share()
     }
 
     /// Switches the largest of the memtables that take writes, if they have too much together (A3).
     pub(crate) fn bound_memtables(&self) {
         if self.may_bound_memtables() {
-            self.switch_largest(budget::writing_bytes(&self.options));
+            self.switch_largest(self.writing_share());
         }
     }
 
@@ -255,7 +269,7 @@ impl Engine {
 
     /// The same of flushes alone, without a lock but the queue's.
     pub(crate) fn are_flushes_lagging(&self) -> bool {
-        let high = budget::memtable_bytes(&self.options) / 4 * 3;
+        let high = self.memtable_share() / 4 * 3;
         self.relief.is_awaited() || self.flushes.len() > 1 || self.memtable_bytes.now() > high
     }
 

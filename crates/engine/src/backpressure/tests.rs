@@ -1,5 +1,6 @@
 //! Many keyspaces share one budget, whatever holds their flushes up.
 
+use crate::budget;
 use crate::db::Db;
 use crate::entry::Decision;
 use crate::fixture::{open, tiny, until};
@@ -71,6 +72,36 @@ fn memtables_of_many_keyspaces_stay_within_their_share_and_writers_go_on() {
 #[test]
 fn without_a_journal_too() {
     memtables_of_many_keyspaces_stay_within_their_share(JournalMode::Off);
+}
+
+#[test]
+fn memtables_give_way_to_filters_that_outgrow_the_cache() {
+    let _watchdog = Watchdog::new("memtables_give_way_to_filters", 120);
+    let builder = tiny().memory(BUDGET).write_buffer(BUDGET).bloom_bits(32);
+    let (db, engine) = open(Arc::new(MemFs::new()), builder);
+    for number in 0..1_000_000u32 {
+        db.put(number.to_be_bytes(), "").unwrap();
+    }
+    db.flush().unwrap();
+    let pinned = engine.env.cache.table_bytes();
+    let most = budget::memtable_bytes(&engine.options, 0);
+    let share = budget::memtable_bytes(&engine.options, pinned);
+    assert!(share < most - 2 * STEP, "{pinned} pinned leave {share}");
+    let paused = engine.flushes.pause();
+    thread::scope(|scope| {
+        let db = &db;
+        let writer = scope.spawn(move || {
+            for number in 0..10_000u32 {
+                db.put(number.to_be_bytes(), [7; 1_000]).unwrap();
+            }
+        });
+        until(|| stalls(db, "memory") == 1 || writer.is_finished());
+        assert!(!writer.is_finished(), "it waits for the flush");
+        let taken = db.stats().memory.memtables;
+        assert!(taken.abs_diff(share) < STEP, "{taken} of {share}");
+        drop(paused);
+        engine.work.wake_all();
+    });
 }
 
 #[test]
