@@ -8,13 +8,15 @@
 //!                  buffer is no more than a sixth of the memory, and are freed in a row
 //! journal          mapped segments: a sixteenth, at most 64 MiB
 //! working memory   three sixteenths, at most 24 MiB a background thread: what flushes,
-//!                  compactions and reads hold for a while, what an allocator keeps for them, and
-//!                  the program
+//!                  compactions and reads hold for a while, what an allocator keeps for them; and
+//!                  the program itself
 //! block cache      the rest, less what filters and indexes take
 //! ```
-//! B1. The parts never add up to more than the budget.
+//! B1. The parts never add up to more than the budget; what is taken does not either, as far as B2
+//!     goes.
 //! B2. Filters and indexes of a database that is many times its memory outgrow the cache's part.
-//!     What they have beyond it comes off the memtables' part, down to half of that.
+//!     What they have beyond it comes off the memtables' part, down to half of that: memtables are
+//!     then switched before the write buffer is full.
 //!
 //! Tests: below; `memory_stays_within_its_budget`,
 //! `memtables_give_way_to_filters_that_outgrow_the_cache`.

@@ -158,7 +158,7 @@ impl Engine {
             // Also while there is always something to do.
             self.bound_journal().or_else(unless_short)?;
             self.bound_memtables();
-            if self.env.cache.left_holes() {
+            if self.env.cache.take_holes() {
                 memory::give_back_free_pages();
             }
             if worked {

@@ -63,7 +63,7 @@ pub struct Options {
     /// filters, indexes, journal mappings.
     /// Default 1 GiB: half of a small server. The process stays within 20 % of it as long as the
     /// filters and indexes of all tables, a fortieth of the data where pairs are small, have room
-    /// in the block cache's share of it, three tenths.
+    /// in the block cache's share of it and half of the memtables', four tenths together.
     pub memory: u64,
     /// Bytes at which a memtable is flushed. Default 64 MiB (or 3/16 of `memory` if that is less):
     /// large enough for few, sequential writes, small enough to recover in a second. Less than

@@ -18,8 +18,7 @@
 use crate::counters::Counters;
 use std::sync::Arc;
 use velella_sync::lock::Mutex;
-use velella_sync::memory::Block;
-use velella_sync::memory::HUGE_PAGE;
+use velella_sync::memory::{Block, HUGE_PAGE};
 
 /// Size of the chunks that are kept: the largest an arena takes.
 pub(crate) const CHUNK_MAX: usize = HUGE_PAGE;

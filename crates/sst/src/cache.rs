@@ -17,8 +17,8 @@
 //! C5. What open tables hold besides (filters, indexes, slots) is taken off the capacity, so that
 //!     tables and cache together stay within it; but a sixteenth always remains.
 //! C6. Blocks that made room for tables leave holes in the allocator's heaps, which other blocks
-//!     use again, but not tables. Once these are more than an eighth of the capacity, `left_holes`
-//!     says so, once.
+//!     use again, but not tables. Once these are 8 MiB and an eighth of what blocks and tables may
+//!     have together, `take_holes` says so, once.
 //!
 //! Threads: any. Tests: below; many threads on a small cache in tests/model.rs.
 
@@ -40,7 +40,9 @@ const SHARDS_MAX: u64 = 16;
 const SMALL_SHARE: u64 = 10;
 /// The part of the capacity that pinned bytes leave in any case: one in this many.
 const LEAST_SHARE: u64 = 16;
-/// The part of the capacity that may be holes (C6): one in this many.
+/// Holes that may be left in any case (C6), and the part of what blocks and tables may have that
+/// may be: one in this many.
+const HOLES_MIN: u64 = 8 << 20;
 const HOLES_SHARE: u64 = 8;
 /// Uses that a slot remembers at most.
 const USES_MAX: u32 = 3;
@@ -52,9 +54,10 @@ const SWEEP_MIN: usize = 1024;
 /// Decoded blocks, shared by all tables of a database, bounded in bytes.
 pub struct BlockCache {
     shards: Box<[CachePadded<Shard>]>,
-    /// Bytes that open tables hold outside of it: filters, indexes, slots.
-    pinned: AtomicU64,
-    /// Bytes of blocks that tables being written keep for it; they count as pinned, too.
+    /// Bytes that open tables hold outside of it: filters, indexes, slots. Every write to the
+    /// database reads it, so it has a line of its own.
+    tables: CachePadded<AtomicU64>,
+    /// Bytes of blocks that tables being written keep for the cache.
     kept: AtomicU64,
     /// Most bytes of blocks there were at once, since holes were last spoken of (C6).
     most: AtomicU64,
@@ -126,7 +129,7 @@ impl BlockCache {
         };
         Arc::new(BlockCache {
             shards: (0..shards).map(shard).collect(),
-            pinned: AtomicU64::new(0),
+            tables: CachePadded::new(AtomicU64::new(0)),
             kept: AtomicU64::new(0),
             most: AtomicU64::new(0),
             telling: Mutex::new(()),
@@ -141,20 +144,25 @@ impl BlockCache {
         self.shards.iter().map(|shard| shard.bytes()).sum()
     }
 
-    /// Bytes that open tables hold outside of the cache, for which it makes room (C5).
+    /// Bytes for which the cache makes room (C5): what open tables hold outside of it, and blocks
+    /// kept for it.
     #[must_use]
     pub fn pinned_bytes(&self) -> u64 {
-        // Relaxed: a figure.
-        self.pinned.load(Ordering::Relaxed)
+        self.table_bytes() + self.kept_bytes()
     }
 
-    /// The same without blocks kept for it while their table is being written.
+    /// Bytes that open tables hold outside of the cache.
     #[must_use]
     #[inline]
     pub fn table_bytes(&self) -> u64 {
-        // Relaxed: figures; where one is later than the other, it is as if fewer were pinned.
-        let kept = self.kept.load(Ordering::Relaxed);
-        self.pinned_bytes().saturating_sub(kept)
+        // Relaxed: a figure.
+        self.tables.load(Ordering::Relaxed)
+    }
+
+    /// Bytes of blocks kept while their table is being written.
+    fn kept_bytes(&self) -> u64 {
+        // Relaxed: a figure.
+        self.kept.load(Ordering::Relaxed)
     }
 
     /// Bytes that blocks may take, with what is pinned now.
@@ -176,38 +184,21 @@ impl BlockCache {
         self.shards.iter().map(|shard| shard.whole).sum()
     }
 
-    /// Tables being written keep `more` bytes of blocks for it, and give `less` up.
-    pub(crate) fn keep(&self, more: u64, less: u64) {
-        // Relaxed: a figure.
-        let change = more.wrapping_sub(less);
-        self.kept.fetch_add(change, Ordering::Relaxed);
-        self.pin(more, less);
-    }
-
-    /// Whether blocks that made room for tables left holes which no block can use again (C6).
-    pub fn left_holes(&self) -> bool {
-        let whole = self.whole();
-        // Relaxed, all of them: figures, each of some moment.
-        let kept = self.kept.load(Ordering::Relaxed);
-        let blocks = self.bytes() + kept;
-        let most = self.most.fetch_max(blocks, Ordering::Relaxed).max(blocks);
-        let usable = whole.saturating_sub(self.table_bytes());
-        let left = most > usable.max(blocks) + whole / HOLES_SHARE;
-        if left {
-            self.most.store(blocks, Ordering::Relaxed);
-        }
-        left
-    }
-
     /// Tables hold `more` and give up `less` bytes outside of the cache.
     pub(crate) fn pin(&self, more: u64, less: u64) {
+        self.change(&self.tables, more, less);
+    }
+
+    /// Tables being written keep `more` bytes of blocks for the cache, and give `less` up.
+    pub(crate) fn keep(&self, more: u64, less: u64) {
+        self.change(&self.kept, more, less);
+    }
+
+    fn change(&self, pinned: &AtomicU64, more: u64, less: u64) {
         let _telling = self.telling.lock();
         // Relaxed: each shard obeys its new capacity at its next insertion.
-        let before = self
-            .pinned
-            .fetch_add(more.wrapping_sub(less), Ordering::Relaxed);
-        let pinned = before.wrapping_add(more).wrapping_sub(less);
-        let share = pinned / self.shards.len() as u64;
+        pinned.fetch_add(more.wrapping_sub(less), Ordering::Relaxed);
+        let share = self.pinned_bytes() / self.shards.len() as u64;
         for shard in &self.shards {
             let capacity = shard
                 .whole
@@ -215,6 +206,23 @@ impl BlockCache {
                 .max(shard.whole / LEAST_SHARE);
             shard.capacity.store(capacity, Ordering::Relaxed);
         }
+    }
+
+    /// Whether blocks that made room for tables left holes which no block can use again; who asks
+    /// next hears of later ones only (C6).
+    #[must_use]
+    pub fn take_holes(&self) -> bool {
+        let whole = self.whole();
+        let blocks = self.bytes() + self.kept_bytes();
+        let usable = whole.saturating_sub(self.table_bytes()).max(blocks);
+        // Relaxed: a figure, taken by whoever changes it.
+        let most = self.most.fetch_max(blocks, Ordering::Relaxed).max(blocks);
+        let (order, few) = (Ordering::Relaxed, HOLES_MIN.max(whole / HOLES_SHARE));
+        most > usable + few
+            && self
+                .most
+                .compare_exchange(most, blocks, order, order)
+                .is_ok()
     }
 
     /// Lookups that found their block.
@@ -263,7 +271,7 @@ impl TableBlocks {
 
     /// Bytes of memory the slots take.
     pub(crate) fn bytes(&self) -> u64 {
-        (self.slots.len() * size_of::<Slot>()) as u64
+        self.slots.bytes() as u64
     }
 
     /// Runs `use_block` on block `number` if it is cached (C3).

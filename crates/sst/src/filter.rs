@@ -78,7 +78,7 @@ impl Filter {
     /// Bytes of memory it takes.
     #[must_use]
     pub(crate) fn bytes(&self) -> u64 {
-        (self.lines.len() * LINE_BYTES) as u64
+        self.lines.bytes() as u64
     }
 
     /// Appends the filter as it stands in the file.

@@ -124,7 +124,9 @@ impl Index {
             index.stamps = Array::default();
         }
         // What was read has lengths and stamps besides.
-        index.rests = Array::of(index.rests.iter().copied());
+        let mut rests = Array::with_capacity(index.rests.len());
+        rests.extend_from_slice(&index.rests);
+        index.rests = rests;
         if index.order.is_bytewise() {
             index.words = Array::of((0..blocks).map(|block| word(index.rest(block))));
             index.upper = Array::of(index.words.iter().step_by(GROUP).copied());
@@ -166,8 +168,10 @@ impl Index {
     /// Bytes of memory it takes.
     #[must_use]
     pub(crate) fn bytes(&self) -> u64 {
-        let wide = self.stamps.len() + self.offsets.len() + self.words.len() + self.upper.len();
-        (self.prefix.len() + self.rests.capacity() + self.ends.len() * 4 + wide * 8) as u64
+        let wide = [&self.offsets, &self.words, &self.upper].map(|array| array.bytes());
+        let others = [self.rests.bytes(), self.ends.bytes(), self.stamps.bytes()];
+        let arrays: usize = wide.iter().chain(&others).sum();
+        (self.prefix.len() + arrays) as u64
     }
 
     /// The block that holds the first entry at or after `(key, stamp)` if any does; `len()` if

@@ -1,23 +1,24 @@
 //! Arrays of a size known when they are made; large ones are pages of their own.
 //!
 //! Source: none. What a table keeps in memory (filter, index, slots for its blocks) lives for hours
-//! beside blocks and buffers that live for milliseconds. In one heap, the first hold the holes of
-//! the others open, and once a mapped allocation is freed, glibc no longer maps what is as large
-//! (docs/decisions/0020).
+//! beside blocks and buffers that live for milliseconds. Where they share a heap, what the latter
+//! leave free cannot go back for what lives on behind it; and once a mapped allocation is freed,
+//! glibc no longer maps what is as large (docs/decisions/0020).
 //!
 //! A1. An array never moves and never grows: room is made once.
 //! A2. From [`MAPPED_FROM`] on the room is mapped, and leaves the process with the array. Beyond
 //!     [`MAPPINGS_MAX`] arrays, and where the system maps no more, it is the allocator's, as for
 //!     smaller ones: a system grants a process some 65,000 mappings, journals need theirs.
 //! A3. The first `len` elements are initialised, no others.
+//! A4. An element whose destructor panics takes the room of its array with it.
 //!
 //! Threads: as a `Vec`. Tests: below, under Miri too (where nothing is mapped).
 
 use crate::atomic::machine::{AtomicUsize, Ordering};
-use crate::memory::{Block, MAPS};
+use crate::memory::{Block, MAPS, SMALLEST_PAGE};
 use std::fmt;
 use std::marker::PhantomData;
-use std::mem::ManuallyDrop;
+use std::mem::{ManuallyDrop, MaybeUninit};
 use std::ops::{Deref, DerefMut};
 use std::ptr::NonNull;
 
@@ -36,18 +37,18 @@ pub struct Array<T> {
     start: NonNull<T>,
     len: usize,
     capacity: usize,
-    /// The room, if it is mapped; `None`: the allocator's, as of a `Vec` of this capacity.
-    mapped: Option<Block>,
+    /// Whether the room is mapped; else it is the allocator's, as of a `Vec` of this capacity.
+    is_mapped: bool,
     owned: PhantomData<T>,
 }
 
-// SAFETY: an array owns its elements, as a vector does; a block may be sent.
+// SAFETY: an array owns its elements, as a vector does, and its room may be sent.
 unsafe impl<T: Send> Send for Array<T> {}
 // SAFETY: through a shared reference elements are only shared.
 unsafe impl<T: Sync> Sync for Array<T> {}
 
-/// A mapping for an array of so many bytes, if it is to have one (A2).
-fn mapped(bytes: usize) -> Option<Block> {
+/// Where an array of so many bytes is mapped, if it is to be (A2).
+fn mapped(bytes: usize) -> Option<NonNull<u8>> {
     // Relaxed, here and where it goes: a tally that publishes nothing. Several threads at once may
     // exceed the bound by as many.
     if !MAPS || bytes < MAPPED_FROM || MAPPINGS.load(Ordering::Relaxed) >= MAPPINGS_MAX {
@@ -55,7 +56,7 @@ fn mapped(bytes: usize) -> Option<Block> {
     }
     let block = Block::map(bytes)?;
     MAPPINGS.fetch_add(1, Ordering::Relaxed);
-    Some(block)
+    Some(block.into_start())
 }
 
 impl<T> Array<T> {
@@ -64,9 +65,9 @@ impl<T> Array<T> {
     pub fn with_capacity(capacity: usize) -> Self {
         let bytes = capacity.saturating_mul(size_of::<T>());
         let mapped = mapped(bytes);
-        const { assert!(align_of::<T>() <= 4096, "a page is aligned for it") };
-        let (start, capacity) = match &mapped {
-            Some(block) => (block.start().cast(), capacity),
+        const { assert!(align_of::<T>() <= SMALLEST_PAGE, "a page is aligned for it") };
+        let (start, capacity) = match mapped {
+            Some(start) => (start.cast(), capacity),
             None => {
                 let mut room = ManuallyDrop::new(Vec::with_capacity(capacity));
                 let start = NonNull::new(room.as_mut_ptr());
@@ -77,7 +78,7 @@ impl<T> Array<T> {
             start,
             len: 0,
             capacity,
-            mapped,
+            is_mapped: mapped.is_some(),
             owned: PhantomData,
         }
     }
@@ -94,6 +95,16 @@ impl<T> Array<T> {
     #[must_use]
     pub fn capacity(&self) -> usize {
         self.capacity
+    }
+
+    /// Bytes of memory it takes, however many elements it has.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        let bytes = self.capacity * size_of::<T>();
+        match self.is_mapped {
+            true => bytes.next_multiple_of(SMALLEST_PAGE),
+            false => bytes,
+        }
     }
 
     /// Appends an element.
@@ -126,7 +137,13 @@ impl<T: Copy> Array<T> {
     /// `len` times `element`.
     #[must_use]
     pub fn filled(element: T, len: usize) -> Self {
-        Array::of(std::iter::repeat_n(element, len))
+        let mut array = Array::<T>::with_capacity(len);
+        let room = array.start.as_ptr().cast::<MaybeUninit<T>>();
+        // SAFETY: room for `len` elements, which may hold anything, and is this array's alone.
+        let room = unsafe { std::slice::from_raw_parts_mut(room, len) };
+        room.fill(MaybeUninit::new(element));
+        array.len = len;
+        array
     }
 
     /// Appends copies of `elements`.
@@ -172,8 +189,11 @@ impl<T> Default for Array<T> {
 impl<T> Drop for Array<T> {
     fn drop(&mut self) {
         self.truncate(0);
-        if self.mapped.is_some() {
+        if self.is_mapped {
             MAPPINGS.fetch_sub(1, Ordering::Relaxed);
+            let bytes = self.capacity * size_of::<T>();
+            // SAFETY: `mapped` has it from `into_start`, for as many bytes; no element is left.
+            unsafe { Block::unmap(self.start.cast(), bytes) };
         } else {
             // SAFETY: `with_capacity` took these parts of a vector; no element is left in it.
             drop(unsafe { Vec::from_raw_parts(self.start.as_ptr(), 0, self.capacity) });
@@ -190,12 +210,13 @@ impl<T: fmt::Debug> fmt::Debug for Array<T> {
 #[cfg(all(test, not(any(loom, shuttle))))]
 mod tests {
     use super::*;
+    use crate::memory::HUGE_PAGE;
     use std::rc::Rc;
 
     /// Sizes on both sides of where arrays are mapped, and beyond a huge page.
     fn sizes() -> Vec<usize> {
         let edge = MAPPED_FROM / size_of::<u64>();
-        let large = [edge - 1, edge, edge + 1, 40 * edge];
+        let large = [edge - 1, edge, edge + 1, HUGE_PAGE / size_of::<u64>() + 1];
         [&[0, 1, 3, 1000][..], if MAPS { &large } else { &[] }].concat()
     }
 
@@ -205,7 +226,8 @@ mod tests {
             let expected: Vec<u64> = (0..len as u64).collect();
             let mut array = Array::of(expected.iter().copied());
             assert_eq!(array[..], expected[..]);
-            assert_eq!(array.mapped.is_some(), MAPS && len * 8 >= MAPPED_FROM);
+            assert_eq!(array.is_mapped, MAPS && len * 8 >= MAPPED_FROM);
+            assert!(array.bytes() >= len * 8 && array.bytes() < len * 8 + SMALLEST_PAGE);
             array.iter_mut().for_each(|element| *element += 1);
             assert!(array.iter().zip(1..).all(|(element, n)| *element == n));
             array.truncate(len / 2);
@@ -246,6 +268,30 @@ mod tests {
             drop(array);
             assert_eq!(Rc::strong_count(&counted), 1);
         }
+    }
+
+    #[test]
+    fn elements_without_a_size_are_counted() {
+        let mut array = Array::of((0..5).map(|_| ()));
+        array.push(());
+        assert_eq!((array.len(), array.bytes()), (6, 0));
+    }
+
+    #[test]
+    fn arrays_beyond_the_most_mappings_are_the_allocator_s() {
+        if !MAPS {
+            return;
+        }
+        let filled = || Array::filled(7_u8, MAPPED_FROM);
+        // Twice as often as there may be: each gives its mapping back.
+        assert!((0..2 * MAPPINGS_MAX).all(|_| filled().is_mapped));
+        let arrays: Vec<_> = (0..MAPPINGS_MAX + 1)
+            .map(|_| Array::<u8>::with_capacity(MAPPED_FROM))
+            .collect();
+        let last = filled();
+        assert!(!last.is_mapped && last[..] == [7; MAPPED_FROM]);
+        drop(arrays);
+        assert!(filled().is_mapped);
     }
 
     #[test]

@@ -4,8 +4,8 @@
 //! would exceed its budget although every memtable kept to it; pages that were mapped for one
 //! block leave the process with it.
 //!
-//! K1. A block is aligned to [`BLOCK_ALIGN`], and from the size of a huge page on to a huge page;
-//!     it is its owner's alone until dropped.
+//! K1. A block is aligned to [`BLOCK_ALIGN`], one that is mapped and as large as a huge page to a
+//!     huge page; it is its owner's alone until dropped.
 //! K2. `size` is what the system was asked for: at least what the caller asked for.
 //! K3. Where the system maps no more, a block is the allocator's, whatever its size.
 //!
@@ -13,6 +13,7 @@
 //! process, in `tests/resident_memory.rs`, and memtables made of blocks, in theirs.
 
 use std::alloc::{Layout, alloc, alloc_zeroed, dealloc, handle_alloc_error};
+use std::mem::ManuallyDrop;
 use std::ptr::NonNull;
 
 /// Alignment of every block: what every allocator gives without padding.
@@ -25,13 +26,14 @@ pub const HUGE_PAGE: usize = 2 << 20;
 pub(crate) const MAPS: bool = cfg!(all(unix, not(miri), not(any(loom, shuttle))));
 
 /// No processor we know has smaller pages.
-const SMALLEST_PAGE: usize = 4 << 10;
+pub(crate) const SMALLEST_PAGE: usize = 4 << 10;
 
 /// Blocks from this size on are mapped: the system calls are few, and pages lie whole in a block.
 const MAPPED_FROM: usize = 1 << 20;
 
-/// Has the allocator give free pages back to the system, also from the middle of its heaps. It
-/// holds the lock of one heap at a time meanwhile, for milliseconds: not for every day.
+/// Has the allocator give free pages back to the system, also from the middle of the process's
+/// heaps. It holds the lock of one heap at a time meanwhile, a microsecond for each piece that is
+/// free and larger than a page: not for every day.
 pub fn give_back_free_pages() {
     #[cfg(all(target_os = "linux", target_env = "gnu", not(miri)))]
     // SAFETY: it touches what is free only, and may be called at any time, by any thread.
@@ -57,7 +59,7 @@ fn advise_huge_pages(start: *mut u8, bytes: usize) {
     #[cfg(all(target_os = "linux", not(miri)))]
     if bytes >= HUGE_PAGE {
         use rustix::mm::{Advice, madvise};
-        let skipped = start.align_offset(4096);
+        let skipped = start.align_offset(SMALLEST_PAGE);
         let (start, bytes) = (start.wrapping_add(skipped), bytes - skipped);
         // SAFETY: advice on memory of the caller's; it changes no content. A refusal is harmless.
         let _refused = unsafe { madvise(start.cast(), bytes, Advice::LinuxHugepage) };
@@ -71,16 +73,22 @@ fn layout(size: usize) -> Layout {
 }
 
 impl Block {
-    /// A block of at least `size` bytes, uninitialised; `size` is not zero. Like every allocation
-    /// this one ends the process if there is no memory.
+    /// A block of at least `size` bytes, uninitialised. Like every allocation this one ends the
+    /// process if there is no memory.
+    ///
+    /// # Panics
+    /// `size` is zero.
     pub fn new(size: usize) -> Block {
-        // SAFETY: the layout's size is not zero.
+        // SAFETY: `take` has seen that the size is not zero.
         Block::take(size, |layout| unsafe { alloc(layout) })
     }
 
     /// As [`Block::new`], all zero.
+    ///
+    /// # Panics
+    /// `size` is zero.
     pub fn zeroed(size: usize) -> Block {
-        // SAFETY: the layout's size is not zero.
+        // SAFETY: `take` has seen that the size is not zero.
         Block::take(size, |layout| unsafe { alloc_zeroed(layout) })
     }
 
@@ -88,18 +96,39 @@ impl Block {
     pub(crate) fn map(size: usize) -> Option<Block> {
         // By whole pages, or the part above an aligned range could not be given back.
         let size = size.checked_next_multiple_of(pages::size())?;
+        // Rust addresses no more from one start.
+        isize::try_from(size).ok()?;
         let start = pages::map(size)?;
         advise_huge_pages(start.as_ptr(), size);
+        Some(Block::mapped(start, size))
+    }
+
+    /// The block that is mapped there, to be given back when it is dropped.
+    fn mapped(start: NonNull<u8>, size: usize) -> Block {
         let is_mapped = true;
-        Some(Block {
+        Block {
             start,
             size,
             is_mapped,
-        })
+        }
+    }
+
+    /// Where it begins, for who takes over to give it back.
+    pub(crate) fn into_start(self) -> NonNull<u8> {
+        ManuallyDrop::new(self).start
+    }
+
+    /// Gives back a block of [`Block::map`].
+    ///
+    /// # Safety
+    /// `into_start` said `start`, `size` is what it was asked for, and nobody refers to it any
+    /// more.
+    pub(crate) unsafe fn unmap(start: NonNull<u8>, size: usize) {
+        drop(Block::mapped(start, size.next_multiple_of(pages::size())));
     }
 
     fn take(size: usize, alloc: impl FnOnce(Layout) -> *mut u8) -> Block {
-        debug_assert!(size != 0, "an empty block");
+        assert!(size != 0, "an empty block");
         let mapped = (MAPS && size >= MAPPED_FROM).then(|| Block::map(size));
         mapped.flatten().unwrap_or_else(|| {
             let Some(start) = NonNull::new(alloc(layout(size))) else {

@@ -12,8 +12,9 @@
 use velella_sync::array::{Array, MAPPED_FROM};
 use velella_sync::memory::give_back_free_pages;
 
-const MIB: usize = 1 << 20;
-const ALL: usize = 64 * MIB;
+const ALL: usize = 64 << 20;
+/// What the process may hold besides; kernels count by processor, and add up late.
+const SLACK: usize = ALL / 8;
 
 /// Bytes of this process that are in memory.
 fn resident() -> usize {
@@ -31,16 +32,16 @@ fn what_is_given_back_leaves_the_process() {
     let mut arrays: Vec<_> = (0..ALL / MAPPED_FROM)
         .map(|_| Array::filled(7_u8, MAPPED_FROM))
         .collect();
-    assert!(taken() > ALL - MIB, "{}", taken());
+    assert!(taken() > ALL - SLACK, "{}", taken());
     // Every other one first: it is not the end of a heap that goes.
     let mut number = 0;
     arrays.retain(|_| {
         number += 1;
         number % 2 == 0
     });
-    assert!(taken() < ALL / 2 + MIB, "{}", taken());
+    assert!(taken() < ALL / 2 + SLACK, "{}", taken());
     drop(arrays);
-    assert!(taken() < MIB, "{}", taken());
+    assert!(taken() < SLACK, "{}", taken());
 
     const SMALL: usize = 4 << 10;
     let mut small: Vec<_> = (0..ALL / SMALL).map(|_| Some(vec![7_u8; SMALL])).collect();
@@ -51,7 +52,7 @@ fn what_is_given_back_leaves_the_process() {
     }
     assert!(taken() > ALL / 2, "they leave holes: {}", taken());
     give_back_free_pages();
-    assert!(taken() < ALL / 8, "{}", taken());
+    assert!(taken() < SLACK, "{}", taken());
     assert!(
         small
             .iter()

@@ -134,33 +134,33 @@ fn what_tables_pin_is_taken_off_the_capacity_and_given_back() {
 }
 
 #[test]
-fn blocks_that_made_room_for_tables_left_holes_and_others_did_not() {
-    const WHOLE: u64 = 1 << 20;
+fn blocks_that_made_room_for_tables_take_holes_and_others_did_not() {
+    const WHOLE: u64 = 100 << 20;
     let cache = BlockCache::new(WHOLE);
-    let table = TableBlocks::new(Arc::clone(&cache), 1, 1000);
-    fill(&table, 0..250);
+    let table = TableBlocks::new(Arc::clone(&cache), 1, 25_000);
+    fill(&table, 0..25_000);
     let held = cache.bytes();
-    assert!(held > WHOLE / 10 * 9 && !cache.left_holes());
+    assert!(held > WHOLE / 10 * 9 && !cache.take_holes());
     // Blocks of the next table take the place of these.
     drop(table);
-    assert!(!cache.left_holes(), "nothing else may use it");
+    assert!(!cache.take_holes(), "nothing else may use it");
     cache.keep(WHOLE / 2, 0);
-    assert!(!cache.left_holes(), "what is kept for it are blocks");
+    assert!(!cache.take_holes(), "what is kept for it are blocks");
     cache.keep(0, WHOLE / 2);
     // A table does not.
-    let table = TableBlocks::new(Arc::clone(&cache), 2, 1000);
+    let table = TableBlocks::new(Arc::clone(&cache), 2, 25_000);
     table.pin(WHOLE / 20);
-    assert!(!cache.left_holes(), "few");
-    let larger = TableBlocks::new(Arc::clone(&cache), 3, 1000);
+    assert!(!cache.take_holes(), "few");
+    let larger = TableBlocks::new(Arc::clone(&cache), 3, 25_000);
     larger.pin(WHOLE / 2);
-    assert!(cache.left_holes() && !cache.left_holes(), "once");
-    fill(&larger, 0..1000);
-    assert!(!cache.left_holes());
+    assert!(cache.take_holes() && !cache.take_holes(), "once");
+    fill(&larger, 0..25_000);
+    assert!(!cache.take_holes());
     // Blocks that still stand are no holes.
-    table.cache.pin(WHOLE / 4, 0);
-    assert!(!cache.left_holes());
-    fill(&table, 0..1000);
-    assert!(cache.left_holes(), "{} bytes", cache.bytes());
+    cache.pin(WHOLE / 4, 0);
+    assert!(!cache.take_holes());
+    fill(&table, 0..25_000);
+    assert!(cache.take_holes(), "{} bytes", cache.bytes());
     cache.pin(0, WHOLE / 4);
 }
 
