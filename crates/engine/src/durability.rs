@@ -2,8 +2,9 @@
 //!
 //! Source: group commit as in Xyza (HotStorage '18) 3.1, over lanes instead of files.
 //!
-//! D1. A round registers D as a lower bound before it reads the clock, and keeps it until D has
-//!     moved: a collector that ran in between would drop what is newest at the D to come.
+//! D1. A round registers D as a lower bound before it reads its frontier, says what that is, and
+//!     stays registered until D has moved: a collector that ran in between would drop what is
+//!     newest at the D to come. One that waits for its turn is not registered yet.
 //! D2. Whoever needs D first runs the round; the others wait for the same round or the next.
 //! D3. A failed round poisons the database; it is never tried again.
 //! D4. A round for a stamp gives writers that are within their windows a few turns to leave them:
@@ -14,9 +15,11 @@
 //! Tests: `sync_writes_share_rounds`, `a_failed_sync_poisons`.
 
 use crate::core::Engine;
+use std::cell::RefCell;
 use std::time::Duration;
 use velella_base::{Error, ErrorKind, Result, Stamp};
 use velella_journal::Journal;
+use velella_mvcc::Round;
 use velella_sync::thread;
 
 /// Turns given away before a round that will not reach what it is for (D4).
@@ -71,16 +74,30 @@ impl Engine {
         let Some(journal) = &self.journal else {
             return Ok(self.durable());
         };
-        // D1.
-        let _registered = self.snapshots.register_round(|| journal.durable());
         let started = thread::now();
-        let frontier = || self.frontier_for(stamp);
+        let registered = RefCell::new(None);
+        let frontier = || self.registered(journal, &registered, || self.frontier_for(stamp));
         let durable = match urgency {
             Urgency::Awaited => journal.round_for(stamp, frontier),
             Urgency::Unhurried => journal.unhurried_round_for(stamp, frontier),
         };
         self.timers.round.note(started.elapsed());
         durable.inspect_err(|error| self.halt_after("a sync", error))
+    }
+
+    /// A round's frontier, `read` while it is `registered` (D1).
+    fn registered(
+        &self,
+        journal: &Journal,
+        registered: &RefCell<Option<Round>>,
+        read: impl FnOnce() -> Stamp,
+    ) -> Stamp {
+        let mut round = self.snapshots.register_round(|| journal.durable());
+        let frontier = read();
+        round.aim(frontier);
+        // One that was read before stays until there is this one.
+        registered.replace(Some(round));
+        frontier
     }
 
     /// D4.
@@ -101,9 +118,10 @@ impl Engine {
         let Some(journal) = &self.journal else {
             return Ok(());
         };
-        // D1.
-        let _registered = self.snapshots.register_round(|| journal.durable());
-        let round = journal.unhurried_round(|| self.slots.frontier(&self.clock));
+        let registered = RefCell::new(None);
+        let frontier =
+            || self.registered(journal, &registered, || self.slots.frontier(&self.clock));
+        let round = journal.unhurried_round(frontier);
         round
             .map(drop)
             .inspect_err(|error| self.halt_after("a sync", error))

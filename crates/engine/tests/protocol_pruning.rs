@@ -2,15 +2,21 @@
 //! interleaving of a small protocol.
 //!
 //! Source: cLSM (EuroSys '15) 3.2.2, widened by the durable stamp. The code is `Slots::frontier`,
-//! `Snapshots::retention` and `Engine::round`; each condition left out is a control that fails.
+//! `Snapshots::retention`, `Round::aim` and `Engine::round`; each condition left out is a control
+//! that fails.
 
 use velella_testkit::{Explored, Step, explore};
 
 /// The rule, and what to leave out of it.
 #[derive(Debug, Clone, Copy)]
 struct Rule {
-    /// A round in flight keeps all above the D it started from, and not only what is newest there.
+    /// A round without a frontier keeps all above the D it started from, and not only what is
+    /// newest there.
     round_is_bound: bool,
+    /// A round with a frontier keeps what is newest there.
+    aim_is_kept: bool,
+    /// It has that frontier before it says so, and not only a bound for it.
+    aim_is_true: bool,
     /// D is read after the rounds in flight, and not before.
     durable_after_rounds: bool,
     /// The readers are looked at after D, and not before.
@@ -25,6 +31,8 @@ struct Rule {
 
 const SOUND: Rule = Rule {
     round_is_bound: true,
+    aim_is_kept: true,
+    aim_is_true: true,
     durable_after_rounds: true,
     readers_last: true,
     frontier_rises: true,
@@ -46,13 +54,15 @@ struct State {
     /// Versions of each key, ascending: there, and ever written.
     kept: [Vec<u8>; 2],
     written: [Vec<u8>; 2],
-    round: Option<u8>,
+    /// The D it started from, and its frontier once that is known.
+    round: Option<(u8, Option<u8>)>,
     reader: Option<u8>,
     /// Step and two registers of each thread.
     at: [u8; THREADS],
     held: [[u8; 2]; THREADS],
     /// What the collector saw of the round and of the reader.
-    seen: [Option<u8>; 2],
+    seen_round: Option<(u8, Option<u8>)>,
+    seen_reader: Option<u8>,
     wrong: Option<String>,
 }
 
@@ -73,7 +83,8 @@ impl State {
             reader: None,
             at: [0; THREADS],
             held: [[0; 2]; THREADS],
-            seen: [None; 2],
+            seen_round: None,
+            seen_reader: None,
             wrong: None,
         }
     }
@@ -117,10 +128,17 @@ impl State {
 
     fn run_round(&mut self, rule: Rule) -> bool {
         match self.at[ROUND] {
-            0 => self.round = Some(self.durable),
+            0 => {
+                let aim = (!rule.aim_is_true).then_some(self.clock);
+                self.round = Some((self.durable, aim));
+            }
             step @ 1..=3 => self.find_frontier(rule, ROUND, step - 1),
-            4 => self.durable = self.durable.max(self.held[ROUND][0]),
-            5 => self.round = None,
+            4 => {
+                let frontier = self.held[ROUND][0];
+                self.round = self.round.map(|(from, aim)| (from, aim.or(Some(frontier))));
+            }
+            5 => self.durable = self.durable.max(self.held[ROUND][0]),
+            6 => self.round = None,
             _ => return false,
         }
         true
@@ -136,9 +154,9 @@ impl State {
                     (true, false) => [2, 0, 1],
                 };
                 match order[usize::from(self.at[COLLECTOR]) - 3] {
-                    0 => self.seen[0] = self.round,
+                    0 => self.seen_round = self.round,
                     1 => self.held[COLLECTOR][1] = self.durable,
-                    _ => self.seen[1] = self.reader,
+                    _ => self.seen_reader = self.reader,
                 }
             }
             6 => self.drop_versions(rule),
@@ -149,10 +167,13 @@ impl State {
 
     fn drop_versions(&mut self, rule: Rule) {
         let [mut frontier, durable] = self.held[COLLECTOR];
-        let [round, reader] = self.seen;
-        let mut points: Vec<u8> = round.into_iter().chain(reader).collect();
-        if rule.round_is_bound {
-            frontier = round.map_or(frontier, |bound| frontier.min(bound));
+        let mut points: Vec<u8> = self.seen_reader.into_iter().collect();
+        if let Some((from, aim)) = self.seen_round {
+            points.push(from);
+            points.extend(aim.filter(|_| rule.aim_is_kept));
+            if aim.is_none() && rule.round_is_bound {
+                frontier = frontier.min(from);
+            }
         }
         if rule.keeps_durable {
             points.push(durable);
@@ -222,13 +243,15 @@ fn a_reader_at_d_finds_what_was_newest_there() {
 
 #[test]
 fn each_condition_is_necessary() {
-    let mut spoilt = [SOUND; 6];
+    let mut spoilt = [SOUND; 8];
     spoilt[0].round_is_bound = false;
     spoilt[1].durable_after_rounds = false;
     spoilt[2].readers_last = false;
     spoilt[3].frontier_rises = false;
     spoilt[4].keeps_durable = false;
     spoilt[5].readers_register = false;
+    spoilt[6].aim_is_kept = false;
+    spoilt[7].aim_is_true = false;
     for rule in spoilt {
         let explored = run(rule);
         assert!(explored.failure.is_some(), "not noticed: {rule:?}");

@@ -7,7 +7,9 @@ mod common;
 
 use common::{counter, on, tiny, try_on};
 use std::sync::Arc;
-use velella::vfs::{MemFs, TraceFs};
+use std::time::Duration;
+use velella::vfs::fault::{Fault, Rule};
+use velella::vfs::{FaultFs, MemFs, Operation, TraceFs};
 use velella::{Builder, Db, WriteOptions};
 
 /// Nothing switches: what is counted is the memtable's.
@@ -132,6 +134,28 @@ fn long_chains_are_pruned_when_nobody_reads_their_middle() {
     let pruned = counter(&db, "memtable_versions_pruned");
     assert!(pruned > 10_000, "{pruned} of 20,000 versions were pruned");
     assert_eq!(db.get("hot").unwrap().unwrap(), 19_999u32.to_le_bytes());
+}
+
+#[test]
+fn a_hot_key_is_pruned_while_a_device_syncs_a_round() {
+    let slow = FaultFs::over_mem(&MemFs::new());
+    let db = try_on(Arc::new(slow.clone()), roomy()).unwrap();
+    db.put("hot", "first").unwrap();
+    let long = Fault::Delay(Duration::from_secs(4));
+    slow.inject(Rule::every(long).of(Operation::SyncMap));
+    std::thread::scope(|scope| {
+        let round = scope.spawn(|| db.persist().unwrap());
+        // It has begun long ago.
+        std::thread::sleep(Duration::from_millis(500));
+        let [pruned] = costs(&db, ["memtable_versions_pruned"], || {
+            for turn in 0..20_000u32 {
+                db.put("hot", turn.to_le_bytes()).unwrap();
+            }
+        });
+        assert!(!round.is_finished(), "a slower device is needed");
+        assert!(pruned > 10_000, "{pruned} of 20,000 versions were pruned");
+        slow.heal();
+    });
 }
 
 #[test]

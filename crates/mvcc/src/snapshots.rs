@@ -13,7 +13,9 @@
 //!     stripe: a collector that goes over the stripes cannot miss a time that moves.
 //! N5. A round registers the D it starts from as a lower bound: the D it will end with is not known
 //!     yet, so everything above the bound stays. It is listed before it reads its frontier, and
-//!     until D has moved. A collector reads its frontier, then the rounds, then D, then the list.
+//!     until D has moved. Once it has its frontier it says so (`aim`): D will be where it was or
+//!     there, so from then on these two are read, and nothing between them; a device may take long
+//!     to sync. A collector reads its frontier, then the rounds, then D, then the list.
 //!     So it sees the round, or the D the round left, or the round's frontier is not below its
 //!     own (`slots.rs`, A4); and a reader at D that it misses came later, at that D or above it.
 //!
@@ -35,8 +37,8 @@ const STRIPES: usize = 8;
 /// The stamps that live snapshots, durable readers and journal rounds still need.
 #[derive(Debug, Default)]
 pub struct Snapshots {
-    /// The D that each round in flight started from (N5); there are few.
-    rounds: Mutex<Vec<Stamp>>,
+    /// The rounds in flight (N5); there are few.
+    rounds: Mutex<Vec<InFlight>>,
     stripes: [CachePadded<Mutex<Stripe>>; STRIPES],
 }
 
@@ -46,6 +48,14 @@ struct Stripe {
     places: Vec<Option<Point>>,
     /// Places without a registration.
     free: Vec<usize>,
+}
+
+/// What a round in flight may leave D at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct InFlight {
+    from: Stamp,
+    /// Its frontier, once that is known.
+    to: Option<Stamp>,
 }
 
 /// A stamp that is still read.
@@ -115,12 +125,13 @@ impl Snapshots {
     #[must_use]
     pub fn register_round(self: &Arc<Self>, durable: impl FnOnce() -> Stamp) -> Round {
         let mut rounds = self.rounds.lock();
-        let bound = durable();
-        rounds.push(bound);
+        let from = durable();
+        let state = InFlight { from, to: None };
+        rounds.push(state);
         drop(rounds);
         Round {
             list: Arc::clone(self),
-            bound,
+            state,
         }
     }
 
@@ -191,11 +202,15 @@ impl Snapshots {
         now_ms: u64,
     ) -> Retention {
         let frontier = slots.frontier(clock);
-        let bound = self.rounds.lock().iter().copied().min();
-        // Everything above the bound stays: for what may be dropped the bound is the frontier.
-        let frontier = bound.map_or(frontier, |bound| frontier.min(bound));
+        let rounds = self.rounds.lock().clone();
+        let unaimed = rounds.iter().filter(|round| round.to.is_none());
+        // Everything above their bound stays: for what may be dropped the bound is the frontier.
+        let frontier = unaimed.map(|round| round.from).fold(frontier, Stamp::min);
         let durable = durable();
-        let (stamps, earliest_ms) = self.collect();
+        let (mut stamps, earliest_ms) = self.collect();
+        for round in rounds {
+            stamps.extend([Some(round.from), round.to].into_iter().flatten());
+        }
         Retention::new(frontier, durable, stamps).at_wall(now_ms.min(earliest_ms))
     }
 }
@@ -248,13 +263,35 @@ impl Drop for Registration {
 #[derive(Debug)]
 pub struct Round {
     list: Arc<Snapshots>,
-    bound: Stamp,
+    state: InFlight,
+}
+
+impl Round {
+    /// Says where D will be if the round succeeds: at the `frontier` that was read after it had
+    /// been registered, or where it is (N5). Once a round; a further frontier takes a further
+    /// registration.
+    pub fn aim(&mut self, frontier: Stamp) {
+        debug_assert_eq!(
+            self.state.to, None,
+            "N5: whatever it aimed at may be D by now"
+        );
+        let aimed = InFlight {
+            to: Some(frontier),
+            ..self.state
+        };
+        let mut rounds = self.list.rounds.lock();
+        // Which of several alike is this one makes no difference.
+        if let Some(round) = rounds.iter_mut().find(|round| **round == self.state) {
+            *round = aimed;
+        }
+        self.state = aimed;
+    }
 }
 
 impl Drop for Round {
     fn drop(&mut self) {
         let mut rounds = self.list.rounds.lock();
-        if let Some(place) = rounds.iter().position(|bound| *bound == self.bound) {
+        if let Some(place) = rounds.iter().position(|round| *round == self.state) {
             rounds.swap_remove(place);
         }
     }
@@ -318,6 +355,27 @@ mod tests {
         assert_eq!(kept(3), [4, 3, 1], "D, and the reader that stays at 1");
         drop(reader);
         assert_eq!(kept(3), [4, 3]);
+    }
+
+    #[test]
+    fn once_a_round_has_its_frontier_nothing_stays_between_that_and_d() {
+        let clock = Clock::new(Stamp(9), Stamp::MAX);
+        let (list, slots) = (Snapshots::new(), Slots::new(1));
+        let kept = |durable| {
+            let retention = list.retention(&clock, &slots, || Stamp(durable), 0);
+            let mut key = retention.key();
+            let kept = |stamp: &u64| key.keeps(Stamp(*stamp));
+            (1..=9).rev().filter(kept).collect::<Vec<_>>()
+        };
+        let mut round = list.register_round(|| Stamp(2));
+        round.aim(Stamp(6));
+        assert_eq!(kept(2), [9, 6, 2]);
+        let waiting = list.register_round(|| Stamp(2));
+        assert_eq!(kept(2), [9, 8, 7, 6, 5, 4, 3, 2], "it may leave D anywhere");
+        drop(waiting);
+        assert_eq!(kept(6), [9, 6, 2]);
+        drop(round);
+        assert_eq!(kept(6), [9, 6]);
     }
 
     #[test]

@@ -33,7 +33,9 @@ enum Write {
 enum Sync {
     Idle,
     Registered(Round),
-    /// It has its frontier, and writes to the device.
+    /// It has its frontier.
+    Read(Round, Stamp),
+    /// It has said so, and writes to the device.
     Writing(Round, Stamp),
     /// D has moved.
     Moved(Round),
@@ -118,7 +120,16 @@ impl Others<'_> {
         let durable = self.durable;
         self.sync = match std::mem::replace(&mut self.sync, Sync::Idle) {
             Sync::Idle => Sync::Registered(self.list.register_round(|| durable)),
-            Sync::Registered(round) => Sync::Writing(round, self.slots.frontier(self.clock)),
+            Sync::Registered(round) => Sync::Read(round, self.slots.frontier(self.clock)),
+            Sync::Read(mut round, frontier) => {
+                round.aim(frontier);
+                Sync::Writing(round, frontier)
+            }
+            // It failed: D stays, and nothing that was read at it is lost.
+            Sync::Writing(round, _) if self.rng.below(4) == 0 => {
+                drop(round);
+                Sync::Idle
+            }
             Sync::Writing(round, frontier) => {
                 assert!(frontier >= durable, "A4: D would step back");
                 self.durable = frontier;

@@ -19,7 +19,8 @@ struct World {
     slots: Slots,
     list: Arc<Snapshots>,
     live: Vec<Registration>,
-    rounds: Vec<(Round, Stamp)>,
+    /// Each with the D it started from and, once it is known, its frontier.
+    rounds: Vec<(Round, Stamp, Option<Stamp>)>,
     durable: Stamp,
     wall_ms: u64,
 }
@@ -27,7 +28,7 @@ struct World {
 impl World {
     fn step(&mut self, rng: &mut Rng) {
         self.wall_ms += rng.below(3);
-        match rng.below(12) {
+        match rng.below(13) {
             0..4 => drop(self.clock.draw()),
             4 | 5 => {
                 let (now, wall_ms) = (self.clock.now(), self.wall_ms);
@@ -51,7 +52,16 @@ impl World {
             }
             8 => {
                 let round = self.list.register_round(|| self.durable);
-                self.rounds.push((round, self.durable));
+                self.rounds.push((round, self.durable, None));
+            }
+            10 if !self.rounds.is_empty() => {
+                let round = pick(rng, self.rounds.len());
+                let (round, _, to) = &mut self.rounds[round];
+                if to.is_none() {
+                    let frontier = self.slots.frontier(&self.clock);
+                    round.aim(frontier);
+                    *to = Some(frontier);
+                }
             }
             9 if !self.rounds.is_empty() => {
                 self.durable = self.durable.max(self.slots.frontier(&self.clock));
@@ -71,10 +81,14 @@ impl World {
         assert_eq!(self.list.stamps(), stamps, "seed {seed}");
         assert_eq!(self.list.len(), self.live.len(), "seed {seed}");
         assert_eq!(self.list.is_empty(), self.live.is_empty(), "seed {seed}");
-        // N5: while rounds run, the least D that one of them started from is the frontier.
+        // N5: the least D that a round without a frontier started from is the frontier.
         let frontier = self.clock.now();
-        let bounds = self.rounds.iter().map(|(_, bound)| *bound);
-        let frontier = bounds.fold(frontier, Stamp::min);
+        let unaimed = self.rounds.iter().filter(|(_, _, to)| to.is_none());
+        let frontier = unaimed.map(|(_, from, _)| *from).fold(frontier, Stamp::min);
+        for (_, from, to) in &self.rounds {
+            stamps.push(*from);
+            stamps.extend(*to);
+        }
         let walls = self.live.iter().map(Registration::now_ms);
         let wall_ms = walls.fold(self.wall_ms, u64::min);
         let expected = Retention::new(frontier, self.durable, stamps).at_wall(wall_ms);
