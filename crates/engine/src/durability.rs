@@ -4,7 +4,8 @@
 //!
 //! D1. A round registers D as a lower bound before it reads its frontier, says what that is, and
 //!     stays registered until D has moved: a collector that ran in between would drop what is
-//!     newest at the D to come. One that waits for its turn is not registered yet.
+//!     newest at the D to come. One that waits for its turn is not registered yet; the one that
+//!     closes the journal is not at all, since nobody writes any more.
 //! D2. Whoever needs D first runs the round; the others wait for the same round or the next.
 //! D3. A failed round poisons the database; it is never tried again.
 //! D4. A round for a stamp gives writers that are within their windows a few turns to leave them:

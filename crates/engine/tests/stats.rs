@@ -5,7 +5,7 @@
 
 mod common;
 
-use common::{counter, on, tiny, try_on};
+use common::{counter, on, tiny, try_on, until};
 use std::sync::Arc;
 use std::time::Duration;
 use velella::vfs::fault::{Fault, Rule};
@@ -140,13 +140,16 @@ fn long_chains_are_pruned_when_nobody_reads_their_middle() {
 fn a_hot_key_is_pruned_while_a_device_syncs_a_round() {
     let slow = FaultFs::over_mem(&MemFs::new());
     let db = try_on(Arc::new(slow.clone()), roomy()).unwrap();
-    db.put("hot", "first").unwrap();
-    let long = Fault::Delay(Duration::from_secs(4));
+    let long = Fault::Delay(Duration::from_secs(3));
     slow.inject(Rule::every(long).of(Operation::SyncMap));
+    db.put("hot", "first").unwrap();
     std::thread::scope(|scope| {
         let round = scope.spawn(|| db.persist().unwrap());
-        // It has begun long ago.
-        std::thread::sleep(Duration::from_millis(500));
+        until(|| slow.fired() > 0);
+        // Another one waits for its turn meanwhile, and keeps nothing.
+        db.put("hot", "second").unwrap();
+        scope.spawn(|| db.persist().unwrap());
+        std::thread::sleep(Duration::from_millis(50));
         let [pruned] = costs(&db, ["memtable_versions_pruned"], || {
             for turn in 0..20_000u32 {
                 db.put("hot", turn.to_le_bytes()).unwrap();

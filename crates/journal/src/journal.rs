@@ -139,8 +139,9 @@ impl Journal {
         Ok((Arc::new(journal), lanes, Start { seal_file, token }))
     }
 
-    /// One sync round. `frontier` is called first; the lanes' ends are read after it. Returns D.
-    /// If a sync fails, `frontier` is called once more.
+    /// One sync round. `frontier` is called first; the lanes' ends are read after it. Returns D,
+    /// which moves to what `frontier` said, or stays; nobody else moves it from that call on.
+    /// If a sync fails, `frontier` is called once more, and D stays.
     /// Calls are serialised; an idle journal whose D has reached the frontier does nothing.
     ///
     /// # Errors

@@ -4,7 +4,8 @@
 //!     then D. Ends read before the frontier would miss records below it.
 //!     External values come before the seal: recovery checks the records a seal vouches for, but
 //!     not the files these refer to.
-//! N2. Rounds are strictly sequential: one lock, held from the frontier to the done marker.
+//! N2. Rounds are strictly sequential: one lock, held from the frontier to the done marker. D goes
+//!     from where it is to the round's first frontier, or stays: the caller prunes by that.
 //! N3. The done marker is written after the syncs returned, always into the seal file, and is
 //!     itself synced only by a round that writes an anchor, or when asked. Syncing a segment for
 //!     it could fail and take away records that no seal tells of yet.

@@ -5,8 +5,9 @@
 //! snapshot, since a recovery may return to it.
 //!
 //! G1. Kept: everything above the frontier; the newest version at or below the frontier; the
-//!     newest at or below the durable stamp; the newest at or below each registered stamp. While a
-//!     journal round is in flight, the D it started from is the frontier (`snapshots.rs`, N5).
+//!     newest at or below the durable stamp; the newest at or below each registered stamp. Until a
+//!     journal round in flight has its frontier, the D it started from is the frontier; then both
+//!     are such points (`snapshots.rs`, N5).
 //! G2. A value that expired before `now_ms` is expired for every reader, present and to come:
 //!     the caller gives the least of the wall clocks that live snapshots read by. 0, the default,
 //!     expires nothing.

@@ -209,6 +209,7 @@ impl Snapshots {
         let durable = durable();
         let (mut stamps, earliest_ms) = self.collect();
         for round in rounds {
+            // Where it started from is D, or somebody is registered there: to be plain.
             stamps.extend([Some(round.from), round.to].into_iter().flatten());
         }
         Retention::new(frontier, durable, stamps).at_wall(now_ms.min(earliest_ms))
@@ -259,7 +260,7 @@ impl Drop for Registration {
     }
 }
 
-/// A journal round in flight; dropping it says that D has moved.
+/// A journal round in flight; dropping it says that D has moved, or will not.
 #[derive(Debug)]
 pub struct Round {
     list: Arc<Snapshots>,
@@ -370,9 +371,9 @@ mod tests {
         let mut round = list.register_round(|| Stamp(2));
         round.aim(Stamp(6));
         assert_eq!(kept(2), [9, 6, 2]);
-        let waiting = list.register_round(|| Stamp(2));
+        let another = list.register_round(|| Stamp(2));
         assert_eq!(kept(2), [9, 8, 7, 6, 5, 4, 3, 2], "it may leave D anywhere");
-        drop(waiting);
+        drop(another);
         assert_eq!(kept(6), [9, 6, 2]);
         drop(round);
         assert_eq!(kept(6), [9, 6]);

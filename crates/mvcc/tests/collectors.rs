@@ -49,6 +49,8 @@ struct Others<'a> {
     rng: Rng,
     writes: [Write; SLOTS],
     sync: Sync,
+    /// A round before, of which the list still knows.
+    last: Option<Round>,
     changing: bool,
     durable: Stamp,
     wall_ms: u64,
@@ -135,8 +137,9 @@ impl Others<'_> {
                 self.durable = frontier;
                 Sync::Moved(round)
             }
+            // The next one may begin while this one is still listed.
             Sync::Moved(round) => {
-                drop(round);
+                self.last = (self.rng.below(2) == 0).then_some(round);
                 Sync::Idle
             }
         };
@@ -185,6 +188,7 @@ fn nobody_loses_a_version_to_a_collector_whatever_happens_meanwhile() {
             rng: Rng::new(seed),
             writes: [Write::Idle; SLOTS],
             sync: Sync::Idle,
+            last: None,
             changing: false,
             durable: Stamp(1),
             wall_ms: 100,
