@@ -7,7 +7,7 @@
 //!
 //! A1. An array never moves and never grows: room is made once.
 //! A2. From [`MAPPED_FROM`] on the room is mapped, and leaves the process with the array. Beyond
-//!     [`MAPPINGS_MAX`] arrays, and where the system maps no more, it is the allocator's, as for
+//!     `MAPPINGS_MAX` arrays, and where the system maps no more, it is the allocator's, as for
 //!     smaller ones: a system grants a process some 65,000 mappings, journals need theirs.
 //! A3. The first `len` elements are initialised, no others.
 //! A4. An element whose destructor panics takes the room of its array with it.
