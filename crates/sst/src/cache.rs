@@ -168,7 +168,7 @@ impl BlockCache {
     /// Bytes that blocks may take, with what is pinned now.
     #[must_use]
     pub fn capacity(&self) -> u64 {
-        // Relaxed: see `pin`.
+        // Relaxed: see `change`.
         let of = |shard: &CachePadded<Shard>| shard.capacity.load(Ordering::Relaxed);
         self.shards.iter().map(of).sum()
     }
@@ -395,7 +395,7 @@ impl Shard {
         weight: u64,
         evicted: &mut Vec<(Arc<TableBlocks>, Arc<[u8]>)>,
     ) -> bool {
-        // Relaxed: see `BlockCache::pin`.
+        // Relaxed: see `BlockCache::change`.
         let capacity = self.capacity.load(Ordering::Relaxed);
         if weight > capacity {
             return false;

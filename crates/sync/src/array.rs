@@ -210,8 +210,16 @@ impl<T: fmt::Debug> fmt::Debug for Array<T> {
 #[cfg(all(test, not(any(loom, shuttle))))]
 mod tests {
     use super::*;
+    use crate::lock::{Mutex, MutexGuard};
     use crate::memory::HUGE_PAGE;
     use std::rc::Rc;
+
+    /// The tally of mappings is the process's: tests that look at it take turns.
+    static TALLY: Mutex<()> = Mutex::new(());
+
+    fn alone() -> MutexGuard<'static, ()> {
+        TALLY.lock()
+    }
 
     /// Sizes on both sides of where arrays are mapped, and beyond a huge page.
     fn sizes() -> Vec<usize> {
@@ -222,6 +230,7 @@ mod tests {
 
     #[test]
     fn an_array_is_what_a_vector_is() {
+        let _alone = alone();
         for len in sizes() {
             let expected: Vec<u64> = (0..len as u64).collect();
             let mut array = Array::of(expected.iter().copied());
@@ -258,6 +267,7 @@ mod tests {
 
     #[test]
     fn elements_are_dropped_once_wherever_they_are() {
+        let _alone = alone();
         let counted = Rc::new(());
         let large = if MAPS { MAPPED_FROM } else { 100 };
         for len in [0, 1, 10, large] {
@@ -279,6 +289,7 @@ mod tests {
 
     #[test]
     fn arrays_beyond_the_most_mappings_are_the_allocator_s() {
+        let _alone = alone();
         if !MAPS {
             return;
         }
@@ -296,6 +307,7 @@ mod tests {
 
     #[test]
     fn any_alignment_is_kept() {
+        let _alone = alone();
         #[derive(Clone, Copy)]
         #[repr(align(64))]
         struct Line([u8; 64]);
