@@ -3,11 +3,13 @@
 //! I1. Each call is asked about once, before anything happens, and reported once, after.
 //! I2. Only what can fail is a call: windows, `populate`, `fetch`, `maps_well` and closing are not.
 //! I3. Nothing is added or left out of a call that is let pass.
+//! I4. Stores through windows are told as well if the mapped file is a model; those into memory
+//!     are not: nothing stands between a thread and its mapping.
 
 use crate::file::{FileLock, MapFile, ReadFile, WriteFile};
 use crate::operation::Operation;
 use crate::vfs::{Identity, Vfs};
-use crate::window::Window;
+use crate::window::{Sink, Window};
 use std::fmt::Debug;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -73,6 +75,9 @@ pub trait Interceptor: Debug + Send + Sync + 'static {
 
     /// Learns how it ended.
     fn after(&self, call: &Call<'_>, failed: bool);
+
+    /// Learns that `bytes` are about to be stored at `offset` of the mapped file at `path` (I4).
+    fn storing(&self, _path: &Path, _offset: u64, _bytes: &[u8]) {}
 }
 
 /// A file system with `I` in front of it. Clones share both.
@@ -294,7 +299,10 @@ impl<I: Interceptor> MapFile for Opened<Arc<dyn MapFile>, I> {
     }
 
     fn window(self: Arc<Self>, offset: u64, len: u64) -> Result<Window> {
-        Arc::clone(&self.inner).window(offset, len)
+        let mut window = Arc::clone(&self.inner).window(offset, len)?;
+        let told = |sink| Arc::new(Told { file: self, sink }) as Arc<dyn Sink>;
+        window.tell(told);
+        Ok(window)
     }
 
     fn sync_data(&self) -> Result<()> {
@@ -308,5 +316,79 @@ impl<I: Interceptor> MapFile for Opened<Arc<dyn MapFile>, I> {
 
     fn fetch(&self, offset: u64, len: u64) {
         self.inner.fetch(offset, len);
+    }
+}
+
+/// What receives a window's writes, with `I` in front of it.
+struct Told<I> {
+    file: Arc<Opened<Arc<dyn MapFile>, I>>,
+    sink: Arc<dyn Sink>,
+}
+
+impl<I: Interceptor> Sink for Told<I> {
+    fn write(&self, offset: u64, bytes: &[u8]) {
+        self.file.by.storing(self.file.path(), offset, bytes);
+        self.sink.write(offset, bytes);
+    }
+
+    fn read(&self, offset: u64, len: usize) -> Vec<u8> {
+        self.sink.read(offset, len)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{MemFs, OsFs};
+    use velella_sync::lock::Mutex;
+
+    /// Keeps what it is told of stores.
+    #[derive(Debug, Default)]
+    struct Stores(Mutex<Vec<(u64, Vec<u8>)>>);
+
+    impl Interceptor for Stores {
+        fn before(&self, _call: &Call<'_>) -> Verdict {
+            Verdict::Pass
+        }
+
+        fn after(&self, _call: &Call<'_>, _failed: bool) {}
+
+        fn storing(&self, path: &Path, offset: u64, bytes: &[u8]) {
+            assert!(path.ends_with("journal"));
+            self.0.lock().push((offset, bytes.to_vec()));
+        }
+    }
+
+    /// What was told of three stores through a window of a file in `dir`.
+    fn told(fs: Arc<dyn Vfs>, dir: &Path) -> Vec<(u64, Vec<u8>)> {
+        let stores = Arc::new(Stores::default());
+        let fs = Intercepted::standing(Arc::clone(&stores), fs);
+        let path = dir.join("journal");
+        fs.create(&path).unwrap().allocate(4096).unwrap();
+        let file = fs.map_append(&path, 4096).unwrap();
+        let mut window = file.window(1024, 64).unwrap();
+        window.write(8, b"first");
+        window.fill_zero(16, 2);
+        window.publish_u32(4, 7);
+        assert_eq!(window.read(4, 4), 7u32.to_le_bytes());
+        assert_eq!(window.read(8, 5), b"first");
+        let mut told = stores.0.lock();
+        std::mem::take(&mut *told)
+    }
+
+    #[test]
+    fn stores_into_a_model_are_told_in_their_order() {
+        let told = told(Arc::new(MemFs::new()), Path::new("/"));
+        let expected: [(u64, &[u8]); 3] =
+            [(1032, b"first"), (1040, &[0, 0]), (1028, &[7, 0, 0, 0])];
+        let expected = expected.map(|(offset, bytes)| (offset, bytes.to_vec()));
+        assert_eq!(told, expected);
+    }
+
+    #[test]
+    #[cfg_attr(miri, ignore = "an interpreter cannot map files")]
+    fn nothing_stands_before_real_memory() {
+        let dir = tempfile::tempdir().unwrap();
+        assert_eq!(told(Arc::new(OsFs::new()), dir.path()), []);
     }
 }

@@ -100,6 +100,13 @@ impl Window {
         }
     }
 
+    /// Puts someone in front of what receives the writes, if that is a model.
+    pub(crate) fn tell(&mut self, told: impl FnOnce(Arc<dyn Sink>) -> Arc<dyn Sink>) {
+        if let Target::Modelled(sink) = &self.target {
+            self.target = Target::Modelled(told(Arc::clone(sink)));
+        }
+    }
+
     /// Bytes in the window.
     #[must_use]
     pub fn len(&self) -> u64 {
