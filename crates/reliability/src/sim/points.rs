@@ -1,11 +1,16 @@
-//! Where crashes happen: at calls to the file system, and between operations.
+//! Where crashes happen: at calls to the file system, at stores into the mapped journal, and
+//! between operations.
 //!
 //! P1. An image is what a crash right before the call leaves; the run goes on as if nothing had
 //!     happened, so one run gives many images.
 //! P2. An image carries what had been promised by then: the stamp below which nothing may be lost.
+//! P3. A store is a call. At one of more than a word an image may also hold a part of it, from its
+//!     beginning: a copy goes word by word, and the thread may die, or the page be written, on the
+//!     way.
 //!
 //! Threads: one; the lock is for the type.
 
+use std::path::Path;
 use std::sync::Arc;
 use velella::Db;
 use velella::vfs::intercept::{Call, Intercepted, Interceptor, Verdict};
@@ -23,6 +28,9 @@ const MODES: [CrashMode; 6] = [
     CrashMode::Random,
     CrashMode::KeepAll,
 ];
+
+/// Aligned bytes that are stored as a whole.
+const WORD: usize = 8;
 
 /// A machine as a crash left it.
 #[derive(Debug)]
@@ -181,7 +189,36 @@ impl Points {
     }
 }
 
+/// A store of which a part is done.
+#[derive(Clone, Copy)]
+struct Store<'s> {
+    path: &'s Path,
+    offset: u64,
+    bytes: &'s [u8],
+}
+
 impl State {
+    /// Whether to crash at this call.
+    fn is_chosen(&mut self) -> bool {
+        self.calls += 1;
+        match self.when {
+            When::Never => false,
+            When::OneIn(times) => self.seed.one_in(times),
+            When::Always(_) => true,
+        }
+    }
+
+    /// The machine with a part of `store` done (P3); `None` if the file lost its name.
+    fn midway(&mut self, mem: &MemFs, store: Store<'_>) -> Option<MemFs> {
+        let words = store.bytes.len().div_ceil(WORD);
+        let part = WORD * (1 + self.seed.index(words - 1));
+        let fs = mem.image(self.seed.below(1 << 40), CrashMode::KeepAll);
+        let file = fs.open_write(store.path).ok()?;
+        // A sparse file on a full disk may have no space for it; so has the store itself.
+        let _ = file.write_at(store.offset, &store.bytes[..part]);
+        Some(fs)
+    }
+
     fn shoot(&mut self, mem: &MemFs, kind: &'static str) {
         let modes = match &self.when {
             When::Never => return,
@@ -233,13 +270,7 @@ impl Interceptor for Points {
             return Verdict::Pass;
         }
         let mut state = self.state.lock();
-        state.calls += 1;
-        let chosen = match state.when {
-            When::Never => false,
-            When::OneIn(times) => state.seed.one_in(times),
-            When::Always(_) => true,
-        };
-        if chosen {
+        if state.is_chosen() {
             state.shoot(&self.mem, call.operation.as_str());
         }
         if !call.operation.is_sync() {
@@ -264,4 +295,23 @@ impl Interceptor for Points {
     }
 
     fn after(&self, _call: &Call<'_>, _failed: bool) {}
+
+    fn storing(&self, path: &Path, offset: u64, bytes: &[u8]) {
+        let mut state = self.state.lock();
+        if !state.is_chosen() {
+            return;
+        }
+        state.shoot(&self.mem, "store");
+        let store = Store {
+            path,
+            offset,
+            bytes,
+        };
+        if bytes.len() <= WORD {
+            return;
+        }
+        if let Some(midway) = state.midway(&self.mem, store) {
+            state.shoot(&midway, "middle of a store");
+        }
+    }
 }
