@@ -4,10 +4,13 @@
 //! H2. A state is right if one stamp t explains all of it: the places' intervals of stamps at
 //!     which each would be as found have a stamp in common, at or above what was promised.
 //! H3. A write whose outcome is not known may be part of the history or not, but whole.
+//! H4. A place whose value is lost (a file of its own, whose sync failed) is right at the stamps of
+//!     its large versions above what was promised, and at no other.
 //!
 //! Tests: below.
 
-use std::collections::BTreeMap;
+use crate::sim::setting::INLINE_BYTES;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// A key of a keyspace; without a key: whether the keyspace exists.
 pub type Place = (u8, Option<Vec<u8>>);
@@ -119,6 +122,18 @@ impl History {
         self.places.values().filter_map(last).max().unwrap_or(0)
     }
 
+    /// Whether a value of `place` may be lost (H4).
+    #[must_use]
+    pub fn is_losable(&self, place: &Place, promised: u64) -> bool {
+        let versions = self.places.get(place);
+        versions.is_some_and(|versions| !losable(versions, promised).is_empty())
+    }
+
+    /// Makes as if `place` had never been written.
+    pub fn forget(&mut self, place: &Place) {
+        self.places.remove(place);
+    }
+
     /// Every place that was ever written.
     pub fn places(&self) -> impl Iterator<Item = &Place> {
         self.places.keys()
@@ -151,7 +166,22 @@ impl History {
     /// # Errors
     /// The place that cannot be explained together with the others.
     pub fn explain(&self, state: &State, wall_ms: u64, least: u64) -> Result<u64, String> {
-        let plain = self.explain_known(state, wall_ms, least);
+        self.explain_but(state, &BTreeSet::new(), wall_ms, least)
+    }
+
+    /// As [`History::explain`], of a state that says nothing about the places of `lost` but that
+    /// their values are (H4).
+    ///
+    /// # Errors
+    /// The place that cannot be explained together with the others.
+    pub fn explain_but(
+        &self,
+        state: &State,
+        lost: &BTreeSet<Place>,
+        wall_ms: u64,
+        least: u64,
+    ) -> Result<u64, String> {
+        let plain = self.explain_known(state, lost, wall_ms, least);
         let Some((stamp, changes)) = self.doubtful.as_ref().filter(|_| plain.is_err()) else {
             return plain;
         };
@@ -160,7 +190,7 @@ impl History {
             doubtful: None,
         };
         with.write(*stamp, changes.clone());
-        with.explain_known(state, wall_ms, least)
+        with.explain_known(state, lost, wall_ms, least)
     }
 
     /// Whether each place by itself is as it was at some stamp at or above `least`, whatever the
@@ -177,29 +207,42 @@ impl History {
             };
             let found = state.get_key_value(place);
             let found = found.map(|(place, value)| (place.clone(), value.clone()));
-            alone.explain_known(&found.into_iter().collect(), wall_ms, least)?;
+            alone.explain(&found.into_iter().collect(), wall_ms, least)?;
         }
         Ok(())
     }
 
-    fn explain_known(&self, state: &State, wall_ms: u64, least: u64) -> Result<u64, String> {
-        if let Some(place) = state.keys().find(|place| !self.places.contains_key(*place)) {
+    fn explain_known(
+        &self,
+        state: &State,
+        lost: &BTreeSet<Place>,
+        wall_ms: u64,
+        least: u64,
+    ) -> Result<u64, String> {
+        let mut named = state.keys().chain(lost);
+        if let Some(place) = named.find(|place| !self.places.contains_key(*place)) {
             return Err(format!("{} was never written", show(place)));
         }
         let mut common: Intervals = vec![(least, u64::MAX)];
         for (place, versions) in &self.places {
             let found = state.get(place);
-            let allowed = allowed(versions, found, wall_ms);
+            let is_lost = lost.contains(place);
+            let allowed = if is_lost {
+                losable(versions, least)
+            } else {
+                allowed(versions, found, wall_ms)
+            };
             let left = intersect(&common, &allowed);
             if left.is_empty() {
                 return Err(format!(
                     "{} is {}, which is right at {:?}; the places before it (and what was \
                      promised) are at {:?}; it was written at {:?}",
                     show(place),
-                    found.map_or("absent".to_owned(), |value| format!(
-                        "{} bytes",
-                        value.len()
-                    )),
+                    match found {
+                        _ if is_lost => "lost".to_owned(),
+                        None => "absent".to_owned(),
+                        Some(value) => format!("{} bytes", value.len()),
+                    },
                     shown(&allowed),
                     shown(&common),
                     versions
@@ -232,6 +275,24 @@ fn allowed(versions: &[Version], found: Option<&Vec<u8>>, wall_ms: u64) -> Inter
         }
     }
     intervals
+}
+
+/// The stamps `[from, to)` at which the place holds a value that may be lost (H4).
+fn losable(versions: &[Version], promised: u64) -> Intervals {
+    let ends = versions.iter().skip(1).map(|next| next.stamp);
+    let ends = ends.chain([u64::MAX]);
+    let is_losable = |version: &Version| {
+        let is_large = version
+            .value
+            .as_ref()
+            .is_some_and(|value| value.len() > INLINE_BYTES);
+        is_large && version.stamp > promised
+    };
+    let large = versions
+        .iter()
+        .zip(ends)
+        .filter(|(version, _)| is_losable(version));
+    large.map(|(version, end)| (version.stamp, end)).collect()
 }
 
 fn intersect(a: &Intervals, b: &Intervals) -> Intervals {
@@ -338,6 +399,34 @@ mod tests {
         assert!(history.explain_each(&hole, 0, 5).is_err());
         let foreign = State::from([(place("c"), vec![1])]);
         assert!(history.explain_each(&foreign, 0, 0).is_err());
+    }
+
+    #[test]
+    fn a_lost_value_is_right_only_where_it_was_large_and_not_promised() {
+        let mut history = history();
+        let large = Change {
+            value: Some(vec![0; INLINE_BYTES + 1]),
+            ..change("c", None)
+        };
+        history.write(5, vec![large]);
+        history.write(6, vec![change("a", Some(6))]);
+        history.write(7, vec![change("c", Some(7))]);
+        let lost = BTreeSet::from([place("c")]);
+        let state = State::from([(place("b"), vec![2])]);
+        assert_eq!(history.explain_but(&state, &lost, 0, 4), Ok(5));
+        let was = history.explain_but(&state, &lost, 0, 5).unwrap_err();
+        assert!(was.contains("lost"), "5 was promised: {was}");
+        let later = State::from([(place("a"), vec![6]), (place("b"), vec![2])]);
+        assert_eq!(history.explain_but(&later, &lost, 0, 4), Ok(6));
+        let hole = State::from([(place("b"), vec![9])]);
+        assert!(
+            history.explain_but(&hole, &lost, 0, 4).is_err(),
+            "another place is wrong"
+        );
+        let small = BTreeSet::from([place("b")]);
+        assert!(history.explain_but(&State::new(), &small, 0, 0).is_err());
+        let unknown = BTreeSet::from([place("d")]);
+        assert!(history.explain_but(&state, &unknown, 0, 0).is_err());
     }
 
     #[test]

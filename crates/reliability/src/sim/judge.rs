@@ -4,17 +4,20 @@
 //!     reverse scan say the same.
 //! G2. `verify` finds nothing, and another crash right after opening changes nothing.
 //! G3. Writing goes on, with stamps that were never given out, and survives one more crash.
-//! G4. After syncs that lied nothing of that holds, but damage is an error that names a file, and
+//! G4. A sync that failed excuses what it was to keep, and only that: a large value above what was
+//!     promised, whose place says so with the file's name, while all others are as G1 says.
+//! G5. After syncs that lied nothing of that holds, but damage is an error that names a file, and
 //!     what is read was once written.
 //!
 //! Tests: the campaigns.
 
 use crate::campaign::Tally;
-use crate::sim::history::{History, State};
+use crate::sim::history::{History, Place, State, show};
 use crate::sim::operation::{Operation, Taste};
 use crate::sim::points::{Image, Points, Sync, When};
 use crate::sim::setting::{DIR, Setting};
 use crate::sim::store::{Store, Trouble};
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
 use velella::vfs::mem::CrashMode;
@@ -27,6 +30,8 @@ use velella_testkit::Seed;
 
 /// Writes that go on after a crash.
 const WRITES_AFTER: usize = 5;
+/// What is counted where a failed sync lost a value (G4).
+const LOST_VALUES: &str = "unsynced values lost to a failed sync";
 
 /// Who judges: with which choices, and what is counted.
 #[derive(Debug)]
@@ -57,27 +62,32 @@ impl Judge {
         let image = self.crash_in_recovery(image)?;
         let setting = Setting::random(&mut self.seed);
         let opened = Store::open(Arc::new(image.fs.clone()), &setting);
-        let read = opened
-            .map_err(Trouble::from)
-            .and_then(|store| Ok((store.state()?, store)));
         if image.lied {
-            return self.after_lies(read.map(|(state, _)| state), history);
+            let read = opened.map_err(Trouble::from);
+            let read = read.and_then(|store| store.state());
+            return self.after_lies(read, history);
         }
-        let (state, store) = match read {
-            Ok(read) => read,
-            Err(trouble) if self.is_excused(&image, &image.fs, &trouble) => return Ok(()),
-            Err(trouble) => return Err(format!("opened with {setting:?}: {trouble}")),
+        let store = match opened {
+            Ok(store) => store,
+            Err(error) if self.is_journal_lost(&image, &image.fs, &error) => return Ok(()),
+            Err(error) => return Err(format!("opened with {setting:?}: {error}")),
         };
+        let (state, lost) = self
+            .read(&store, &image, history.places())
+            .map_err(|trouble| format!("opened with {setting:?}: {trouble}"))?;
         history
-            .explain(&state, thread::wall_ms(), image.promised())
+            .explain_but(&state, &lost, thread::wall_ms(), image.promised())
             .map_err(|what| format!("promised {}: {what}", image.promised()))?;
-        let same = store.absent(history.places(), &state);
+        let there = history.places().filter(|place| !lost.contains(*place));
+        let same = store.absent(there, &state);
         same.map_err(|trouble| trouble.to_string())?;
-        match store.db().verify().map_err(Trouble::Refused) {
+        match store.db().verify() {
             Ok(_) => {}
             // The file of a value that nothing refers to any more, perhaps.
-            Err(trouble) if self.is_excused(&image, &image.fs, &trouble) => return Ok(()),
-            Err(trouble) => return Err(format!("verify: {trouble}")),
+            Err(error) if image.failed && is_lost_external(&error) => {
+                self.tally.add(LOST_VALUES, 1);
+            }
+            Err(error) => return Err(format!("verify: {error}")),
         }
         if !self.seed.one_in(self.go_on_one_in) {
             drop(image.fs.crash(0, CrashMode::Strict));
@@ -85,7 +95,22 @@ impl Judge {
         }
         let fs = self.crash(&image.fs, &mut None);
         drop(store);
-        self.goes_on(&fs, &state, &image)
+        self.goes_on(&fs, &(state, lost), &image, history)
+    }
+
+    /// What is there, and which values a failed sync lost (G4).
+    fn read<'p>(
+        &mut self,
+        store: &Store,
+        image: &Image,
+        places: impl Iterator<Item = &'p Place>,
+    ) -> Result<(State, BTreeSet<Place>), Trouble> {
+        let is_lost = |error: &Error| image.failed && is_lost_external(error);
+        let read = store.state_but(places, is_lost)?;
+        if !read.1.is_empty() {
+            self.tally.add(LOST_VALUES, 1);
+        }
+        Ok(read)
     }
 
     /// Crashes while the crash is being recovered from, to the depth asked.
@@ -130,33 +155,24 @@ impl Judge {
         fs.crash(self.seed.below(1 << 40), chosen)
     }
 
-    /// G2 and G3.
-    fn goes_on(&mut self, fs: &MemFs, state: &State, image: &Image) -> Result<(), String> {
+    /// G2 and G3, of a database in which `first` was found.
+    fn goes_on(
+        &mut self,
+        fs: &MemFs,
+        first: &(State, BTreeSet<Place>),
+        image: &Image,
+        before: &History,
+    ) -> Result<(), String> {
         let setting = Setting::random(&mut self.seed);
-        let again = Store::open(Arc::new(fs.clone()), &setting).map_err(Trouble::from);
-        let again = again.and_then(|store| Ok((store.state()?, store)));
-        let (found, mut store) = match again {
-            Ok(again) => again,
-            Err(trouble) if self.is_excused(image, fs, &trouble) => return Ok(()),
-            Err(trouble) => return Err(format!("the second opening: {trouble}")),
+        let second = self
+            .second_opening(fs, &setting, first, image, before)
+            .map_err(|what| format!("the second opening: {what}"))?;
+        let Some((mut store, state)) = second else {
+            return Ok(());
         };
-        if found != *state {
-            return Err("the second opening found something else".to_owned());
-        }
         let base = store.last();
-        let mut history = History::from(state, base);
-        let taste = Taste::random(&mut self.seed);
-        let mut done = Vec::new();
-        while done.len() < WRITES_AFTER {
-            let operation = Operation::random(&mut self.seed, &taste);
-            if matches!(operation, Operation::Pass(_) | Operation::Reopen(_)) {
-                continue;
-            }
-            prefer(self.seed.index(setting.lanes));
-            let went = store.perform(&operation, &mut history);
-            done.push(operation);
-            went.map_err(|trouble| format!("going on with {done:?}: {trouble}"))?;
-        }
+        let mut history = History::from(&state, base);
+        let done = self.write_on(&mut store, &setting, &mut history)?;
         if store.last() > base && base < image.last {
             return Err(format!(
                 "stamps go on from {base}, but {} was given out before",
@@ -172,39 +188,98 @@ impl Judge {
         }
         let killed = mode == Some(CrashMode::KeepAll) && setting.has_journal();
         let promised = if killed { acknowledged } else { durable };
-        let what =
-            |trouble: String| format!("after {done:?} and {mode:?} ({setting:?}): {trouble}");
-        let next = Setting::random(&mut self.seed);
-        let opened = Store::open(Arc::new(after.clone()), &next).map_err(Trouble::from);
-        let found = match opened.and_then(|store| store.state()) {
-            Ok(found) => found,
-            Err(trouble) if self.is_excused(image, &after, &trouble) => return Ok(()),
-            Err(trouble) => return Err(what(trouble.to_string())),
-        };
-        let explained = history.explain(&found, thread::wall_ms(), promised);
-        explained.map(drop).map_err(what)
+        self.third_opening(&after, &mut history, promised, image, before)
+            .map_err(|what| format!("after {done:?} and {mode:?} ({setting:?}): {what}"))
     }
 
-    /// Whether a sync that failed explains it. What it was to keep stays readable while the machine
-    /// runs, and later syncs succeed, but it never reaches the device: so the value is there after
-    /// a kill, and gone after the next power loss, with an error that names its file. So is the
-    /// journal's directory, if the sync failed that was to make its name durable.
-    fn is_excused(&mut self, image: &Image, fs: &MemFs, trouble: &Trouble) -> bool {
-        let Trouble::Refused(error) = trouble else {
-            return false;
+    /// What a crash right after the opening left is as it was. `None`: what is to be found there
+    /// cannot be written on.
+    fn second_opening(
+        &mut self,
+        fs: &MemFs,
+        setting: &Setting,
+        first: &(State, BTreeSet<Place>),
+        image: &Image,
+        before: &History,
+    ) -> Result<Option<(Store, State)>, String> {
+        let store = match Store::open(Arc::new(fs.clone()), setting) {
+            Ok(store) => store,
+            Err(error) if self.is_journal_lost(image, fs, &error) => return Ok(None),
+            Err(error) => return Err(error.to_string()),
         };
-        let journal = Path::new(DIR).join(JOURNAL_DIR);
-        let lost = if is_lost_external(error) {
-            "unsynced values lost to a failed sync"
-        } else if is_in(error, &journal) && fs.exists(&journal).is_ok_and(|there| !there) {
-            "journals whose directory a failed sync lost"
-        } else {
-            return false;
-        };
-        if image.failed {
-            self.tally.add(lost, 1);
+        let (state, lost) = self
+            .read(&store, image, before.places())
+            .map_err(|trouble| trouble.to_string())?;
+        // What the page cache still had may be lost by now (G4).
+        before.explain_but(&state, &lost, thread::wall_ms(), image.promised())?;
+        let is_same = |place| lost.contains(place) || state.get(place) == first.0.get(place);
+        if !first.1.is_subset(&lost) || !before.places().all(is_same) {
+            return Err("it found something else".to_owned());
         }
-        image.failed
+        Ok(lost.is_empty().then_some((store, state)))
+    }
+
+    /// Some writes, none of which may fail.
+    fn write_on(
+        &mut self,
+        store: &mut Store,
+        setting: &Setting,
+        history: &mut History,
+    ) -> Result<Vec<Operation>, String> {
+        let taste = Taste::random(&mut self.seed);
+        let mut done = Vec::new();
+        while done.len() < WRITES_AFTER {
+            let operation = Operation::random(&mut self.seed, &taste);
+            if matches!(operation, Operation::Pass(_) | Operation::Reopen(_)) {
+                continue;
+            }
+            prefer(self.seed.index(setting.lanes));
+            let went = store.perform(&operation, history);
+            done.push(operation);
+            went.map_err(|trouble| format!("going on with {done:?}: {trouble}"))?;
+        }
+        Ok(done)
+    }
+
+    /// What was written on is there after one more crash.
+    fn third_opening(
+        &mut self,
+        fs: &MemFs,
+        history: &mut History,
+        promised: u64,
+        image: &Image,
+        before: &History,
+    ) -> Result<(), String> {
+        let setting = Setting::random(&mut self.seed);
+        let store = match Store::open(Arc::new(fs.clone()), &setting) {
+            Ok(store) => store,
+            Err(error) if self.is_journal_lost(image, fs, &error) => return Ok(()),
+            Err(error) => return Err(error.to_string()),
+        };
+        let read = self.read(&store, image, history.places());
+        let (state, lost) = read.map_err(|trouble| trouble.to_string())?;
+        // Only what was written before the sync failed may be lost now (G4).
+        for place in lost {
+            if !before.is_losable(&place, image.promised()) {
+                return Err(format!("{} is lost", show(&place)));
+            }
+            history.forget(&place);
+        }
+        let explained = history.explain(&state, thread::wall_ms(), promised);
+        explained.map(drop)
+    }
+
+    /// Whether a sync that failed explains that the journal cannot be read: that was to make its
+    /// directory's name durable.
+    fn is_journal_lost(&mut self, image: &Image, fs: &MemFs, error: &Error) -> bool {
+        let journal = Path::new(DIR).join(JOURNAL_DIR);
+        let is_gone = || fs.exists(&journal).is_ok_and(|there| !there);
+        let is_lost = image.failed && is_in(error, &journal) && is_gone();
+        if is_lost {
+            let what = "journals whose directory a failed sync lost";
+            self.tally.add(what, 1);
+        }
+        is_lost
     }
 
     /// Whether the whole database is gone with its name: the sync failed that was to make the
@@ -219,7 +294,7 @@ impl Judge {
         is_lost
     }
 
-    /// G4.
+    /// G5.
     fn after_lies(
         &mut self,
         read: Result<State, Trouble>,
@@ -264,7 +339,8 @@ fn is_in(error: &Error, dir: &Path) -> bool {
     error.file().is_some_and(|file| file.starts_with(dir))
 }
 
-/// A value in a file of its own that a failed sync took from the page cache.
+/// A value in a file of its own that a failed sync took from the page cache, or that it left there
+/// while the machine ran: later syncs succeed, but it never reaches the device.
 fn is_lost_external(error: &Error) -> bool {
     let file = error.file().and_then(std::path::Path::extension);
     error.kind() == ErrorKind::Corruption && file.is_some_and(|extension| extension == "ext")

@@ -7,6 +7,7 @@
 use crate::sim::history::{Change, History, Place, State, show};
 use crate::sim::operation::{KEYSPACES, Operation, Part};
 use crate::sim::setting::Setting;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use velella::vfs::Vfs;
 use velella::{Db, Decision, Durability, Error, Keyspace, Snapshot};
@@ -417,6 +418,41 @@ impl Store {
             }
         }
         Ok(state)
+    }
+
+    /// As [`Store::state`], but where a value is lost (`is_lost`) by one get for each of `places`:
+    /// what is there, and the places whose values are not.
+    ///
+    /// # Errors
+    /// As [`Store::state`].
+    pub fn state_but<'p>(
+        &self,
+        places: impl Iterator<Item = &'p Place>,
+        is_lost: impl Fn(&Error) -> bool,
+    ) -> Result<(State, BTreeSet<Place>), Trouble> {
+        match self.state() {
+            Err(Trouble::Refused(error)) if is_lost(&error) => {}
+            whole => return whole.map(|state| (state, BTreeSet::new())),
+        }
+        let (mut state, mut lost) = (State::new(), BTreeSet::new());
+        for place in places {
+            let Some(keyspace) = &self.keyspaces[usize::from(place.0)] else {
+                continue;
+            };
+            let found = match &place.1 {
+                None => Ok(Some(Vec::new())),
+                Some(key) => keyspace
+                    .get(key)
+                    .map(|value| value.map(|value| value.to_vec())),
+            };
+            match found {
+                Ok(None) => {}
+                Ok(Some(value)) => drop(state.insert(place.clone(), value)),
+                Err(error) if is_lost(&error) => drop(lost.insert(place.clone())),
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok((state, lost))
     }
 
     /// Asks for those of `places` that are not in `state`: a get finds nothing either.
