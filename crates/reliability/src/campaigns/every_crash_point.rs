@@ -209,7 +209,7 @@ fn workload(
         seed: Seed::silent(seed),
         tally: Tally::new(),
         depth: 0,
-        go_on_one_in: 8,
+        go_on_one_in: 1,
     };
     let mut seen = HashSet::new();
     let is_later = |image: &Image| matches!(image.mode, Random | KeepAll);
