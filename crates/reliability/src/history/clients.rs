@@ -4,6 +4,7 @@
 //!     whoever reads it knows who wrote it.
 //! K2. An event is written down after its operation returned; its beginning was taken before.
 //! K3. Who swapped a key reads it again, for a swap does not tell its stamp.
+//! K4. Keys have neighbours, with names that are longer: nobody judges what they hold.
 
 use super::event::{Event, KEYS, State, Value, Version, What};
 use std::collections::BTreeMap;
@@ -133,7 +134,10 @@ impl<'a> Stage<'a> {
             };
             for pair in pairs {
                 let (key, value) = pair?;
-                state.insert(usize::from(key[0]), value.to_vec());
+                // K4.
+                if let [key] = key[..] {
+                    state.insert(usize::from(key), value.to_vec());
+                }
             }
         }
         Ok(state)
@@ -167,7 +171,8 @@ impl Client<'_> {
             70..78 => self.strict()?,
             78..83 => self.multi_get()?,
             83..90 => self.scan()?,
-            90..98 => self.look()?,
+            90..94 => self.look()?,
+            94..98 => self.crowd()?,
             _ if !self.stage.upkeep => self.write()?,
             upkeep => {
                 let db = &self.stage.db;
@@ -227,6 +232,14 @@ impl Client<'_> {
         };
         let changes = BTreeMap::from([(key, value)]);
         Ok(Some(What::Wrote { stamp, changes }))
+    }
+
+    /// Puts a neighbour of a key, so that a memtable's blocks fill and split (K4).
+    fn crowd(&mut self) -> Result<Option<What>> {
+        let (keyspace, [name]) = self.stage.place(self.seed.index(KEYS));
+        let neighbour = [name, u8::try_from(self.seed.below(256)).expect("a byte")];
+        keyspace.put(neighbour, [])?;
+        Ok(None)
     }
 
     /// A read-modify-write that puts, deletes or keeps.
@@ -385,7 +398,10 @@ impl Client<'_> {
         let mut pairs = Vec::new();
         for pair in all {
             let (key, value) = pair?;
-            pairs.push((usize::from(key[0]), value.to_vec()));
+            // K4.
+            if let [key] = key[..] {
+                pairs.push((usize::from(key), value.to_vec()));
+            }
         }
         Ok(Some(What::Scanned { asked, pairs }))
     }
