@@ -299,6 +299,7 @@ impl Engine {
         cell.decide(Some(stamp));
         velella_sync::spot(11);
         window.close();
+        velella_sync::spot(12);
         let versions = plan.changes.iter().zip(&pendings);
         let long = versions.filter(|(_, pending)| pending.is_list_long());
         let long: Vec<_> = long

@@ -187,6 +187,7 @@ impl Engine {
         let long_chain = pending.publish(stamp);
         spot(11);
         window.close();
+        spot(12);
         let full = self.fills(&view.cur);
         Ok(Attempt::Done(stamp, Aftermath { long_chain, full }))
     }
@@ -287,6 +288,7 @@ impl Engine {
     /// Step 13: returns once `stamp` is as durable as the caller asked.
     #[inline]
     pub(crate) fn acknowledge(&self, stamp: Stamp, options: WriteOptions) -> Result<()> {
+        spot(13);
         match options.durability.unwrap_or(self.options.durability) {
             _ if seeded("a-sync-write-does-not-wait") => Ok(()),
             Durability::Buffered => Ok(()),

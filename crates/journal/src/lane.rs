@@ -425,6 +425,7 @@ impl Lane {
             large.first.get_or_insert(stamp);
             large.file.refer(stamp);
         }
+        velella_sync::spot(63);
         self.ledger().commit(self.next, stamp);
         Ok(())
     }

@@ -194,6 +194,7 @@ impl Space {
         match self {
             Space::Mapped(mapped) => {
                 mapped.window.write(at + 4, &header[4..]);
+                velella_sync::spot(62);
                 let [a, b, c, d, ..] = *header;
                 mapped
                     .window

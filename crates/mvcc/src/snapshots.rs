@@ -202,11 +202,14 @@ impl Snapshots {
         now_ms: u64,
     ) -> Retention {
         let frontier = slots.frontier(clock);
+        velella_sync::spot(26);
         let rounds = self.rounds.lock().clone();
+        velella_sync::spot(27);
         let unaimed = rounds.iter().filter(|round| round.to.is_none());
         // Everything above their bound stays: for what may be dropped the bound is the frontier.
         let frontier = unaimed.map(|round| round.from).fold(frontier, Stamp::min);
         let durable = durable();
+        velella_sync::spot(28);
         let (mut stamps, earliest_ms) = self.collect();
         for round in rounds {
             // Where it started from is D, or somebody is registered there: to be plain.

@@ -11,13 +11,14 @@
 //!
 //! Threads: any. Tests: below; `velella-reliability`, campaign `histories`.
 
-/// The places there are, with what they come after: 1-19 in a write, by its steps in
-/// docs/concurrency.md, 20-39 in reads, snapshots and pruning, 40-59 in switch, flush and
-/// compaction, 60-79 in journal rounds.
+/// The places there are, with what they come after: 1-13 in a write, by its steps in
+/// docs/concurrency.md, 14-19 in a memtable's structure, 20-39 in reads, snapshots and pruning,
+/// 40-59 in switch, flush, compaction and the manifest, 60-79 in the journal.
 pub const PLACES: &[(u8, &str)] = &[
     (1, "a read-modify-write has decided"),
     (2, "a write has its view"),
     (3, "a write has looked into the previous memtable"),
+    (4, "a write has its node"),
     (5, "a read-modify-write has its head"),
     (6, "a version is installed"),
     (7, "a slot is announced"),
@@ -25,20 +26,41 @@ pub const PLACES: &[(u8, &str)] = &[
     (9, "the stamp is the memtable's"),
     (10, "the record is complete"),
     (11, "the version is published"),
+    (12, "the slot is idle"),
+    (13, "the write has happened, and is not acknowledged"),
+    (14, "a write has seen its key's newest version"),
+    (15, "a node is linked, and its tower is not"),
+    (16, "a tower is linked on a level"),
+    (17, "a full block is copied, and its halves are not shown"),
+    (
+        18,
+        "the halves of a block are shown, and the upper one has no anchor",
+    ),
     (20, "a read has its view"),
     (21, "a read has looked into all memtables"),
     (22, "a snapshot has its wall clock"),
     (23, "an iterator has its memtables"),
     (24, "an iterator has lost its view"),
     (25, "a pruner knows what is read"),
+    (26, "a pruner has the frontier"),
+    (27, "a pruner has the rounds"),
+    (28, "a pruner has what is durable"),
+    (29, "a pruner has unlinked a version"),
     (40, "the memtables of a switch are made"),
     (41, "the views of a switch are published"),
     (42, "the tables of a flush are written"),
     (43, "the tables of a flush are named"),
     (44, "the tables of a flush are shown"),
     (45, "the tables of a compaction are named"),
+    (46, "the manifest may be changed"),
+    (
+        47,
+        "a change of the manifest is durable, and nobody is told",
+    ),
     (60, "a round has begun"),
     (61, "the seal of a round is synced"),
+    (62, "a record has its header, and not its first word"),
+    (63, "a record is complete, and its lane does not say so"),
 ];
 
 /// A place to lose the processor: one of [`PLACES`].

@@ -30,9 +30,9 @@ use std::ptr::null_mut;
 use std::sync::Arc;
 use velella_base::{Cursor, Order};
 use velella_mvcc::{Retention, Slots};
-use velella_sync::Guard;
 use velella_sync::atomic::Ordering;
 use velella_sync::counter::Counter;
+use velella_sync::{Guard, spot};
 
 /// Obsolete versions stepped over before a search is cheaper: RocksDB's default.
 pub(crate) const RESEEK_AFTER: usize = 8;
@@ -146,11 +146,13 @@ impl AppendOnly {
             let entry = *draft.get_or_insert_with(|| self.list.allocate(height, intent));
             // Relaxed: published by the CAS in `link`.
             entry.record().word.store(owner.enlist(), Ordering::Relaxed);
+            spot(14);
             if self.list.link(entry, 0, gap, tally) {
                 // Before the order is asked again: if it panics, this takes the version back.
                 let pending = Pending::new(entry.record(), None);
                 tally.versions += 1;
                 self.nodes.increment();
+                spot(15);
                 self.list.raise(entry, height, &probe, &splice, tally);
                 return Install::Installed(pending);
             }

@@ -42,9 +42,9 @@ use std::sync::Arc;
 use trend::Trend;
 use velella_base::{Cursor, Order};
 use velella_mvcc::{Retention, Slots};
-use velella_sync::Guard;
 use velella_sync::atomic::Ordering;
 use velella_sync::counter::Counter;
+use velella_sync::{Guard, spot};
 use version::{Draft, Retired, VersionHead, VersionRef, version_bytes};
 
 /// A memtable whose keys `L` keeps in order.
@@ -175,6 +175,7 @@ impl<L: Sorted> Chained<L> {
         write: &Write<'_, 'g>,
         tally: &mut Tally,
     ) -> Install<'g> {
+        spot(4);
         let mut draft = draft;
         let head = &node.fields().head;
         let outcome = loop {
@@ -192,6 +193,7 @@ impl<L: Sorted> Chained<L> {
             let below = newest.and_then(|newest| newest.first_not_aborted(write.guard));
             let new = draft.take().unwrap_or_else(|| self.draft(write));
             new.complete(write.intent.kind, write.owner.enlist(), below);
+            spot(14);
             tally.cas_attempts += 1;
             // Release, partner: the Acquire in `newest_version`: the version is complete.
             if swap_in(Site::HeadCas, head, seen, new.as_ptr()) {
@@ -298,6 +300,7 @@ impl<L: Sorted> Chained<L> {
                 let pending = Pending::new(first.record(), Some(&node.fields().prune));
                 tally.versions += 1;
                 self.nodes.increment();
+                spot(15);
                 self.list.raise(node, &probe, gap, write.guard, tally);
                 if L::IS_INDEXED {
                     self.index.insert(write.hash, node);

@@ -19,8 +19,8 @@ use crate::ordering::{Site, is_sound};
 use crate::record::DEPTHS_APART;
 use velella_base::{ValueKind, seeded};
 use velella_mvcc::Retention;
-use velella_sync::Guard;
 use velella_sync::atomic::{AtomicUsize, Ordering, spin};
+use velella_sync::{Guard, spot};
 
 /// Keeps cursors that hold references into version lists and pruners apart.
 #[derive(Debug)]
@@ -155,6 +155,7 @@ fn unlink(
         survivors += 1;
         if is_gap && let Some(kept) = kept {
             kept.set_next(Some(current));
+            spot(29);
         }
         is_gap = false;
         kept = Some(current);

@@ -25,8 +25,8 @@ use crate::spare::Supply;
 use std::cmp::Ordering as Compared;
 use std::ptr::{NonNull, null_mut};
 use std::sync::Arc;
-use velella_sync::Guard;
 use velella_sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
+use velella_sync::{Guard, spot};
 
 /// Steps from a guard that are worth taking for each of its levels, and for the area's growth.
 const GUARD_STEPS: usize = 4;
@@ -435,6 +435,7 @@ impl List {
                 _ => (self.top(), unsafe { self.top().next(level) }),
             };
             self.raise_level(tower, level, probe, (before, after), tally);
+            spot(16);
         }
         self.guides.note_tower();
         if height >= TAIL_LEVELS {

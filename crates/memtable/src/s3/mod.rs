@@ -40,8 +40,8 @@ use block::{Block, BlockHead, KEYS, Slot, Sorting};
 use std::cmp::Ordering as Compared;
 use std::sync::Arc;
 use velella_base::Order;
-use velella_sync::Guard;
 use velella_sync::atomic::Ordering;
+use velella_sync::{Guard, spot};
 
 /// Ranges that are passed on the way from a guard's anchor before a search through the towers is
 /// cheaper. Most often it is none or one: each anchor was a guard when the directory was made, and
@@ -244,8 +244,10 @@ impl Entries {
         // SAFETY: as above.
         let lower_block =
             unsafe { Block::write(arena.alloc(size_of::<BlockHead>()), lower, Some(anchor)) };
+        spot(17);
         let is_done = lower_block.replace(gap.block, gap.anchor);
         if is_done {
+            spot(18);
             gap.made = Some(anchor);
         }
         is_done

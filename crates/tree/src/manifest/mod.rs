@@ -509,7 +509,9 @@ impl Writer {
                 Error::invalid(format!("commit edit {}", edit.name()), found).on(path)
             })?;
         }
+        velella_sync::spot(46);
         self.log.append(edits)?;
+        velella_sync::spot(47);
         self.state = state;
         Ok(())
     }
