@@ -11,6 +11,8 @@
 //!     before is the last operation of a shorter one. A long one is crashed everywhere.
 //! E4. Images that a crash before an earlier call of the run left as well are judged once.
 //! E5. Images of half of the modes are judged after what may expire has expired.
+//! E6. The long ones are the same in every run: drawn, settings and openings included, from their
+//!     numbers. Only the way to the journal is E1's.
 //!
 //! Tests: below; `tests/every_crash_point.rs`.
 
@@ -43,7 +45,7 @@ const SHORT: u64 = PAIRS + FIRST * ALPHABET * ALPHABET;
 const LIVES_MS: u64 = 100;
 /// Long workloads, and their operations.
 const LONG: u64 = 20;
-const LONG_OPERATIONS: usize = 25;
+const LONG_OPERATIONS: usize = 60;
 /// All workloads.
 pub const ALL: u64 = SHORT + LONG;
 
@@ -145,17 +147,18 @@ fn short(number: u64, setting: &Setting) -> Vec<Operation> {
     (0..).zip(digits(number)).map(of).collect()
 }
 
-fn long(number: u64) -> Vec<Operation> {
+/// How the database of long workload `number` is set up, and what is done to it (E6).
+fn long(number: u64, journal: JournalMode) -> (Setting, Vec<Operation>) {
     let mut seed = Seed::silent(number + 1);
+    let with = |setting: Setting| Setting { journal, ..setting };
+    let setting = with(Setting::random(&mut seed));
     let taste = Taste::random(&mut seed);
-    let mut operations = Vec::new();
-    while operations.len() < LONG_OPERATIONS {
-        let operation = Operation::random(&mut seed, &taste);
-        if !matches!(operation, Operation::Pass(_) | Operation::Reopen(_)) {
-            operations.push(operation);
-        }
-    }
-    operations
+    let one = |_| match Operation::random(&mut seed, &taste) {
+        Operation::Reopen(next) => Operation::Reopen(Box::new(with(*next))),
+        other => other,
+    };
+    let operations = (0..LONG_OPERATIONS).map(one).collect();
+    (setting, operations)
 }
 
 fn workload(
@@ -167,10 +170,10 @@ fn workload(
 ) -> Result<Tally, String> {
     use CrashMode::{KeepAll, Prefix, Random, Strict};
     let is_long = number >= SHORT;
-    let operations = if is_long {
-        long(number - SHORT)
+    let (setting, operations) = if is_long {
+        long(number - SHORT, setting.journal)
     } else {
-        short(number, setting)
+        (setting.clone(), short(number, setting))
     };
     let modes = if is_long {
         vec![Strict, Random]
@@ -188,7 +191,7 @@ fn workload(
     let mut history = History::default();
     let name = |what: String| format!("{operations:?}: {what}");
     let refused = |error: velella::Error| name(error.to_string());
-    let mut store = Store::open(fs, setting).map_err(refused)?;
+    let mut store = Store::open(fs, &setting).map_err(refused)?;
     let create = Operation::Create(1, KeyspaceOptions::default());
     for (round, operation) in [&create].into_iter().chain(&operations).enumerate() {
         if round == operations.len() {
@@ -196,6 +199,9 @@ fn workload(
         }
         points.promise(Some(store.db()), store.last(), operation.is_structural());
         prefer(round);
+        if let Operation::Pass(ms) = operation {
+            simulation.pass(*ms);
+        }
         store
             .perform(operation, &mut history)
             .map_err(|trouble| name(trouble.to_string()))?;
@@ -205,6 +211,16 @@ fn workload(
     store.db().close().map_err(refused)?;
     points.now();
     points.promise(None, 0, false);
+    judge(seed, points.take(), &history, simulation).map_err(name)
+}
+
+/// Judges each of `images` that no other is like (E4, E5).
+fn judge(
+    seed: u64,
+    images: Vec<Image>,
+    history: &History,
+    simulation: &Simulation,
+) -> Result<Tally, String> {
     let mut judge = Judge {
         seed: Seed::silent(seed),
         tally: Tally::new(),
@@ -212,15 +228,15 @@ fn workload(
         go_on_one_in: 1,
     };
     let mut seen = HashSet::new();
-    let is_later = |image: &Image| matches!(image.mode, Random | KeepAll);
-    let (later, sooner): (Vec<_>, Vec<_>) = points.take().into_iter().partition(is_later);
+    let is_later = |image: &Image| matches!(image.mode, CrashMode::Random | CrashMode::KeepAll);
+    let (later, sooner): (Vec<_>, Vec<_>) = images.into_iter().partition(is_later);
     let soon = sooner.len();
     for (index, image) in sooner.into_iter().chain(later).enumerate() {
         if index == soon {
             simulation.pass(LIVES_MS);
         }
         if seen.insert(fingerprint(&image)) {
-            judge.judge(image, &history).map_err(name)?;
+            judge.judge(image, history)?;
         } else {
             judge.tally.add("the same image again", 1);
         }
@@ -252,6 +268,23 @@ fn fingerprint(image: &Image) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn long_workloads_open_again_and_keep_their_journal() {
+        let journal = JournalMode::Write;
+        let all = (0..LONG).map(|number| long(number, journal));
+        let mut reopened = 0;
+        for (setting, operations) in all {
+            assert_eq!(setting.journal, journal);
+            for operation in &operations {
+                if let Operation::Reopen(next) = operation {
+                    assert_eq!(next.journal, journal);
+                    reopened += 1;
+                }
+            }
+        }
+        assert!(reopened >= LONG / 2, "{reopened}");
+    }
 
     #[test]
     fn every_short_workload_comes_once() {
