@@ -142,7 +142,7 @@ fn memory_is_back(scene: &Scene) {
 const fn model(name: &'static str, before: Role, roles: &'static [Role], after: Role) -> Model {
     Model {
         name,
-        journal: JournalMode::Write,
+        journal: JournalMode::Mapped,
         before,
         roles,
         after,
