@@ -1,5 +1,5 @@
-//! Random histories of the whole engine: two or three clients on two keys, upkeep beside them, and
-//! a crash at any step of all of them.
+//! Random histories of the whole engine: two to four clients on three keys, upkeep beside them,
+//! and a crash at any step of all of them.
 //!
 //! R1. Everything that is random comes from one number of the scheduler's: the seed of a batch
 //!     repeats its programs and their schedules. A failure tells the program.
@@ -31,7 +31,7 @@ use velella_testkit::history::checker::{self, Before};
 use velella_testkit::history::crash::Crash;
 use velella_testkit::history::event::{Event, State, Version, What};
 
-const HOT: usize = 2;
+const HOT: usize = 3;
 /// Longer than what stays inline, and half of an extent.
 const LONG: [usize; 2] = [3_100, 2_500];
 const OTHER: &str = "other";
@@ -105,7 +105,7 @@ impl World {
             true => db.keyspace_or_create(OTHER).unwrap(),
             false => db.default_keyspace(),
         };
-        [db.default_keyspace(), second]
+        [db.default_keyspace(), second, db.default_keyspace()]
     }
 }
 
@@ -126,7 +126,7 @@ pub(crate) fn run(fault: Option<&'static str>) {
         left: Mutex::default(),
         world,
     });
-    let clients = 2 + usize::from(seed.one_in(3));
+    let clients = *seed.pick(&[2, 2, 3, 3, 4]);
     let mut before = stage.client(clients, &seed);
     for _ in 0..seed.below(3) {
         stage.operate(&mut before);
@@ -138,7 +138,7 @@ pub(crate) fn run(fault: Option<&'static str>) {
     let mut roles = Vec::new();
     for client in 0..clients {
         let (stage, mut client) = (Arc::clone(&stage), stage.client(client, &seed));
-        let operations = 1 + seed.below(4);
+        let operations = 1 + seed.below(6);
         let work = move || (0..operations).for_each(|_| stage.operate(&mut client));
         roles.push(thread::spawn("client", work).unwrap());
     }
@@ -258,7 +258,8 @@ impl Stage {
     fn write_both(&self, client: &mut Client) {
         let (mut batch, mut changes) = (WriteBatch::new(), BTreeMap::new());
         let first = client.seed.index(HOT);
-        for key in [first, HOT - 1 - first] {
+        let second = (first + 1 + client.seed.index(HOT - 1)) % HOT;
+        for key in [first, second] {
             let value = (!client.seed.one_in(5)).then(|| client.value());
             match &value {
                 Some(value) => batch.put(&self.keyspaces[key], name(key), value),
@@ -301,10 +302,8 @@ impl Stage {
 
     fn scan(&self, client: &mut Client, key: usize) {
         let backwards = client.seed.one_in(2);
-        let keys = match self.world.is_split {
-            true => key..key + 1,
-            false => 0..HOT,
-        };
+        let is_beside = |other: &usize| !self.world.is_split || (other % 2 == key % 2);
+        let keys = (0..HOT).filter(is_beside);
         let begin = self.tick();
         let iter = self.keyspaces[key].iter().unwrap();
         let (asked, pairs): (Vec<_>, Vec<_>) = match backwards {
