@@ -10,8 +10,9 @@ use std::time::{Duration, Instant};
 
 /// Schedules of a batch, which share a seed.
 const BATCH: usize = 500;
-/// Ordering constraints of the bugs that PCT looks for.
-const DEPTH: usize = 3;
+/// Ordering constraints of the bugs that PCT looks for: of the first, the second, the third batch,
+/// and so on in turns.
+const DEPTHS: [usize; 3] = [3, 4, 5];
 
 #[derive(Debug, Clone, Copy)]
 enum Scheduler {
@@ -48,7 +49,7 @@ pub fn fails(name: &str, schedules: usize, model: impl Fn() + Send + Sync + 'sta
 fn how(scheduler: Scheduler) -> &'static str {
     match scheduler {
         Scheduler::Random => "shuttle, random",
-        Scheduler::Pct => "shuttle, PCT depth 3",
+        Scheduler::Pct => "shuttle, PCT depth 3-5",
     }
 }
 
@@ -122,7 +123,8 @@ fn run(
             Runner::new(RandomScheduler::new_from_seed(seed, BATCH), config).run(body)
         }
         Scheduler::Pct => {
-            Runner::new(PctScheduler::new_from_seed(seed, DEPTH, BATCH), config).run(body)
+            let depth = DEPTHS[usize::try_from(seed.wrapping_sub(1) % 3).expect("below 3")];
+            Runner::new(PctScheduler::new_from_seed(seed, depth, BATCH), config).run(body)
         }
     };
 }
