@@ -136,7 +136,7 @@ impl Engine {
         guard: &'g Guard,
     ) -> Option<Undecided<'g>> {
         let (prev, split) = view.prev.as_ref()?;
-        if split.is_quiesced() {
+        if split.is_quiesced() || seeded("a-write-does-not-look-below-a-switch") {
             return None;
         }
         // W first: whoever is undecided below it is then in our sight, later ones will abort.

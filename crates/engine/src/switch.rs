@@ -18,6 +18,7 @@ use crate::flush_queue::Group;
 use crate::keyspace_core::Core;
 use crate::view::{Mem, Split, View};
 use std::sync::Arc;
+use velella_base::seeded;
 use velella_sync::epoch::{self, Guard};
 use velella_sync::lock::MutexGuard;
 use velella_sync::{Replaced, thread};
@@ -96,6 +97,9 @@ impl Engine {
         let guard = epoch::pin();
         let mut steps = self.prepare(full, &split, &guard);
         velella_sync::spot(40);
+        if seeded("a-switch-draws-before-it-publishes") {
+            split.decide(&self.clock);
+        }
         publish(&mut steps, &split);
         velella_sync::spot(41);
         let members = steps.into_iter().map(|step| step.finish(&guard)).collect();

@@ -16,7 +16,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use velella_base::Stamp;
+use velella_base::{Stamp, seeded};
 use velella_memtable::Memtable;
 use velella_mvcc::{Clock, Slots};
 use velella_sync::CachePadded;
@@ -161,7 +161,9 @@ impl Split {
         // processor there, and this one may be what it needs.
         let mut turns = 0u32;
         // Acquire, partner: `open`.
-        while !self.published.load(Ordering::Acquire) {
+        while !self.published.load(Ordering::Acquire)
+            && !seeded("a-switch-draws-before-it-publishes")
+        {
             turns += 1;
             if turns < SPINS {
                 spin();

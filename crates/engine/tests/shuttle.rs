@@ -20,8 +20,12 @@ const SCHEDULES: usize = 500;
 const CONTROL: usize = 5_000;
 
 fn holds(this: Model) {
+    holds_in(SCHEDULES, this);
+}
+
+fn holds_in(schedules: usize, this: Model) {
     let name = format!("engine/{}", this.name);
-    model::holds(&name, SCHEDULES, move || this.run(None));
+    model::holds(&name, schedules, move || this.run(None));
 }
 
 fn fails(this: Model, fault: &'static str) {
@@ -31,10 +35,13 @@ fn fails(this: Model, fault: &'static str) {
 
 #[test]
 fn a_switch_loses_no_write_and_no_update() {
-    holds(models::SWITCH);
+    // The last of its controls is a thousandth schedule's.
+    holds_in(4 * SCHEDULES, models::SWITCH);
     fails(models::SWITCH, "a-switch-does-not-wait-for-announced-slots");
     fails(models::SWITCH, "a-write-does-not-look-at-the-view-again");
     fails(models::SWITCH, "an-update-forgets-what-it-was-based-on");
+    fails(models::SWITCH, "a-write-does-not-look-below-a-switch");
+    fails(models::SWITCH, "a-switch-draws-before-it-publishes");
 }
 
 #[test]
@@ -77,6 +84,11 @@ fn an_iterator_goes_on_over_switches_and_compactions() {
 fn a_batch_is_whole_over_a_switch() {
     holds(models::BATCHES);
     fails(models::BATCHES, "a-write-does-not-look-at-the-view-again");
+    holds(models::BATCHES_BY_GETS);
+    fails(
+        models::BATCHES_BY_GETS,
+        "a-write-does-not-look-below-a-switch",
+    );
 }
 
 #[test]

@@ -14,7 +14,7 @@ use velella::simulation::{self, Step};
 use velella::vfs::MemFs;
 use velella::vfs::mem::CrashMode;
 use velella::{Builder, Db, JournalMode, WriteBatch, WriteOptions};
-use velella_base::put_in;
+use velella_base::{Stamp, put_in};
 use velella_sync::thread;
 
 /// A database and what its roles were told.
@@ -23,6 +23,8 @@ pub(crate) struct Scene {
     db: Db,
     /// Keys that were put, and what; told in any order. The standard library's mutex: no step.
     told: Mutex<Vec<(&'static str, u64)>>,
+    /// When a put was written that a reader saw without the batch beside it.
+    alone: Mutex<Option<Stamp>>,
 }
 
 pub(crate) type Role = fn(&Scene);
@@ -57,6 +59,7 @@ impl Model {
             db: open(&fs, self.journal),
             fs,
             told: Mutex::default(),
+            alone: Mutex::default(),
         });
         (self.before)(&scene);
         put_in(fault);
@@ -357,6 +360,39 @@ pub(crate) const BATCHES: Model = model(
             1 => assert_eq!(a.stamp, b.stamp, "two halves"),
             _ => assert_ne!(a.stamp, b.stamp),
         }
+        memory_is_back(scene);
+    },
+);
+
+/// As `BATCHES`, but who reads passes over what is undecided: having seen the put, he sees all of
+/// a batch that was before it.
+pub(crate) const BATCHES_BY_GETS: Model = model(
+    "batches, by gets",
+    |_| {},
+    &[
+        |scene| {
+            let mut batch = WriteBatch::new();
+            batch.put(&scene.db, "a", "1").put(&scene.db, "b", "1");
+            scene.db.write(&batch).unwrap();
+        },
+        |scene| {
+            scene.db.put("a", "2").unwrap();
+        },
+        flush,
+        |scene| {
+            let a = scene.db.get_entry("a").unwrap();
+            let b = scene.get("b");
+            let alone = a.filter(|a| number(&a.value) == 2 && b.is_none());
+            *scene.alone.lock().unwrap() = alone.map(|a| a.stamp);
+        },
+    ],
+    |scene| {
+        let b = scene.db.get_entry("b").unwrap().unwrap();
+        let alone = *scene.alone.lock().unwrap();
+        assert!(
+            alone.is_none_or(|put| put < b.stamp),
+            "{alone:?} before {b:?}"
+        );
         memory_is_back(scene);
     },
 );
