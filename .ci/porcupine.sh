@@ -1,7 +1,13 @@
 #!/usr/bin/env bash
 # A second opinion on concurrent histories: a sample of what the campaign `histories` recorded is
 # judged by porcupine, a Go module that knows nothing of stamps; and a falsified one is refused.
-# Without Go, or where its module cannot be had, this says so loudly and passes.
+# Without Go, or where its module cannot be had, this says so loudly and passes; our own judge that
+# does not compile is a failure.
+#
+# What it judges: of each history all that the clients of the first process did, key by key. Each
+# operation in there returned: none is pending, neither at the end nor when the crash image was
+# taken, since the clients go on beside it. What a crash left, and what was done after it, is
+# judged by our own checker alone.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -13,7 +19,16 @@ skip() {
 command -v go >/dev/null || skip "go is not installed"
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
-(cd crates/reliability/porcupine && go build -o "$work/judge" .) || skip "its module cannot be had"
+# Only what is fetched may be missing: the judge is ours, and so are its go.mod and go.sum.
+cd crates/reliability/porcupine
+go mod edit -json >/dev/null
+if ! went=$(go mod download 2>&1); then
+    echo "$went" >&2
+    case $went in *"checksum mismatch"*) exit 1 ;; esac
+    skip "its module cannot be had"
+fi
+go build -o "$work/judge" .
+cd - >/dev/null
 
 cargo build --quiet --release --package velella-reliability
 VELELLA_EXPORT="$work/histories.jsonl" \

@@ -88,7 +88,7 @@ const CHECKS: &[Check] = &[
     check(Kind::Miri, "velella-memtable", &["--lib", "--", "--skip", "arena",
         "--skip", "version", "--skip", "append_only", "--skip", "jellyfish::tests", "--skip",
         "s3::tests"], 10),
-    check(Kind::Miri, "velella-vfs", &["--lib", "--", "window::", "operation::"], 10),
+    check(Kind::Miri, "velella-vfs", &["--lib", "--", "window::", "operation::"], 10).often(),
     check(Kind::Miri, "velella-vfs", &["--lib", "--", "fault::", "trace::", "--skip", "contract"], 10),
     check(Kind::Miri, "velella-vfs", &["--lib", "--", "contract", "--skip", "real_file"], 60),
     check(Kind::Miri, "velella-vfs", &["--lib", "--", "mem::tests", "--skip", "legality", "--skip",
@@ -115,7 +115,7 @@ const CHECKS: &[Check] = &[
     check(Kind::Address, "velella-sync", &["--lib"], 10).often(),
     check(Kind::Address, "velella-mvcc", &["--lib", "--tests"], 10).often(),
     check(Kind::Address, "velella-vfs", &["--lib"], 10),
-    check(Kind::Address, "velella-memtable", &["--lib"], 15),
+    check(Kind::Address, "velella-memtable", &["--lib"], 15).often(),
     check(Kind::Address, "velella-journal", &["--lib"], 10),
     check(Kind::Address, "velella-sst", &["--lib", "--tests"], 20),
     check(Kind::Address, "velella-tree", &["--lib", "--tests"], 20),
@@ -124,7 +124,7 @@ const CHECKS: &[Check] = &[
         "externals", "--test", "snapshots", "--test", "switch", "--test", "regressions", "--test",
         "corruption", "--test", "keyspaces"], 30),
     check(Kind::Address, "velella-server", &["--lib", "--tests"], 20),
-    check(Kind::Address, "velella-reliability", &["--test", "corpus"], 20),
+    check(Kind::Address, "velella-reliability", &["--test", "corpus"], 20).often(),
 ];
 
 impl Kind {

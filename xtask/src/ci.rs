@@ -2,6 +2,8 @@
 //!
 //! Each step is timed; the first that fails ends the run, and its name is the last thing printed.
 //! A newcomer runs the same command as the machine: `cargo xtask ci`, or one step by its name.
+//! Where campaigns draw, the commit decides their seeds: each commit tries others, and the same
+//! commit the same again.
 //!
 //! Tests: below; the steps themselves are what `.ci/run` runs.
 
@@ -36,25 +38,51 @@ enum Action {
     /// Miri and the sanitizers, as often as every commit.
     Check,
     /// Each of these campaigns, so many runs, by the released binary.
-    Attack(&'static [(&'static str, u64)]),
+    Attack(&'static [(&'static str, u64, Seeds)]),
     /// `bash` on this file, if it is there.
     Script(&'static str),
 }
 
+/// Where the seeds of a campaign begin.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Seeds {
+    /// With 1: seeds take turns over the parts of something, and these go over it once, or evenly.
+    Turns,
+    /// Where the commit decides: any seed is as good as another.
+    Drawn,
+}
+
+impl Seeds {
+    /// The first of them, where `drawn` is the commit's.
+    fn first(self, drawn: u64) -> u64 {
+        match self {
+            Seeds::Turns => 1,
+            Seeds::Drawn => drawn,
+        }
+    }
+}
+
+/// Before all seeds that commits decide, and behind those of the soak, which count millions up
+/// from the first.
+const DRAWN_FROM: u64 = 1_000_000_000_000;
+/// Seeds of one commit, and so many commits have their own; more runs no campaign takes.
+const DRAWN: u64 = 10_000;
+const COMMITS: u64 = 1_000_000_000;
+
 /// Campaigns and their runs per commit; RELIABILITY.md says what they come to.
-const ATTACKS: &[(&str, u64)] = &[
-    ("power-loss", 900),
-    ("power-loss-in-recovery", 45),
-    ("every-crash-point", 11_385),
-    ("flipped-below-the-cut", 100),
-    ("faults", 2_600),
-    ("full-disks", 1_000),
-    ("pairs-of-faults", 500),
-    ("corruption", 3_000),
-    ("many-victims", 1_000),
-    ("histories", 1_000),
-    ("same-answers", 50),
-    ("fuzz", 450),
+const ATTACKS: &[(&str, u64, Seeds)] = &[
+    ("power-loss", 900, Seeds::Drawn),
+    ("power-loss-in-recovery", 45, Seeds::Drawn),
+    ("every-crash-point", 11_385, Seeds::Turns),
+    ("flipped-below-the-cut", 100, Seeds::Drawn),
+    ("faults", 2_600, Seeds::Turns),
+    ("full-disks", 1_000, Seeds::Drawn),
+    ("pairs-of-faults", 500, Seeds::Drawn),
+    ("corruption", 3_000, Seeds::Turns),
+    ("many-victims", 1_000, Seeds::Drawn),
+    ("histories", 1_000, Seeds::Drawn),
+    ("same-answers", 50, Seeds::Drawn),
+    ("fuzz", 450, Seeds::Drawn),
 ];
 
 const STEPS: &[Step] = &[
@@ -193,17 +221,19 @@ pub(crate) fn describe() -> String {
     STEPS.iter().map(line).collect()
 }
 
-/// Runs the steps called `names`, or all if there are none.
+/// Runs the steps that `words` name, or all if they name none; `--seed N` among them says where
+/// the seeds of the campaigns begin that draw them.
 ///
 /// # Errors
 /// A name that is no step's, or the first step that failed.
-pub(crate) fn run(root: &Path, names: &[String]) -> Result<(), String> {
-    let steps = select(names)?;
+pub(crate) fn run(root: &Path, words: &[String]) -> Result<(), String> {
+    let (names, seed) = parse(words)?;
+    let steps = select(&names)?;
     let mut done: Vec<(&str, Outcome, Duration)> = Vec::new();
     for step in steps {
         println!("\n=== {}: {}", step.name, step.says);
         let start = Instant::now();
-        let outcome = perform(root, &step.action);
+        let outcome = perform(root, &step.action, seed);
         done.push((step.name, outcome, start.elapsed()));
         if outcome == Outcome::Failed {
             break;
@@ -218,6 +248,21 @@ pub(crate) fn run(root: &Path, names: &[String]) -> Result<(), String> {
     }
 }
 
+/// The names, and the seed.
+fn parse(words: &[String]) -> Result<(Vec<String>, Option<u64>), String> {
+    let (mut names, mut seed) = (Vec::new(), None);
+    let mut words = words.iter();
+    while let Some(word) = words.next() {
+        if word == "--seed" {
+            let told = words.next().and_then(|told| told.parse().ok());
+            seed = Some(told.ok_or("`--seed` needs a number")?);
+        } else {
+            names.push(word.clone());
+        }
+    }
+    Ok((names, seed))
+}
+
 fn select(names: &[String]) -> Result<Vec<&'static Step>, String> {
     if names.is_empty() {
         return Ok(STEPS.iter().collect());
@@ -229,7 +274,7 @@ fn select(names: &[String]) -> Result<Vec<&'static Step>, String> {
     names.iter().map(find).collect()
 }
 
-fn perform(root: &Path, action: &Action) -> Outcome {
+fn perform(root: &Path, action: &Action, seed: Option<u64>) -> Outcome {
     match action {
         Action::Tidy => match tidy::run(root) {
             Ok(()) => Outcome::Passed,
@@ -252,7 +297,11 @@ fn perform(root: &Path, action: &Action) -> Outcome {
         },
         Action::BenchCheck => told(crate::bench_check(root, &[])),
         Action::Check => told(check::run(root, &[check::OFTEN.to_owned()])),
-        Action::Attack(campaigns) => attack(root, campaigns),
+        Action::Attack(campaigns) => {
+            let seed = seed.unwrap_or_else(|| drawn(seeded::seed(root)));
+            println!("seed {seed}: cargo xtask ci attack --seed {seed}");
+            attack(root, campaigns, seed)
+        }
         Action::Script(file) => match root.join(file).exists() {
             true => execute(root, Command::new("bash").arg(file)),
             false => skip(file),
@@ -270,13 +319,19 @@ fn told(result: Result<(), String>) -> Outcome {
     }
 }
 
+/// Where the seeds of a commit of this number begin.
+fn drawn(commit: u64) -> u64 {
+    DRAWN_FROM + commit % COMMITS * DRAWN
+}
+
 /// Builds the campaigns and runs them one after the other, up to the first that fails.
-fn attack(root: &Path, campaigns: &[(&str, u64)]) -> Outcome {
-    for (name, runs) in campaigns {
+fn attack(root: &Path, campaigns: &[(&str, u64, Seeds)], drawn: u64) -> Outcome {
+    for (name, runs, seeds) in campaigns {
         let mut command = Command::new(cargo());
         command
             .args("run --release --quiet --package velella-reliability --".split(' '))
-            .args([*name, "--runs", &runs.to_string()]);
+            .args([*name, "--runs", &runs.to_string()])
+            .args(["--seed", &seeds.first(drawn).to_string()]);
         if execute(root, &mut command) == Outcome::Failed {
             return Outcome::Failed;
         }
@@ -343,6 +398,46 @@ mod tests {
             "{error}"
         );
         assert_eq!(select(&[]).map(|steps| steps.len()), Ok(STEPS.len()));
+    }
+
+    #[test]
+    fn commits_draw_seeds_of_their_own_that_no_soak_has() {
+        let root = crate::root();
+        let ledger = crate::ledger::read(&root.join(crate::ledger::LEDGER)).unwrap();
+        let soaked = crate::ledger::fresh(&crate::ledger::used(&ledger).unwrap());
+        assert!(soaked < DRAWN_FROM, "{soaked}");
+        assert!(drawn(0) >= DRAWN_FROM && drawn(7) == drawn(7));
+        let runs_max = ATTACKS.iter().filter(|(.., seeds)| *seeds == Seeds::Drawn);
+        let runs_max = runs_max.map(|(_, runs, _)| *runs).max().unwrap();
+        assert!(drawn(7) + runs_max <= drawn(8), "{runs_max}");
+        assert!(drawn(u64::MAX).checked_add(DRAWN).is_some());
+    }
+
+    #[test]
+    fn what_takes_turns_begins_with_the_first_seed_and_nothing_else_does() {
+        let first = |name: &str| {
+            let found = ATTACKS.iter().find(|(known, ..)| *known == name);
+            found.map(|(.., seeds)| seeds.first(77))
+        };
+        for name in ["every-crash-point", "faults", "corruption"] {
+            assert_eq!(first(name), Some(1), "{name}");
+        }
+        for name in ["power-loss", "many-victims", "fuzz"] {
+            assert_eq!(first(name), Some(77), "{name}");
+        }
+    }
+
+    #[test]
+    fn a_seed_may_be_told_among_the_names() {
+        let words = |text: &str| {
+            text.split_whitespace()
+                .map(str::to_owned)
+                .collect::<Vec<_>>()
+        };
+        let parsed = parse(&words("attack --seed 5 tidy"));
+        assert_eq!(parsed, Ok((words("attack tidy"), Some(5))));
+        assert_eq!(parse(&words("attack")), Ok((words("attack"), None)));
+        assert!(parse(&words("--seed")).is_err() && parse(&words("--seed x")).is_err());
     }
 
     #[test]

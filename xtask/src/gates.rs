@@ -5,16 +5,39 @@
 //!     working tree, byte by byte; one whose tree was not its commit's never does. These are the
 //!     storage crates, but for the fuzz targets that reach a part of them only, or none.
 //! G2. A line that failed counts for nothing, and is told; so are gates that are not reached.
+//! G3. Where a seed decides which part of something a run attacks, parts are counted, not runs.
 //!
-//! Tests: below.
+//! Tests: below, and beside the module.
+
+mod session;
 
 use crate::check;
 use crate::ledger::{self, DIRTY, LEDGER};
 use crate::ratio::STORAGE;
 use crate::soak;
+use session::Session;
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::Command;
+
+/// Each workload with each journal: `campaigns/every_crash_point.rs`, E1.
+const EVERY_CRASH_POINT: Session = Session {
+    seeds: 3 * 3_795,
+    things: 1,
+    anew: false,
+};
+/// A thousand turns of each of twenty workloads, then of other twenty: `campaigns/faults.rs`, F1.
+const FAULTS: Session = Session {
+    seeds: 20 * 1_000,
+    things: 20,
+    anew: true,
+};
+/// Eight passes over a victim, then over the next: `campaigns/corruption.rs`, D1.
+const EVERY_BIT: Session = Session {
+    seeds: 8 * 3_000,
+    things: 1,
+    anew: true,
+};
 
 const SEEDED: &str = "reliability/SEEDED.tsv";
 
@@ -68,6 +91,8 @@ enum Measure {
     Minutes,
     /// How many campaigns of this name there are lines of.
     Campaigns,
+    /// What of this the seeds covered (G3).
+    Covered(Session),
 }
 
 /// What a release asks of one kind of attack.
@@ -88,6 +113,7 @@ struct Gate {
 struct Row<'a> {
     commit: &'a str,
     campaign: &'a str,
+    seed: u64,
     runs: u64,
     checked: u64,
     seconds: u64,
@@ -134,17 +160,20 @@ pub(crate) fn run(root: &Path) -> Result<(), String> {
 /// What a release asks for; RELIABILITY.md says what each is.
 #[rustfmt::skip]
 fn gates(root: &Path) -> Result<Vec<Gate>, String> {
-    use Measure::{Campaigns, Checked, Minutes, Runs};
+    use Measure::{Campaigns, Checked, Covered, Minutes, Runs};
     let gate = |goal, campaign: &str, measure, asked, unit| Gate {
         goal, campaign: campaign.to_owned(), measure, unit, asked, sources: storage(),
+    };
+    let whole = |goal, campaign: &str, session: Session, unit| {
+        gate(goal, campaign, Covered(session), session.seeds, unit)
     };
     let mut gates = vec![
         gate("G1", "kill -9", Runs, 100_000, "kills"),
         gate("G2", "power-loss", Checked, 10_000_000, "crash images"),
         gate("G2b", "power-loss-in-recovery", Checked, 1_000_000, "crashes in recovery"),
-        gate("G2c", "every-crash-point", Runs, 3 * 3_795, "workloads whole"),
-        gate("G3", "faults", Runs, 20_000, "runs: 20 workloads whole"),
-        gate("G4", "corruption-of-every-bit", Runs, 24_000, "runs: a database, each bit"),
+        whole("G2c", "every-crash-point", EVERY_CRASH_POINT, "workloads whole"),
+        whole("G3", "faults", FAULTS, "parts of 20 workloads"),
+        whole("G4", "corruption-of-every-bit", EVERY_BIT, "parts of a database"),
         gate("G4", "many-victims", Runs, 10_000, "databases"),
         gate("G5", "loom", Minutes, 120, "minutes"),
         gate("G5b", "shuttle", Checked, 20_000_000, "schedules"),
@@ -186,7 +215,7 @@ impl<'a> Row<'a> {
             commit,
             _,
             campaign,
-            _,
+            seed,
             runs,
             _,
             checked,
@@ -201,6 +230,7 @@ impl<'a> Row<'a> {
         Some(Row {
             commit,
             campaign,
+            seed: seed.parse().ok()?,
             runs: runs.parse().ok()?,
             checked: checked.parse().ok()?,
             seconds: seconds.parse().ok()?,
@@ -228,6 +258,10 @@ impl Gate {
             Measure::Campaigns => {
                 let names: BTreeSet<&str> = held.map(|row| row.campaign).collect();
                 u64::try_from(names.len()).unwrap_or(u64::MAX)
+            }
+            // A run that held went through all seeds from its first on.
+            Measure::Covered(session) => {
+                session.covered(held.map(|row| row.seed..row.seed.saturating_add(row.runs)))
             }
         };
         Reached {
@@ -348,7 +382,18 @@ mod tests {
     use super::*;
 
     fn line(campaign: &str, runs: u64, checked: u64, seconds: u64, verdict: &str) -> String {
-        format!("d\tc\tG\t{campaign}\t5\t{runs}\tu\t{checked}\t0\t{verdict}\t{seconds}\tagain")
+        from(5, campaign, runs, checked, seconds, verdict)
+    }
+
+    fn from(
+        seed: u64,
+        campaign: &str,
+        runs: u64,
+        checked: u64,
+        seconds: u64,
+        verdict: &str,
+    ) -> String {
+        format!("d\tc\tG\t{campaign}\t{seed}\t{runs}\tu\t{checked}\t0\t{verdict}\t{seconds}\tagain")
     }
 
     fn reached(campaign: &str, measure: Measure, asked: u64, lines: &[String]) -> Reached {
@@ -404,6 +449,54 @@ mod tests {
         let of = |asked| reached("check ", Measure::Campaigns, asked, &lines);
         assert_eq!(of(2).sum, 2);
         assert!(of(2).holds() && !of(3).holds());
+    }
+
+    #[test]
+    fn what_is_asked_whole_is_not_reached_by_half_of_it_twice() {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
+        for name in ["every-crash-point", "faults", "corruption-of-every-bit"] {
+            let gate = || {
+                let gates = gates(root).unwrap().into_iter();
+                gates
+                    .into_iter()
+                    .find(|gate| gate.campaign == name)
+                    .unwrap()
+            };
+            let asked = gate().asked;
+            let half = asked.div_ceil(2);
+            let of = |seeds: &[u64], verdict: &str| {
+                let line = |seed: &u64| from(*seed, name, half, 1, 1, verdict);
+                let lines: Vec<String> = seeds.iter().map(line).collect();
+                let rows: Vec<Row> = lines.iter().map(|line| Row::of(line).unwrap()).collect();
+                gate().reached(&rows.iter().collect::<Vec<_>>()).sum
+            };
+            assert_eq!(of(&[1, 1], "held"), half, "{name}");
+            assert_eq!(of(&[1, half + 1], "held"), asked, "{name}");
+            assert_eq!(of(&[1, half + 1], "FAILED"), 0, "{name}");
+        }
+    }
+
+    #[test]
+    fn sessions_are_those_of_the_campaigns() {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
+        let campaigns = root.join("crates/reliability/src/campaigns");
+        for (file, told) in [
+            (
+                "every_crash_point.rs",
+                "assert_eq!((SHORT, all.len() as u64), (3_775, SHORT))",
+            ),
+            ("every_crash_point.rs", "const LONG: u64 = 20;"),
+            ("every_crash_point.rs", "number / ALL % 3"),
+            ("faults.rs", "const WORKLOADS: u64 = 20;"),
+            ("faults.rs", "const STRIDE: u64 = 1_000;"),
+            ("faults.rs", "(workload, number / WORKLOADS % STRIDE)"),
+            ("corruption.rs", "const STRIDE: usize = 3_000;"),
+            ("corruption.rs", "const VICTIM: u64 = 8 * PASS;"),
+            ("corruption.rs", "self.victim(from_zero / VICTIM)"),
+        ] {
+            let text = std::fs::read_to_string(campaigns.join(file)).unwrap();
+            assert!(text.contains(told), "{file} has no `{told}` any more");
+        }
     }
 
     #[test]

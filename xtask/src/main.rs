@@ -103,8 +103,9 @@ fn describe(command: &str) -> String {
         ),
         "models" => models::describe(),
         "ci" => format!(
-            "cargo xtask ci [step ...]\n\n\
-             Runs all steps, or those named, and stops at the first that fails. The steps:\n\n{}",
+            "cargo xtask ci [--seed N] [step ...]\n\n\
+             Runs all steps, or those named, and stops at the first that fails. The commit decides\n\
+             the seeds of campaigns that draw theirs; --seed repeats others. The steps:\n\n{}",
             ci::describe()
         ),
         "seeded" => format!(

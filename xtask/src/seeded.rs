@@ -167,7 +167,7 @@ fn draw(count: usize, seed: u64) -> Vec<&'static Fault> {
 
 /// Another one for each commit, so that a run of the same commit can be repeated; where nobody can
 /// tell the commit, the clock's.
-fn seed(root: &Path) -> u64 {
+pub(crate) fn seed(root: &Path) -> u64 {
     let commit = said_by("git", &["rev-parse", "--short=15", "HEAD"], root);
     let number = commit.and_then(|commit| u64::from_str_radix(commit.get(..15)?, 16).ok());
     let now = || std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);

@@ -10,6 +10,7 @@
 //! `tests/crash_test.rs`, where each kind of fault is put in and must be found.
 
 mod awake;
+mod medium;
 mod random;
 mod key;
 mod settings;
@@ -36,6 +37,7 @@ use crate::progress;
 use campaign::{Broken, Campaign, MEMORY_DIR, Scratch, Until};
 use clap::Args;
 use judge::Fault;
+use medium::Medium;
 use rig::{FileSystem, Rig};
 use serde_json::json;
 use std::path::PathBuf;
@@ -116,6 +118,13 @@ impl CrashTest {
         let scratch = Scratch::new(&parent).map_err(|error| {
             Failure::Error(velella::Error::io("make a directory in", &parent, error))
         })?;
+        let medium = Medium::of(scratch.path());
+        if medium == Medium::Memory && !self.memory_backed {
+            output.note(&format!(
+                "{} is memory, and so the ledger has it; --dir names a place on a disk",
+                parent.display()
+            ));
+        }
         let rig = match self.power_cut {
             false => None,
             true => match Rig::new(scratch.path(), self.file_system) {
@@ -149,7 +158,7 @@ impl CrashTest {
         });
         let time = campaign.elapsed();
         let report = campaign.take_tally().report(seed_from, time, failed);
-        self.note_in_ledger(&report)?;
+        self.note_in_ledger(&report, medium)?;
         output.result(&report, |out| report.print(out))?;
         match broken {
             None => Ok(()),
@@ -196,7 +205,7 @@ impl CrashTest {
         first.into_inner().unwrap_or_else(|held| held.into_inner())
     }
 
-    fn note_in_ledger(&self, report: &Report) -> Result<(), Failure> {
+    fn note_in_ledger(&self, report: &Report, medium: Medium) -> Result<(), Failure> {
         let Some(ledger) = &self.ledger else {
             return Ok(());
         };
@@ -213,10 +222,7 @@ impl CrashTest {
         if self.seed.is_none() {
             words.push(format!("--seed {}", report.seed_from));
         }
-        let place = match (&self.dir, self.memory_backed) {
-            (_, true) => "in memory",
-            _ => "on disk",
-        };
+        let place = medium.as_str();
         let campaign = match (self.power_cut, self.file_system) {
             (false, _) => format!("kill -9, {place}"),
             (true, FileSystem::Ext4) => format!("power cut, ext4 {place}"),

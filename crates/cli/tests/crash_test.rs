@@ -44,6 +44,34 @@ fn a_short_campaign_finds_nothing_lost() {
 }
 
 #[test]
+#[cfg(target_os = "linux")]
+fn the_ledger_has_memory_for_memory_however_it_was_named() {
+    let memory = std::path::Path::new("/dev/shm");
+    if !memory.is_dir() {
+        println!("SKIPPED: there is no /dev/shm");
+        return;
+    }
+    let place = Place::new();
+    let said = place.run(&[
+        "crash-test",
+        "--seed",
+        "1",
+        "--kills",
+        "2",
+        "--jobs",
+        "1",
+        "--dir",
+        "/dev/shm",
+        "--ledger",
+        "ledger.tsv",
+    ]);
+    assert_eq!(said.code, Some(0), "{}", said.err);
+    let ledger = String::from_utf8(place.read("ledger.tsv")).unwrap();
+    assert!(ledger.contains("\tkill -9, in memory\t"), "{ledger}");
+    assert!(said.err.contains("/dev/shm is memory"), "{}", said.err);
+}
+
+#[test]
 fn people_are_told_the_kills_by_phase_and_the_writes_by_class() {
     let place = Place::new();
     let said = crash_test(&place, &["--kills", "20"]);

@@ -334,3 +334,91 @@ fn a_table_that_is_gone_is_damage_and_named() {
     assert_eq!(error.kind(), ErrorKind::Corruption, "{error}");
     assert_eq!(error.file(), Some(table.as_path()));
 }
+
+fn tables(fs: &MemFs) -> Vec<PathBuf> {
+    let mut tables = files(fs);
+    tables.retain(|path| path.extension().is_some_and(|kind| kind == "sst"));
+    tables
+}
+
+/// The victim with a bit flipped in the first block of its largest table, and that table.
+fn damaged_below() -> (MemFs, BTreeMap<Vec<u8>, Vec<u8>>, PathBuf) {
+    let (fs, expected) = victim();
+    // Opening moves the journal to a table of its own.
+    drop(try_on(Arc::new(fs.clone()), tiny()).unwrap());
+    let size = |path: &PathBuf| fs.read_file(path).unwrap().len();
+    let path = tables(&fs).into_iter().max_by_key(size).unwrap();
+    fs.flip_byte(&path, 100, 1).unwrap();
+    (fs, expected, path)
+}
+
+/// What is sound is read as ever, the rest is an error that names the table.
+fn assert_sound_is_read(db: &Db, expected: &BTreeMap<Vec<u8>, Vec<u8>>, table: &Path) {
+    let mut answers = 0;
+    for (key, value) in expected {
+        match db.get(key) {
+            Ok(found) => {
+                assert_eq!(found.as_deref(), Some(&**value));
+                answers += 1;
+            }
+            Err(error) => assert_eq!(error.file(), Some(table), "{error}"),
+        }
+    }
+    assert!((1..expected.len()).contains(&answers), "{answers}");
+}
+
+/// A compaction reads what no reader asks for. What it cannot check it does not write on: the
+/// tables stay as they are, and so does writing, since the caller has been told.
+#[test]
+fn damage_that_a_caller_s_compaction_meets_is_told_and_not_written_on() {
+    let (fs, expected, path) = damaged_below();
+    let db = try_on(Arc::new(fs.clone()), tiny()).unwrap();
+    let before = tables(&fs);
+    let error = db.compact().unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Corruption, "{error}");
+    assert_eq!(error.file(), Some(path.as_path()), "{error}");
+    assert!(error.offset().is_some(), "{error}");
+    assert!(before.iter().all(|table| tables(&fs).contains(table)));
+    db.put("later", "1").unwrap();
+    assert_sound_is_read(&db, &expected, &path);
+    drop(db);
+    let again = try_on(Arc::new(fs.clone()), tiny()).unwrap();
+    assert_eq!(again.get("later").unwrap().as_deref(), Some(&b"1"[..]));
+    assert_sound_is_read(&again, &expected, &path);
+}
+
+/// In the background nobody is there to be told: writing ends, and says why.
+#[test]
+fn damage_that_background_work_meets_ends_writing_with_the_reason() {
+    let name = "damage_that_background_work_meets_ends_writing_with_the_reason";
+    let _watchdog = Watchdog::new(name, 200);
+    let (fs, mut expected, path) = damaged_below();
+    let db = try_on(Arc::new(fs.clone()), tiny()).unwrap();
+    let write = |round: u32| {
+        // Not those of the damaged block: they would be overwritten.
+        let key = (100 + round % 100).to_be_bytes();
+        let value = format!("round {round}").repeat(20);
+        db.put(key, &value)?;
+        if round % 20 == 19 {
+            db.flush()?;
+        }
+        Ok((key.to_vec(), value.into_bytes()))
+    };
+    let mut round = 0;
+    let refused: Error = loop {
+        match write(round) {
+            Ok((key, value)) => drop(expected.insert(key, value)),
+            Err(error) => break error,
+        }
+        round += 1;
+        assert!(round < 100_000, "no compaction met the damage");
+    };
+    assert_eq!(refused.kind(), ErrorKind::ReadOnly, "{refused}");
+    let name = path.file_name().unwrap().to_str().unwrap();
+    assert!(refused.to_string().contains(name), "{refused}");
+    assert!(refused.to_string().contains("checksum"), "{refused}");
+    assert!(tables(&fs).contains(&path));
+    // Of the write that was refused nobody knows more than that.
+    expected.remove(&(100 + round % 100).to_be_bytes()[..]);
+    assert_sound_is_read(&db, &expected, &path);
+}
