@@ -187,6 +187,13 @@ pub(crate) const SWITCH: Model = model(
     },
 );
 
+/// The same where a record is one call.
+pub(crate) const SWITCH_WRITTEN: Model = Model {
+    name: "switch, journal written",
+    journal: JournalMode::Write,
+    ..SWITCH
+};
+
 /// The same where one switch is of all keyspaces, and nothing but tables is durable.
 pub(crate) const SWITCH_WITHOUT_JOURNAL: Model = Model {
     name: "switch without a journal",
@@ -363,6 +370,13 @@ pub(crate) const BATCHES: Model = model(
         memory_is_back(scene);
     },
 );
+
+/// The same where a record is one call.
+pub(crate) const BATCHES_WRITTEN: Model = Model {
+    name: "batches, journal written",
+    journal: JournalMode::Write,
+    ..BATCHES
+};
 
 /// As `BATCHES`, but who reads passes over what is undecided: having seen the put, he sees all of
 /// a batch that was before it.
