@@ -7,6 +7,7 @@
 //!
 //! Tests: below; the steps themselves are what `.ci/run` runs.
 
+use crate::ledger::DRAWN_FROM;
 use crate::models::{self, cargo};
 use crate::{check, ratio, seeded, tidy};
 use std::path::Path;
@@ -62,9 +63,6 @@ impl Seeds {
     }
 }
 
-/// Before all seeds that commits decide, and behind those of the soak, which count millions up
-/// from the first.
-const DRAWN_FROM: u64 = 1_000_000_000_000;
 /// Seeds of one commit, and so many commits have their own; more runs no campaign takes.
 const DRAWN: u64 = 10_000;
 const COMMITS: u64 = 1_000_000_000;
@@ -406,6 +404,11 @@ mod tests {
         let ledger = crate::ledger::read(&root.join(crate::ledger::LEDGER)).unwrap();
         let soaked = crate::ledger::fresh(&crate::ledger::used(&ledger).unwrap());
         assert!(soaked < DRAWN_FROM, "{soaked}");
+        let noted = [(5, 10), (drawn(3), 100)];
+        assert!(
+            crate::ledger::fresh(&noted) < DRAWN_FROM,
+            "one of CI's was noted"
+        );
         assert!(drawn(0) >= DRAWN_FROM && drawn(7) == drawn(7));
         let runs_max = ATTACKS.iter().filter(|(.., seeds)| *seeds == Seeds::Drawn);
         let runs_max = runs_max.map(|(_, runs, _)| *runs).max().unwrap();

@@ -24,6 +24,9 @@ pub(crate) fn read(path: &Path) -> Result<String, String> {
     }
 }
 
+/// The first seed that a commit may decide (`ci.rs`); soaks stay below it.
+pub(crate) const DRAWN_FROM: u64 = 1_000_000_000_000;
+
 /// First seeds and numbers of runs of a ledger.
 pub(crate) fn used(ledger: &str) -> Result<Vec<(u64, u64)>, String> {
     let pair = |line: &str| {
@@ -53,9 +56,10 @@ pub(crate) fn unused(used: &[(u64, u64)], seed: u64) -> Result<u64, String> {
     ))
 }
 
-/// Behind the last seed that was used.
+/// Behind the last seed that was used, those aside that a commit decided.
 fn end(used: &[(u64, u64)]) -> u64 {
-    let ends = used.iter().map(|(first, runs)| first + runs.max(&1));
+    let soaks = used.iter().filter(|(first, _)| *first < DRAWN_FROM);
+    let ends = soaks.map(|(first, runs)| first + runs.max(&1));
     ends.max().unwrap_or(0)
 }
 

@@ -37,6 +37,7 @@ fn fails(this: Model, fault: &'static str) {
 fn a_switch_loses_no_write_and_no_update() {
     // The last of its controls is a thousandth schedule's.
     holds_in(4 * SCHEDULES, models::SWITCH);
+    holds(models::SWITCH_WRITTEN);
     fails(models::SWITCH, "a-switch-does-not-wait-for-announced-slots");
     fails(models::SWITCH, "a-write-does-not-look-at-the-view-again");
     fails(models::SWITCH, "an-update-forgets-what-it-was-based-on");
@@ -84,6 +85,7 @@ fn an_iterator_goes_on_over_switches_and_compactions() {
 fn a_batch_is_whole_over_a_switch() {
     holds(models::BATCHES);
     fails(models::BATCHES, "a-write-does-not-look-at-the-view-again");
+    holds(models::BATCHES_WRITTEN);
     holds(models::BATCHES_BY_GETS);
     fails(
         models::BATCHES_BY_GETS,

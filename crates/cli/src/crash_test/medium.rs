@@ -1,8 +1,8 @@
 //! What the databases of a campaign lie in, as the kernel tells it of their directory.
 //!
 //! M1. The directory decides, not the option: where temporary files are may be memory.
-//! M2. What is not told is not claimed: an overlay says nothing of what lies below it. An image
-//!     that lies in memory and is mounted is a disk to the kernel.
+//! M2. What is not told is not claimed: an overlay, or a file system of the network, says nothing
+//!     of what lies below it. An image that lies in memory and is mounted is a disk to the kernel.
 //!
 //! Tests: below; `tests/crash_test.rs`.
 
@@ -24,11 +24,15 @@ impl Medium {
     fn of_kind(kind: u64) -> Self {
         const TMPFS: u64 = 0x0102_1994;
         const RAMFS: u64 = 0x8584_58f6;
-        const OVERLAY: u64 = 0x794c_7630;
+        const EXT: u64 = 0xef53;
+        const XFS: u64 = 0x5846_5342;
+        const BTRFS: u64 = 0x9123_683e;
+        const F2FS: u64 = 0xf2f5_2010;
+        const ZFS: u64 = 0x2fc1_2fc1;
         match kind {
             TMPFS | RAMFS => Medium::Memory,
-            OVERLAY => Medium::Untold,
-            _ => Medium::Disk,
+            EXT | XFS | BTRFS | F2FS | ZFS => Medium::Disk,
+            _ => Medium::Untold,
         }
     }
 
@@ -65,7 +69,14 @@ mod tests {
         assert_eq!(of(0x0102_1994), "in memory");
         assert_eq!(of(0x8584_58f6), "in memory");
         assert_eq!(of(0xef53), "on disk");
-        assert_eq!(of(0x794c_7630), "on a medium untold");
+        assert_eq!(of(0x5846_5342), "on disk");
+        for (kind, name) in [
+            (0x794c_7630, "overlay"),
+            (0x6969, "NFS"),
+            (0x0102_1997, "9p"),
+        ] {
+            assert_eq!(of(kind), "on a medium untold", "{name}");
+        }
         let nowhere = Path::new("/nowhere/at/all");
         assert_eq!(Medium::of(nowhere), Medium::Untold);
     }

@@ -132,6 +132,17 @@ fn add(scene: &Scene) {
     scene.db.fetch_add("sum", 1).unwrap();
 }
 
+/// A batch of a and b.
+fn write_both(scene: &Scene) {
+    let mut batch = WriteBatch::new();
+    batch.put(&scene.db, "a", "1").put(&scene.db, "b", "1");
+    scene.db.write(&batch).unwrap();
+}
+
+fn overwrite_a(scene: &Scene) {
+    scene.db.put("a", "2").unwrap();
+}
+
 fn flush(scene: &Scene) {
     scene.db.flush().unwrap();
 }
@@ -175,6 +186,13 @@ pub(crate) const SWITCH: Model = model(
         memory_is_back(scene);
     },
 );
+
+/// The same where a record is one call.
+pub(crate) const SWITCH_WRITTEN: Model = Model {
+    name: "switch, journal written",
+    journal: JournalMode::Write,
+    ..SWITCH
+};
 
 /// The same where one switch is of all keyspaces, and nothing but tables is durable.
 pub(crate) const SWITCH_WITHOUT_JOURNAL: Model = Model {
@@ -330,29 +348,18 @@ pub(crate) const KEYSPACES: Model = model(
 pub(crate) const BATCHES: Model = model(
     "batches",
     |_| {},
-    &[
-        |scene| {
-            let mut batch = WriteBatch::new();
-            batch.put(&scene.db, "a", "1").put(&scene.db, "b", "1");
-            scene.db.write(&batch).unwrap();
-        },
-        |scene| {
-            scene.db.put("a", "2").unwrap();
-        },
-        flush,
-        |scene| {
-            let snapshot = scene.db.snapshot();
-            let look = |key| {
-                snapshot
-                    .get(&scene.db, key)
-                    .unwrap()
-                    .map(|value| number(&value))
-            };
-            let (a, b) = (look("a"), look("b"));
-            assert!(b.is_none() || a.is_some(), "half a batch: {a:?}, {b:?}");
-            assert!(a != Some(1) || b == Some(1), "half a batch: {a:?}, {b:?}");
-        },
-    ],
+    &[write_both, overwrite_a, flush, |scene| {
+        let snapshot = scene.db.snapshot();
+        let look = |key| {
+            snapshot
+                .get(&scene.db, key)
+                .unwrap()
+                .map(|value| number(&value))
+        };
+        let (a, b) = (look("a"), look("b"));
+        assert!(b.is_none() || a.is_some(), "half a batch: {a:?}, {b:?}");
+        assert!(a != Some(1) || b == Some(1), "half a batch: {a:?}, {b:?}");
+    }],
     |scene| {
         let newest = |key| scene.db.get_entry(key).unwrap().unwrap();
         let (a, b) = (newest("a"), newest("b"));
@@ -364,28 +371,24 @@ pub(crate) const BATCHES: Model = model(
     },
 );
 
+/// The same where a record is one call.
+pub(crate) const BATCHES_WRITTEN: Model = Model {
+    name: "batches, journal written",
+    journal: JournalMode::Write,
+    ..BATCHES
+};
+
 /// As `BATCHES`, but who reads passes over what is undecided: having seen the put, he sees all of
 /// a batch that was before it.
 pub(crate) const BATCHES_BY_GETS: Model = model(
     "batches, by gets",
     |_| {},
-    &[
-        |scene| {
-            let mut batch = WriteBatch::new();
-            batch.put(&scene.db, "a", "1").put(&scene.db, "b", "1");
-            scene.db.write(&batch).unwrap();
-        },
-        |scene| {
-            scene.db.put("a", "2").unwrap();
-        },
-        flush,
-        |scene| {
-            let a = scene.db.get_entry("a").unwrap();
-            let b = scene.get("b");
-            let alone = a.filter(|a| number(&a.value) == 2 && b.is_none());
-            *scene.alone.lock().unwrap() = alone.map(|a| a.stamp);
-        },
-    ],
+    &[write_both, overwrite_a, flush, |scene| {
+        let a = scene.db.get_entry("a").unwrap();
+        let b = scene.get("b");
+        let alone = a.filter(|a| number(&a.value) == 2 && b.is_none());
+        *scene.alone.lock().unwrap() = alone.map(|a| a.stamp);
+    }],
     |scene| {
         let b = scene.db.get_entry("b").unwrap().unwrap();
         let alone = *scene.alone.lock().unwrap();

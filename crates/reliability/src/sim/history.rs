@@ -5,7 +5,8 @@
 //!     which each would be as found have a stamp in common, at or above what was promised.
 //! H3. A write whose outcome is not known may be part of the history or not, but whole.
 //! H4. A place whose value is lost (a file of its own, whose sync failed) is right at the stamps of
-//!     its large versions above what was promised, and at no other.
+//!     its large versions that may be lost, and at no other: those above what was promised before
+//!     the crash, and of what was found afterwards those that came from them.
 //!
 //! Tests: below.
 
@@ -16,6 +17,15 @@ use std::collections::{BTreeMap, BTreeSet};
 pub type Place = (u8, Option<Vec<u8>>);
 /// What is found.
 pub type State = BTreeMap<Place, Vec<u8>>;
+
+/// Places that hold a value which cannot be read.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Lost {
+    /// Which.
+    pub places: BTreeSet<Place>,
+    /// Large values above this stamp may be lost.
+    pub above: u64,
+}
 
 /// One place as a write leaves it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -33,9 +43,20 @@ struct Version {
     stamp: u64,
     value: Option<Vec<u8>>,
     expires_ms: Option<u64>,
+    /// It may be lost at any stamp (H4).
+    is_shaky: bool,
 }
 
 impl Version {
+    /// Whether it may be lost (H4).
+    fn may_be_lost(&self, above: u64) -> bool {
+        let is_large = self
+            .value
+            .as_ref()
+            .is_some_and(|value| value.len() > INLINE_BYTES);
+        is_large && (self.is_shaky || self.stamp > above)
+    }
+
     fn at(&self, wall_ms: u64) -> Option<&Vec<u8>> {
         let lives = self.expires_ms.is_none_or(|expiry| expiry > wall_ms);
         self.value.as_ref().filter(|_| lives)
@@ -75,6 +96,7 @@ impl History {
                 stamp,
                 value: change.value,
                 expires_ms: change.expires_ms,
+                is_shaky: false,
             });
         }
     }
@@ -122,21 +144,28 @@ impl History {
         self.places.values().filter_map(last).max().unwrap_or(0)
     }
 
-    /// Whether a value of `place` may be lost (H4).
+    /// Whether `value` may be lost from `place` (H4).
     #[must_use]
-    pub fn is_losable(&self, place: &Place, promised: u64) -> bool {
-        let versions = self.places.get(place);
-        versions.is_some_and(|versions| !losable(versions, promised).is_empty())
+    pub fn may_lose(&self, place: &Place, value: &[u8], above: u64) -> bool {
+        let is_it = |version: &Version| version.value.as_deref() == Some(value);
+        let versions = self.places.get(place).into_iter().flatten();
+        let mut known = versions.filter(|version| is_it(version));
+        known.any(|version| version.may_be_lost(above))
     }
 
-    /// Makes as if `place` had never been written.
-    pub fn forget(&mut self, place: &Place) {
-        self.places.remove(place);
+    /// What is at `place` now may be lost at any time (H4).
+    pub fn doubt_value(&mut self, place: &Place) {
+        for version in self.places.get_mut(place).into_iter().flatten() {
+            version.is_shaky = true;
+        }
     }
 
-    /// Every place that was ever written.
+    /// Every place that was ever written, or may have been.
     pub fn places(&self) -> impl Iterator<Item = &Place> {
-        self.places.keys()
+        let doubtful = self.doubtful.iter().flat_map(|(_, changes)| changes);
+        let doubtful = doubtful.map(|change| &change.place);
+        let is_new = |place: &&Place| !self.places.contains_key(*place);
+        self.places.keys().chain(doubtful.filter(is_new))
     }
 
     /// Whether everything in `state` was once written there, whenever.
@@ -166,18 +195,18 @@ impl History {
     /// # Errors
     /// The place that cannot be explained together with the others.
     pub fn explain(&self, state: &State, wall_ms: u64, least: u64) -> Result<u64, String> {
-        self.explain_but(state, &BTreeSet::new(), wall_ms, least)
+        self.explain_but(state, &Lost::default(), wall_ms, least)
     }
 
     /// As [`History::explain`], of a state that says nothing about the places of `lost` but that
-    /// their values are (H4).
+    /// their values are lost (H4).
     ///
     /// # Errors
     /// The place that cannot be explained together with the others.
     pub fn explain_but(
         &self,
         state: &State,
-        lost: &BTreeSet<Place>,
+        lost: &Lost,
         wall_ms: u64,
         least: u64,
     ) -> Result<u64, String> {
@@ -215,20 +244,20 @@ impl History {
     fn explain_known(
         &self,
         state: &State,
-        lost: &BTreeSet<Place>,
+        lost: &Lost,
         wall_ms: u64,
         least: u64,
     ) -> Result<u64, String> {
-        let mut named = state.keys().chain(lost);
+        let mut named = state.keys().chain(&lost.places);
         if let Some(place) = named.find(|place| !self.places.contains_key(*place)) {
             return Err(format!("{} was never written", show(place)));
         }
         let mut common: Intervals = vec![(least, u64::MAX)];
         for (place, versions) in &self.places {
             let found = state.get(place);
-            let is_lost = lost.contains(place);
+            let is_lost = lost.places.contains(place);
             let allowed = if is_lost {
-                losable(versions, least)
+                losable(versions, lost.above)
             } else {
                 allowed(versions, found, wall_ms)
             };
@@ -278,20 +307,11 @@ fn allowed(versions: &[Version], found: Option<&Vec<u8>>, wall_ms: u64) -> Inter
 }
 
 /// The stamps `[from, to)` at which the place holds a value that may be lost (H4).
-fn losable(versions: &[Version], promised: u64) -> Intervals {
+fn losable(versions: &[Version], above: u64) -> Intervals {
     let ends = versions.iter().skip(1).map(|next| next.stamp);
     let ends = ends.chain([u64::MAX]);
-    let is_losable = |version: &Version| {
-        let is_large = version
-            .value
-            .as_ref()
-            .is_some_and(|value| value.len() > INLINE_BYTES);
-        is_large && version.stamp > promised
-    };
-    let large = versions
-        .iter()
-        .zip(ends)
-        .filter(|(version, _)| is_losable(version));
+    let large = versions.iter().zip(ends);
+    let large = large.filter(|(version, _)| version.may_be_lost(above));
     large.map(|(version, end)| (version.stamp, end)).collect()
 }
 
@@ -411,22 +431,74 @@ mod tests {
         history.write(5, vec![large]);
         history.write(6, vec![change("a", Some(6))]);
         history.write(7, vec![change("c", Some(7))]);
-        let lost = BTreeSet::from([place("c")]);
+        let lost = |key: &str, above| Lost {
+            places: BTreeSet::from([place(key)]),
+            above,
+        };
         let state = State::from([(place("b"), vec![2])]);
-        assert_eq!(history.explain_but(&state, &lost, 0, 4), Ok(5));
-        let was = history.explain_but(&state, &lost, 0, 5).unwrap_err();
+        assert_eq!(history.explain_but(&state, &lost("c", 4), 0, 4), Ok(5));
+        let was = history
+            .explain_but(&state, &lost("c", 5), 0, 5)
+            .unwrap_err();
         assert!(was.contains("lost"), "5 was promised: {was}");
         let later = State::from([(place("a"), vec![6]), (place("b"), vec![2])]);
-        assert_eq!(history.explain_but(&later, &lost, 0, 4), Ok(6));
-        let hole = State::from([(place("b"), vec![9])]);
+        assert_eq!(history.explain_but(&later, &lost("c", 4), 0, 4), Ok(6));
+        let wrong = State::from([(place("b"), vec![9])]);
         assert!(
-            history.explain_but(&hole, &lost, 0, 4).is_err(),
-            "another place is wrong"
+            history.explain_but(&wrong, &lost("c", 4), 0, 4).is_err(),
+            "another place"
         );
-        let small = BTreeSet::from([place("b")]);
-        assert!(history.explain_but(&State::new(), &small, 0, 0).is_err());
-        let unknown = BTreeSet::from([place("d")]);
-        assert!(history.explain_but(&state, &unknown, 0, 0).is_err());
+        assert!(
+            history
+                .explain_but(&State::new(), &lost("b", 0), 0, 0)
+                .is_err(),
+            "small"
+        );
+        assert!(
+            history.explain_but(&state, &lost("d", 0), 0, 0).is_err(),
+            "unknown"
+        );
+    }
+
+    #[test]
+    fn what_was_found_and_is_doubted_may_be_lost_until_it_is_overwritten() {
+        let large = vec![0; INLINE_BYTES + 1];
+        let found = State::from([(place("a"), large.clone()), (place("b"), large.clone())]);
+        let mut history = History::from(&found, 10);
+        history.doubt_value(&place("a"));
+        history.write(11, vec![change("d", Some(1))]);
+        history.write(12, vec![change("a", Some(2))]);
+        let lost = |key: &str| Lost {
+            places: BTreeSet::from([place(key)]),
+            above: u64::MAX,
+        };
+        let b = (place("b"), large.clone());
+        let later = State::from([b.clone(), (place("d"), vec![1])]);
+        assert_eq!(history.explain_but(&later, &lost("a"), 0, 10), Ok(11));
+        assert!(
+            history.explain_but(&later, &lost("a"), 0, 12).is_err(),
+            "12 was promised"
+        );
+        let rest = State::from([(place("a"), large)]);
+        assert!(
+            history.explain_but(&rest, &lost("b"), 0, 10).is_err(),
+            "nobody doubts b"
+        );
+    }
+
+    #[test]
+    fn only_a_large_value_above_what_was_promised_may_be_lost() {
+        let large = vec![0; INLINE_BYTES + 1];
+        let mut history = history();
+        let put = |value: &Vec<u8>| Change {
+            value: Some(value.clone()),
+            ..change("c", None)
+        };
+        history.write(5, vec![put(&large)]);
+        history.write(6, vec![put(&vec![1; INLINE_BYTES + 1])]);
+        assert!(history.may_lose(&place("c"), &large, 4));
+        assert!(!history.may_lose(&place("c"), &large, 5), "it was promised");
+        assert!(!history.may_lose(&place("b"), &[2], 0), "it is small");
     }
 
     #[test]

@@ -4,9 +4,10 @@
 //! P1. An image is what a crash right before the call leaves; the run goes on as if nothing had
 //!     happened, so one run gives many images.
 //! P2. An image carries what had been promised by then: the stamp below which nothing may be lost.
-//! P3. A store is a call. At one of more than a word an image may also hold a part of it, from its
-//!     beginning: a copy goes word by word, and the thread may die, or the page be written, on the
-//!     way.
+//! P3. A store is a call. At one that goes over the border of a word an image may also hold the
+//!     part before such a border: a copy goes word by word, and the thread may die, or the page be
+//!     written, on the way.
+//! P4. Of stores, which are many, one in [`STORES`] counts for what is drawn.
 //!
 //! Threads: one; the lock is for the type.
 
@@ -31,6 +32,10 @@ const MODES: [CrashMode; 6] = [
 
 /// Aligned bytes that are stored as a whole.
 const WORD: usize = 8;
+/// Stores into a mapping there are for each other call that changes something, about (P4).
+pub const STORES: u64 = 8;
+/// What images at stores, and in the middle of one, are called.
+const AT_STORES: [&str; 2] = ["store", "middle of a store"];
 
 /// A machine as a crash left it.
 #[derive(Debug)]
@@ -62,6 +67,12 @@ impl Image {
         } else {
             self.durable
         }
+    }
+
+    /// Whether it was taken at a store into a mapping, or in the middle of one.
+    #[must_use]
+    pub fn is_at_store(&self) -> bool {
+        AT_STORES.contains(&self.call.1)
     }
 
     /// Where it was taken, for an error.
@@ -190,7 +201,7 @@ impl Points {
 }
 
 /// A store of which a part is done.
-#[derive(Clone, Copy)]
+#[derive(Debug, Clone, Copy)]
 struct Store<'s> {
     path: &'s Path,
     offset: u64,
@@ -198,20 +209,26 @@ struct Store<'s> {
 }
 
 impl State {
-    /// Whether to crash at this call.
-    fn is_chosen(&mut self) -> bool {
+    /// Whether to crash at this call, which is one of so many as one other.
+    fn is_chosen(&mut self, many: u64) -> bool {
         self.calls += 1;
         match self.when {
             When::Never => false,
-            When::OneIn(times) => self.seed.one_in(times),
+            When::OneIn(times) => self.seed.one_in(times * many),
             When::Always(_) => true,
         }
     }
 
-    /// The machine with a part of `store` done (P3); `None` if the file lost its name.
+    /// The machine with a part of `store` done (P3); `None` if it is not made of parts, or if the
+    /// file lost its name.
     fn midway(&mut self, mem: &MemFs, store: Store<'_>) -> Option<MemFs> {
-        let words = store.bytes.len().div_ceil(WORD);
-        let part = WORD * (1 + self.seed.index(words - 1));
+        let len = store.bytes.len();
+        let before_border = WORD - usize::try_from(store.offset % WORD as u64).unwrap_or(0);
+        let borders = len.saturating_sub(before_border).div_ceil(WORD);
+        if borders == 0 {
+            return None;
+        }
+        let part = before_border + WORD * self.seed.index(borders);
         let fs = mem.image(self.seed.below(1 << 40), CrashMode::KeepAll);
         let file = fs.open_write(store.path).ok()?;
         // A sparse file on a full disk may have no space for it; so has the store itself.
@@ -270,7 +287,7 @@ impl Interceptor for Points {
             return Verdict::Pass;
         }
         let mut state = self.state.lock();
-        if state.is_chosen() {
+        if state.is_chosen(1) {
             state.shoot(&self.mem, call.operation.as_str());
         }
         if !call.operation.is_sync() {
@@ -298,20 +315,17 @@ impl Interceptor for Points {
 
     fn storing(&self, path: &Path, offset: u64, bytes: &[u8]) {
         let mut state = self.state.lock();
-        if !state.is_chosen() {
+        if !state.is_chosen(STORES) {
             return;
         }
-        state.shoot(&self.mem, "store");
+        state.shoot(&self.mem, AT_STORES[0]);
         let store = Store {
             path,
             offset,
             bytes,
         };
-        if bytes.len() <= WORD {
-            return;
-        }
         if let Some(midway) = state.midway(&self.mem, store) {
-            state.shoot(&midway, "middle of a store");
+            state.shoot(&midway, AT_STORES[1]);
         }
     }
 }
