@@ -5,7 +5,7 @@
 //!     repeats seeds and writes no line. An attack leaves its line however it ended.
 //! K2. The first line printed is the seed and the command that repeats the run.
 //! K3. At most an hour at a time; what is built before does not count. `fuzz:all` goes through
-//!     the targets in turn, each for that time and with a seed of its own.
+//!     the targets in turn, which share that time; each has a seed of its own.
 //!
 //! Tests: below, and beside each module.
 
@@ -49,7 +49,7 @@ const ATTACKS: &[(&str, &str)] = &[
     ("tsan", "histories under ThreadSanitizer (nightly)"),
     ("asan", "histories under AddressSanitizer (nightly)"),
     ("fuzz:TARGET", "libFuzzer with AddressSanitizer on a target of fuzz/ (nightly)"),
-    ("fuzz:all", "the same on each target in turn, so long on each"),
+    ("fuzz:all", "the same on each target in turn, which share the minutes"),
 ];
 
 /// What the command line asked for.

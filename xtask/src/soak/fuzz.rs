@@ -28,7 +28,7 @@ struct Told {
     features: u64,
 }
 
-/// Runs libFuzzer on `target`, or on all in turn with a seed more for each.
+/// Runs libFuzzer on `target`, or on all in turn with a seed more for each, which share the time.
 ///
 /// # Errors
 /// There is no such target, it cannot be built, or libFuzzer stopped at an input.
@@ -46,6 +46,7 @@ pub(super) fn run(root: &Path, target: &str, asked: &Asked, seed: u64) -> Result
     };
     let built = root.join("target/soak");
     let programs = build(root, &built, (chosen.len() == 1).then_some(target))?;
+    let each = share(asked.minutes, chosen.len());
     let mut stopped = Vec::new();
     let mut table = format!(
         "\n{:<12} {:>10} {:>8} {:>6} {:>8}\n",
@@ -58,7 +59,7 @@ pub(super) fn run(root: &Path, target: &str, asked: &Asked, seed: u64) -> Result
             program: programs.join(name),
             name,
         };
-        let (ended, told, took) = fuzzer.attack(asked.minutes, seed + place)?;
+        let (ended, told, took) = fuzzer.attack(each, seed + place)?;
         let seconds = took.as_secs();
         let lost = match ended {
             Ended::Passed => "0".to_owned(),
@@ -110,6 +111,12 @@ pub(super) fn names(root: &Path) -> Result<Vec<String>, String> {
     Ok(names)
 }
 
+/// Seconds that each of `targets` has of so many minutes.
+fn share(minutes: u64, targets: usize) -> u64 {
+    let targets = u64::try_from(targets).unwrap_or(u64::MAX).max(1);
+    (minutes * 60 / targets).max(1)
+}
+
 /// Builds all targets, or `only` one; where the programs are.
 fn build(root: &Path, built: &Path, only: Option<&str>) -> Result<PathBuf, String> {
     let host = crate::check::host()?;
@@ -138,7 +145,7 @@ struct Fuzzer<'a> {
 }
 
 impl Fuzzer<'_> {
-    fn attack(&self, minutes: u64, seed: u64) -> Result<(Ended, Told, Duration), String> {
+    fn attack(&self, seconds: u64, seed: u64) -> Result<(Ended, Told, Duration), String> {
         let found = self.built.join("found").join(self.name);
         std::fs::create_dir_all(&found)
             .map_err(|error| format!("cannot make {}: {error}", found.display()))?;
@@ -147,13 +154,13 @@ impl Fuzzer<'_> {
         through.args(["-c", "exec \"$0\" \"$@\" 2>&1"]);
         through.arg(&self.program).arg(&found);
         through.arg(self.root.join("fuzz/corpus").join(self.name));
-        through.arg(format!("-max_total_time={}", minutes * 60));
+        through.arg(format!("-max_total_time={seconds}"));
         through.arg(format!("-seed={seed}"));
         through.args(["-timeout=1", "-rss_limit_mb=2048", "-print_final_stats=1"]);
         let prefix = self.built.join(format!("{}-", self.name));
         through.arg(format!("-artifact_prefix={}", prefix.display()));
         let mut told = Told::default();
-        let limit = Duration::from_secs(minutes * 60) + GRACE;
+        let limit = Duration::from_secs(seconds) + GRACE;
         let begun = Instant::now();
         let ended = supervise_lines(&mut through, limit, &mut |line| told.hear(line))?;
         Ok((ended, told, begun.elapsed()))
@@ -194,6 +201,14 @@ fn row(name: &str, told: &Told, seconds: u64, held: bool) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn all_targets_share_an_hour() {
+        assert_eq!(
+            [share(60, 1), share(60, 18), share(1, 100)],
+            [3_600, 200, 1]
+        );
+    }
 
     #[test]
     fn what_libfuzzer_tells_is_read_also_of_a_run_that_failed() {
