@@ -1,6 +1,6 @@
 //! The whole engine under random schedules and PCT: switches, flushes, compactions, snapshots,
-//! iterators and rounds beside writers, on the code as it is; and random programs of all of it,
-//! with a crash at any step.
+//! iterators and rounds beside writers, on the code as it is; random programs of all of it, with a
+//! crash at any step; and who waits for a thread that stands still.
 //!
 //! Run: `RUSTFLAGS="--cfg shuttle" cargo test -p velella --test shuttle --release`.
 //! `VELELLA_SCALE=n` explores n times as many schedules; `VELELLA_SEED=n` repeats one batch.
@@ -12,6 +12,8 @@
 mod models;
 
 use models::Model;
+use models::stalled::{self, KEY, Row, Stalled};
+use velella::{Db, JournalMode, MemtableKind};
 use velella_sync::model;
 
 /// Schedules of each scheduler.
@@ -136,4 +138,133 @@ fn faults_of_windows_updates_and_rounds_show_in_histories() {
         let control = move || models::history::run(Some(fault));
         model::fails(&name, within, control);
     }
+}
+
+/// What waits for a writer that stands still, in the order of its steps: the table of
+/// docs/concurrency.md. What is later has been after a stamp that somebody drew meanwhile.
+const WRITER: [Row; 6] = [
+    &[],
+    &["put", "update", "batch"],
+    &[
+        "strict get",
+        "put",
+        "update",
+        "batch",
+        "later snapshot",
+        "later sync",
+        "switch",
+    ],
+    &[
+        "strict get",
+        "snapshot",
+        "scan",
+        "put",
+        "update",
+        "batch",
+        "later snapshot",
+        "sync",
+        "later sync",
+        "switch",
+    ],
+    &["sync", "later sync", "switch"],
+    &[],
+];
+
+#[test]
+fn only_what_the_table_says_waits_for_a_stalled_writer() {
+    let put = Stalled::new("put", |db| stalled::put(db, KEY));
+    for memtable in MemtableKind::ALL {
+        Stalled { memtable, ..put }.stops(&WRITER);
+    }
+    let journal = JournalMode::Write;
+    Stalled { journal, ..put }.stops(&WRITER);
+    let add = |db: &Db| drop(db.fetch_add(KEY, 1));
+    Stalled::new("update", add).stops(&WRITER);
+    put.stops_others("a-switch-does-not-wait-for-announced-slots", &WRITER);
+    put.stops_others("a-snapshot-passes-open-windows", &WRITER);
+}
+
+#[test]
+fn without_a_journal_a_sync_waits_as_a_switch_does() {
+    let mut rows = WRITER;
+    rows[2] = &[
+        "strict get",
+        "put",
+        "update",
+        "batch",
+        "later snapshot",
+        "sync",
+        "later sync",
+        "switch",
+    ];
+    let put = Stalled::new("put", |db| stalled::put(db, KEY));
+    let journal = JournalMode::Off;
+    Stalled { journal, ..put }.stops(&rows);
+}
+
+#[test]
+fn a_batch_that_installs_stops_writers_of_what_it_holds() {
+    let mut rows = WRITER.to_vec();
+    rows.insert(1, &["batch"]);
+    Stalled::new("batch", |db| stalled::put_both(db, "a", KEY)).stops(&rows);
+}
+
+#[test]
+fn a_stalled_insertion_stops_nobody_at_other_keys() {
+    let rows: [Row; 5] = [
+        &[],
+        &["later sync", "switch"],
+        &["scan", "sync", "later sync", "switch"],
+        &["sync", "later sync", "switch"],
+        &[],
+    ];
+    let put = Stalled::new("insertion", |db| stalled::put(db, "kl"));
+    for memtable in MemtableKind::ALL {
+        Stalled { memtable, ..put }.stops(&rows);
+    }
+}
+
+#[test]
+fn a_stalled_reader_stops_no_write() {
+    let get = |db: &Db| drop(db.get(KEY).unwrap());
+    Stalled::new("get", get).stops_only(&[]);
+    let strict = |db: &Db| drop(db.get_strict(KEY).unwrap());
+    Stalled::new("strict get", strict).stops_only(&[]);
+    // The list of snapshots has a lock; a flush asks it what it must keep.
+    let snapshots = &[
+        "snapshot",
+        "snapshot elsewhere",
+        "later snapshot",
+        "scan",
+        "switch",
+    ];
+    Stalled::new("snapshot", |db| stalled::look(db, KEY)).stops_only(snapshots);
+}
+
+#[test]
+fn a_stalled_round_stops_rounds_and_what_waits_for_one() {
+    Stalled::new("sync", stalled::sync).stops_only(&["sync", "later sync", "switch"]);
+}
+
+#[test]
+fn a_stalled_flush_stops_no_get() {
+    // Writers wait for W while its views are published, snapshots for their list.
+    let others = &[
+        "snapshot",
+        "snapshot elsewhere",
+        "later snapshot",
+        "scan",
+        "put",
+        "update",
+        "batch",
+        "put elsewhere",
+        "insert elsewhere",
+        "put between",
+        "sync",
+        "later sync",
+        "switch",
+    ];
+    let flush = Stalled::new("flush", |db| db.flush().unwrap());
+    let journal = JournalMode::Off;
+    Stalled { journal, ..flush }.stops_only(others);
 }

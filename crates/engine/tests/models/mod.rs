@@ -6,8 +6,9 @@
 //! M2. After the roles have ended, what all were told must be there, by get, by scan and after a
 //!     crash of the machine, and memory must be given back.
 
-mod small;
 pub(crate) mod history;
+mod small;
+pub(crate) mod stalled;
 
 use std::sync::{Arc, Mutex};
 use velella::simulation::{self, Step};
