@@ -5,8 +5,9 @@
 use clap::{Args, Parser, Subcommand};
 use std::path::PathBuf;
 use velella_bench::catalogue::{self, Changes};
-use velella_bench::failure::Outcome;
+use velella_bench::failure::{Failure, Outcome};
 use velella_bench::keys::KeyShape;
+use velella_bench::servers::{Servers, Test};
 use velella_bench::session::Session;
 use velella_bench::store::Durability;
 use velella_cli::human;
@@ -22,7 +23,8 @@ Examples:
   velella-bench run rows
   velella-bench run rows --peers rocksdb,fjall,lmdb --threads 1,2 --rounds 3
   velella-bench run ycsb.a,ycsb.b --records 100000 --latencies --counters
-  velella-bench run rows --json rows.json --html rows.html"
+  velella-bench run rows --json rows.json --html rows.html
+  velella-bench servers --rounds 3"
 )]
 pub(crate) struct Arguments {
     #[command(subcommand)]
@@ -37,6 +39,8 @@ pub(crate) enum Command {
     List(List),
     /// Compare counts of small workloads with committed ones; exit with 1 if they grew
     Check(Check),
+    /// Measure Velella's server beside Redis', with redis-benchmark
+    Servers(Serve),
     /// Do the task on standard input (for `run`, which starts one for each store)
     #[command(hide = true)]
     Child,
@@ -72,6 +76,94 @@ pub(crate) struct Check {
     /// Directory to work in; what is made there is removed afterwards
     #[arg(long, short = 'd', default_value = ".", value_name = "DIR")]
     pub(crate) dir: PathBuf,
+}
+
+/// Arguments of `servers`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Takes Redis' own programs, redis-server and redis-benchmark (Debian's redis-server and redis-tools).
+Servers take turns, each alone with an empty directory, round by round; a ratio is that of one
+round. With both an acknowledged write survives kill -9: Redis appends to its file, without fsync,
+and each server is killed in the end, started again, and must have all its keys.
+
+Examples:
+  cargo build --release && cargo build --release -p velella-bench
+  velella-bench servers --rounds 3
+  velella-bench servers --tests get --pipelines 1,16,64 --connections 500")]
+pub(crate) struct Serve {
+    /// Velella's program; by default the one beside this program
+    #[arg(long, value_name = "PROGRAM")]
+    velella: Option<PathBuf>,
+    /// Redis' server
+    #[arg(long, default_value = "redis-server", value_name = "PROGRAM")]
+    redis: PathBuf,
+    /// Redis' load generator
+    #[arg(long, default_value = "redis-benchmark", value_name = "PROGRAM")]
+    client: PathBuf,
+    /// How often everything is done
+    #[arg(long, default_value_t = 1, value_name = "N",
+          value_parser = clap::value_parser!(u64).range(1..=99))]
+    rounds: u64,
+    /// What is measured
+    #[arg(
+        long,
+        value_enum,
+        value_delimiter = ',',
+        default_value = "set,get,incr,mset",
+        value_name = "TEST,..."
+    )]
+    tests: Vec<Test>,
+    /// Requests that a connection sends at once
+    #[arg(long, value_delimiter = ',', default_value = "1,16", value_name = "N,...",
+          value_parser = clap::value_parser!(u64).range(1..=10_000))]
+    pipelines: Vec<u64>,
+    /// Connections
+    #[arg(long, default_value_t = 50, value_name = "N",
+          value_parser = clap::value_parser!(u64).range(1..=10_000))]
+    connections: u64,
+    /// Requests of each test without a pipeline; with one, as many times more
+    #[arg(long, default_value_t = 100_000, value_name = "N",
+          value_parser = clap::value_parser!(u64).range(1..=1_000_000_000))]
+    requests: u64,
+    /// Keys in the key space
+    #[arg(long, default_value_t = 1_000_000, value_name = "N",
+          value_parser = clap::value_parser!(u64).range(1..=1_000_000_000))]
+    keys: u64,
+    /// Bytes of a value
+    #[arg(long, default_value_t = 100, value_name = "BYTES",
+          value_parser = clap::value_parser!(u64).range(1..=1 << 20))]
+    value_size: u64,
+    /// Directory to work in; what is made there is removed afterwards
+    #[arg(long, short = 'd', default_value = ".", value_name = "DIR")]
+    dir: PathBuf,
+    /// Write every measurement as JSON
+    #[arg(long, value_name = "FILE")]
+    pub(crate) json: Option<PathBuf>,
+}
+
+impl Serve {
+    /// What is asked for.
+    pub(crate) fn servers(&self) -> Outcome<Servers> {
+        let velella = match &self.velella {
+            Some(program) => program.clone(),
+            None => std::env::current_exe()
+                .map_err(|error| Failure::system("find the program `velella`", error))?
+                .with_file_name("velella"),
+        };
+        Ok(Servers {
+            velella,
+            redis: self.redis.clone(),
+            client: self.client.clone(),
+            rounds: self.rounds,
+            tests: self.tests.clone(),
+            pipelines: self.pipelines.clone(),
+            connections: self.connections,
+            requests: self.requests,
+            keys: self.keys,
+            value_bytes: self.value_size,
+            dir: self.dir.clone(),
+        })
+    }
 }
 
 /// Arguments of `run`.

@@ -37,5 +37,6 @@ mod write_out;
 pub mod task;
 pub mod catalogue;
 pub mod session;
+pub mod servers;
 pub mod report;
 pub mod check;

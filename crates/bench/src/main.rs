@@ -10,18 +10,20 @@
 mod arguments;
 mod bar;
 
-use arguments::{Arguments, Check, Command, List, Run};
+use arguments::{Arguments, Check, Command, List, Run, Serve};
 use clap::Parser;
 use std::io::Write;
 use std::process::ExitCode;
 use velella_bench::failure::{Failure, Outcome};
-use velella_bench::{catalogue, check, report, stores, task};
+use velella_bench::{catalogue, check, report, servers, stores, task};
+use velella_cli::human;
 
 fn main() -> ExitCode {
     let done = match Arguments::parse().command {
         Command::Run(run) => measure(&run),
         Command::List(list) => show(&list).map(|()| true),
         Command::Check(check) => compare(&check),
+        Command::Servers(asked) => serve(&asked).map(|()| true),
         Command::Child => task::perform_as_child(stores::named).map(|()| true),
     };
     match done {
@@ -60,6 +62,28 @@ fn measure(run: &Run) -> Outcome<bool> {
         eprintln!("velella-bench: {failure}");
     }
     Ok(failures.is_empty())
+}
+
+/// Measures servers, and prints what came out.
+fn serve(asked: &Serve) -> Outcome<()> {
+    let servers = asked.servers()?;
+    let rows = servers.run(&|what| eprintln!("{what}"))?;
+    println!(
+        "{} connections, {} keys, {} B values; writes survive: kill -9",
+        servers.connections,
+        human::count(servers.keys),
+        servers.value_bytes
+    );
+    println!();
+    servers::table(&rows)
+        .print(&mut std::io::stdout().lock())
+        .map_err(|error| Failure::system("print the results", error))?;
+    if let Some(file) = &asked.json {
+        let failed = |error: std::io::Error| Failure::file("write", file, error);
+        let json = serde_json::to_vec_pretty(&rows).map_err(|error| failed(error.into()))?;
+        std::fs::write(file, json).map_err(failed)?;
+    }
+    Ok(())
 }
 
 /// Counts, and compares with the baseline; whether it passed.

@@ -1,0 +1,240 @@
+//! Velella's server beside Redis', both driven by Redis' own `redis-benchmark`.
+//!
+//! The stock client measures, so that nobody has to believe one of ours. Redis keeps everything in
+//! memory, and so does no work that Velella's server does: tables, compactions, a bounded memory.
+//!
+//! V1. One server runs at a time, with an empty directory; which comes first changes from round to
+//!     round. A ratio is that of one round.
+//! V2. With both, what was acknowledged survives `kill -9`, and is there in the end: each server is
+//!     killed after its tests, started again, and must have as many keys as before.
+//! V3. A server that answers with an error, or lost a key, has no figures: the run ends.
+//!
+//! Threads: one; servers and client are processes. Tests: below, and `tests/servers.rs`.
+
+mod client;
+mod process;
+
+pub use client::{Measured, Test};
+
+use crate::failure::{Failure, Outcome};
+use crate::message::remove;
+use crate::result::Spread;
+use process::{Kind, Server};
+use serde::Serialize;
+use std::path::PathBuf;
+use velella_cli::human;
+use velella_cli::table::Table;
+
+/// Requests that carry several keys are as many times fewer.
+const MSET_KEYS: u64 = 10;
+
+/// What is to be run.
+#[derive(Debug, Clone)]
+pub struct Servers {
+    /// The program `velella`.
+    pub velella: PathBuf,
+    /// The program `redis-server`.
+    pub redis: PathBuf,
+    /// The program `redis-benchmark`.
+    pub client: PathBuf,
+    /// How often everything is done.
+    pub rounds: u64,
+    /// Tests, in order.
+    pub tests: Vec<Test>,
+    /// Numbers of requests that a connection sends at once.
+    pub pipelines: Vec<u64>,
+    /// Connections.
+    pub connections: u64,
+    /// Requests of each test without a pipeline; with one, as many times more.
+    pub requests: u64,
+    /// Keys in the key space.
+    pub keys: u64,
+    /// Bytes of a value.
+    pub value_bytes: u64,
+    /// Where to work; what is made there is removed.
+    pub dir: PathBuf,
+}
+
+/// One test of one server, once.
+#[derive(Debug, Clone, Serialize)]
+pub struct Row {
+    /// What was measured.
+    pub test: Test,
+    /// Requests that a connection sent at once.
+    pub pipeline: u64,
+    /// Which round, from 0.
+    pub round: u64,
+    /// Which server: `velella` or `redis`.
+    pub server: &'static str,
+    /// What `redis-benchmark` said.
+    #[serde(flatten)]
+    pub measured: Measured,
+}
+
+impl Servers {
+    /// Runs it; `begun` hears what begins.
+    ///
+    /// # Errors
+    /// A program that is not there or failed, an error that a server answered, a key that was lost.
+    pub fn run(&self, begun: &dyn Fn(&str)) -> Outcome<Vec<Row>> {
+        let mut rows = Vec::new();
+        for round in 0..self.rounds {
+            let mut kinds = [Kind::Velella, Kind::Redis];
+            if round % 2 == 1 {
+                kinds.reverse();
+            }
+            for kind in kinds {
+                self.measure(kind, round, begun, &mut rows)?;
+            }
+        }
+        Ok(rows)
+    }
+
+    fn measure(
+        &self,
+        kind: Kind,
+        round: u64,
+        begun: &dyn Fn(&str),
+        rows: &mut Vec<Row>,
+    ) -> Outcome<()> {
+        let name = kind.name();
+        let program = match kind {
+            Kind::Velella => &self.velella,
+            Kind::Redis => &self.redis,
+        };
+        let dir = self.dir.join(format!("{name}-{}", std::process::id()));
+        remove(&dir)?;
+        let mut server = Server::start(kind, program, &dir)?;
+        for pipeline in &self.pipelines {
+            for test in &self.tests {
+                let of = (round + 1, self.rounds);
+                begun(&format!(
+                    "round {}/{}, {name}: {test:?}, {pipeline}",
+                    of.0, of.1
+                ));
+                let measured = client::measure(self, *test, *pipeline, server.port())?;
+                rows.push(Row {
+                    test: *test,
+                    pipeline: *pipeline,
+                    round,
+                    server: name,
+                    measured,
+                });
+            }
+        }
+        // V2.
+        let before = server.count_keys()?;
+        server.kill()?;
+        let mut again = Server::start(kind, program, &dir)?;
+        let after = again.count_keys()?;
+        again.kill()?;
+        remove(&dir)?;
+        if after != before {
+            return Err(Failure::WrongAnswer {
+                store: name.to_owned(),
+                found: format!("it had {before} keys when it was killed, and {after} afterwards"),
+            });
+        }
+        Ok(())
+    }
+
+    /// Requests of `test`.
+    fn requests_of(&self, test: Test, pipeline: u64) -> u64 {
+        let keys = match test {
+            Test::Mset => MSET_KEYS,
+            Test::Set | Test::Get | Test::Incr => 1,
+        };
+        (self.requests.saturating_mul(pipeline) / keys).max(1)
+    }
+}
+
+/// Rates, the ratios of rounds, and latencies: a row for each test and pipeline.
+#[must_use]
+pub fn table(rows: &[Row]) -> Table {
+    let mut table = Table::new(&[
+        "requests per second",
+        ">pipeline",
+        ">velella",
+        ">redis",
+        ">times as fast (least to greatest)",
+        ">p99 velella",
+        ">p99 redis",
+    ]);
+    let mut lines: Vec<(Test, u64)> = rows.iter().map(|row| (row.test, row.pipeline)).collect();
+    let mut seen = Vec::new();
+    lines.retain(|line| {
+        let is_new = !seen.contains(line);
+        seen.push(*line);
+        is_new
+    });
+    for (test, pipeline) in lines {
+        let of = |server: &str| -> Vec<&Row> {
+            let is_of = |row: &&Row| (row.test, row.pipeline) == (test, pipeline);
+            let all = rows.iter().filter(is_of);
+            all.filter(|row| row.server == server).collect()
+        };
+        let (ours, theirs) = (of("velella"), of("redis"));
+        let median = |rows: &[&Row], what: fn(&Measured) -> f64| {
+            Spread::of(rows.iter().map(|row| what(&row.measured))).map(|spread| spread.median)
+        };
+        let rate = |rows: &[&Row]| median(rows, |one| one.rate).map(human::rate_of);
+        let p99 = |rows: &[&Row]| median(rows, |one| one.p99_ms).map(|ms| format!("{ms:.2} ms"));
+        let ratios = ours.iter().filter_map(|mine| {
+            let their = theirs.iter().find(|their| their.round == mine.round)?;
+            Some(mine.measured.rate / their.measured.rate.max(1e-9))
+        });
+        let ratio = Spread::of(ratios).map(|spread| {
+            let Spread {
+                median,
+                least,
+                greatest,
+            } = spread;
+            format!("{median:.2} ({least:.2}-{greatest:.2})")
+        });
+        let cells = [
+            Some(test.about().to_owned()),
+            Some(pipeline.to_string()),
+            rate(&ours),
+            rate(&theirs),
+            ratio,
+            p99(&ours),
+            p99(&theirs),
+        ];
+        table.row(cells.map(Option::unwrap_or_default));
+    }
+    table
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn row(server: &'static str, round: u64, rate: f64) -> Row {
+        Row {
+            test: Test::Get,
+            pipeline: 16,
+            round,
+            server,
+            measured: Measured {
+                rate,
+                p50_ms: 0.5,
+                p99_ms: 1.25,
+            },
+        }
+    }
+
+    #[test]
+    fn a_ratio_is_that_of_one_round() {
+        let rows = [
+            row("velella", 0, 300.0),
+            row("redis", 0, 100.0),
+            row("redis", 1, 400.0),
+            row("velella", 1, 400.0),
+        ];
+        let mut text = Vec::new();
+        table(&rows).print(&mut text).unwrap();
+        let text = String::from_utf8(text).unwrap();
+        assert!(text.contains("2.00 (1.00-3.00)"), "{text}");
+        assert!(text.contains("1.25 ms"), "{text}");
+    }
+}

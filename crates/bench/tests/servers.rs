@@ -1,0 +1,72 @@
+//! The comparison of servers runs whole, with real programs; where Redis is not installed it says
+//! so.
+
+use std::cell::RefCell;
+use std::path::{Path, PathBuf};
+use velella_bench::failure::Failure;
+use velella_bench::servers::{Servers, Test, table};
+
+/// `velella`, built beside the program under test.
+fn velella() -> PathBuf {
+    Path::new(env!("CARGO_BIN_EXE_velella-bench")).with_file_name("velella")
+}
+
+fn servers(dir: &Path) -> Servers {
+    Servers {
+        velella: velella(),
+        redis: PathBuf::from("redis-server"),
+        client: PathBuf::from("redis-benchmark"),
+        rounds: 2,
+        tests: vec![Test::Set, Test::Mset],
+        pipelines: vec![1, 8],
+        connections: 5,
+        requests: 500,
+        keys: 1_000,
+        value_bytes: 20,
+        dir: dir.to_owned(),
+    }
+}
+
+fn is_installed(program: &str) -> bool {
+    let asked = std::process::Command::new(program)
+        .arg("--version")
+        .output();
+    asked.is_ok_and(|output| output.status.success())
+}
+
+#[test]
+fn both_servers_are_measured_in_turns_and_lose_nothing() {
+    let missing = ["redis-server", "redis-benchmark"].map(is_installed);
+    if missing.contains(&false) || !velella().exists() {
+        eprintln!("SKIPPED: redis-server, redis-benchmark or velella is not there");
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let begun = RefCell::new(Vec::new());
+    let rows = servers(dir.path())
+        .run(&|what| begun.borrow_mut().push(what.to_owned()))
+        .unwrap();
+    assert_eq!(rows.len(), 16, "two of each");
+    assert!(rows.iter().all(|row| row.measured.rate > 0.0));
+    let first: Vec<&str> = rows.iter().step_by(4).map(|row| row.server).collect();
+    assert_eq!(first, ["velella", "redis", "redis", "velella"]);
+    assert_eq!(begun.borrow().len(), rows.len());
+    let mut text = Vec::new();
+    table(&rows).print(&mut text).unwrap();
+    assert_eq!(String::from_utf8(text).unwrap().lines().count(), 5);
+    assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0, "removed");
+}
+
+#[test]
+fn a_program_that_is_not_there_is_named() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut servers = servers(dir.path());
+    servers.velella = dir.path().join("no-such-program");
+    let failure = servers.run(&|_| {}).unwrap_err();
+    assert!(matches!(failure, Failure::System { .. }), "{failure:?}");
+    let text = failure.to_string();
+    assert!(
+        text.contains("no-such-program") && text.contains("--velella"),
+        "{text}"
+    );
+}
