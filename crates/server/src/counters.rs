@@ -61,6 +61,10 @@ pub(crate) struct Counters {
     pub bytes_out: Count,
     /// Reads from sockets.
     pub reads: Count,
+    /// Reads from sockets that had nothing.
+    pub reads_in_vain: Count,
+    /// Waits for events, and looks whether there are any.
+    pub polls: Count,
     /// Writes to sockets.
     pub writes: Count,
     /// Keys looked up and found.
@@ -84,6 +88,8 @@ impl Counters {
             bytes_in: Count::default(),
             bytes_out: Count::default(),
             reads: Count::default(),
+            reads_in_vain: Count::default(),
+            polls: Count::default(),
             writes: Count::default(),
             hits: Count::default(),
             misses: Count::default(),
@@ -121,6 +127,8 @@ impl Counters {
             &self.bytes_in,
             &self.bytes_out,
             &self.reads,
+            &self.reads_in_vain,
+            &self.polls,
             &self.writes,
             &self.hits,
             &self.misses,

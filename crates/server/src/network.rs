@@ -96,6 +96,7 @@ impl Network {
             let patience = self.patience();
             let asked = now();
             let waited = self.poll.poll(&mut events, Some(patience));
+            self.runner.counters.polls.add(1);
             self.take_events(&events);
             self.round();
             // A full list may have left some out; an interrupted wait found nothing.
@@ -136,6 +137,7 @@ impl Network {
             let slot = event.token().0;
             if let Some(connection) = self.connections.get_mut(slot).and_then(Option::as_mut) {
                 connection.readable |= event.is_readable() || event.is_read_closed();
+                connection.hung_up |= event.is_read_closed() || event.is_error();
                 connection.writable |= event.is_writable() || event.is_error();
                 queue(&mut self.ready, connection, slot);
             }

@@ -103,6 +103,68 @@ fn a_client_that_closes_its_half_still_gets_its_replies() {
 }
 
 #[test]
+fn an_end_that_comes_with_the_last_request_is_seen() {
+    let fixture = Fixture::with(|config| config.threads = 1);
+    let mut busy = fixture.client();
+    // While the one thread is busy with these, requests and ends of others arrive together.
+    let echo = encode(&[b"ECHO", &[b'x'; 4 << 10]]);
+    let many = echo.repeat(200);
+    for _ in 0..20 {
+        busy.send(&many);
+        let mut clients: Vec<Client> = (0..8).map(|_| fixture.client()).collect();
+        for client in &mut clients {
+            client.send(&encode(&[b"PING"]));
+            client.stream.shutdown(Shutdown::Write).unwrap();
+        }
+        for mut client in clients {
+            assert_eq!(client.answer(), Answer::Simple("PONG".into()));
+            assert!(client.closed());
+        }
+        (0..200).for_each(|_| assert!(matches!(busy.answer(), Answer::Bulk(_))));
+    }
+    fixture.stop();
+}
+
+/// A number that INFO tells.
+fn count(client: &mut Client, name: &str) -> u64 {
+    let Answer::Bulk(text) = client.ask("INFO everything") else {
+        panic!("INFO is text");
+    };
+    let text = String::from_utf8(text).unwrap();
+    let mut lines = text.lines().filter_map(|line| line.split_once(':'));
+    let (_, number) = lines.find(|(field, _)| *field == name).unwrap();
+    number.parse().unwrap()
+}
+
+#[test]
+fn a_request_costs_one_wait_one_read_and_one_write() {
+    let fixture = Fixture::start();
+    let mut client = fixture.client();
+    let mut other = fixture.client();
+    assert_eq!(other.ask("PING"), Answer::Simple("PONG".into()));
+    let names = [
+        "network_polls",
+        "network_reads_in_vain",
+        "total_reads_processed",
+        "total_writes_processed",
+    ];
+    let counts = |client: &mut Client| names.map(|name| count(client, name));
+    let before = counts(&mut client);
+    for round in 0..1_000 {
+        assert_eq!(client.call(&[b"SET", b"k", b"v"]), ok(), "round {round}");
+    }
+    let after = counts(&mut client);
+    let grown = [0, 1, 2, 3].map(|which| after[which] - before[which]);
+    // Threads look after their connections once a second; the four questions are requests, too.
+    let [polls, in_vain, reads, writes] = grown;
+    assert!((1_000..1_100).contains(&polls), "{polls} waits");
+    assert!(in_vain < 20, "{in_vain} reads in vain");
+    assert!((1_000..1_010).contains(&reads), "{reads} reads");
+    assert!((1_000..1_010).contains(&writes), "{writes} writes");
+    fixture.stop();
+}
+
+#[test]
 fn replies_can_be_switched_off() {
     let fixture = Fixture::start();
     let mut client = fixture.client();

@@ -281,6 +281,8 @@ fn engine(ctx: &mut Context<'_>, text: &mut String) -> Outcome {
         "journal_unflushed_bytes" => stats.journal.unflushed_bytes,
         "cache_hits" => stats.cache.hits,
         "cache_misses" => stats.cache.misses,
+        "network_polls" => ctx.shared.total(|counters| counters.polls.get()),
+        "network_reads_in_vain" => ctx.shared.total(|counters| counters.reads_in_vain.get()),
         "durability_waits" => ctx.shared.total(|counters| counters.durability_waits.get()),
         "panics" => ctx.shared.total(|counters| counters.panics.get()),
     );
