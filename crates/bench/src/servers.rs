@@ -18,7 +18,7 @@ pub use client::{Measured, Test};
 
 use crate::failure::{Failure, Outcome};
 use crate::message::remove;
-use crate::result::Spread;
+use crate::result::{Spread, float};
 use process::{Kind, Server};
 use serde::Serialize;
 use std::path::PathBuf;
@@ -69,6 +69,9 @@ pub struct Row {
     /// What `redis-benchmark` said.
     #[serde(flatten)]
     pub measured: Measured,
+    /// Microseconds of a processor that the server took for a request, what it does in the
+    /// background included; where the system tells.
+    pub cpu_us: Option<f64>,
 }
 
 impl Servers {
@@ -112,13 +115,20 @@ impl Servers {
                     "round {}/{}, {name}: {test:?}, {pipeline}",
                     of.0, of.1
                 ));
+                let before = server.cpu();
                 let measured = client::measure(self, *test, *pipeline, server.port())?;
+                let taken = server
+                    .cpu()
+                    .zip(before)
+                    .map(|(after, before)| after - before);
+                let requests = float(self.requests_of(*test, *pipeline));
                 rows.push(Row {
                     test: *test,
                     pipeline: *pipeline,
                     round,
                     server: name,
                     measured,
+                    cpu_us: taken.map(|time| time.as_secs_f64() * 1e6 / requests),
                 });
             }
         }
@@ -148,7 +158,7 @@ impl Servers {
     }
 }
 
-/// Rates, the ratios of rounds, and latencies: a row for each test and pipeline.
+/// Rates, the ratios of rounds, latencies, and processor time for a request: a row for each test and pipeline.
 #[must_use]
 pub fn table(rows: &[Row]) -> Table {
     let mut table = Table::new(&[
@@ -159,6 +169,8 @@ pub fn table(rows: &[Row]) -> Table {
         ">times as fast (least to greatest)",
         ">p99 velella",
         ">p99 redis",
+        ">CPU velella",
+        ">CPU redis",
     ]);
     let mut lines: Vec<(Test, u64)> = rows.iter().map(|row| (row.test, row.pipeline)).collect();
     let mut seen = Vec::new();
@@ -174,11 +186,14 @@ pub fn table(rows: &[Row]) -> Table {
             all.filter(|row| row.server == server).collect()
         };
         let (ours, theirs) = (of("velella"), of("redis"));
-        let median = |rows: &[&Row], what: fn(&Measured) -> f64| {
-            Spread::of(rows.iter().map(|row| what(&row.measured))).map(|spread| spread.median)
+        let median = |rows: &[&Row], what: fn(&Row) -> Option<f64>| {
+            Spread::of(rows.iter().filter_map(|row| what(row))).map(|spread| spread.median)
         };
-        let rate = |rows: &[&Row]| median(rows, |one| one.rate).map(human::rate_of);
-        let p99 = |rows: &[&Row]| median(rows, |one| one.p99_ms).map(|ms| format!("{ms:.2} ms"));
+        let rate = |rows: &[&Row]| median(rows, |row| Some(row.measured.rate)).map(human::rate_of);
+        let p99 = |rows: &[&Row]| {
+            median(rows, |row| Some(row.measured.p99_ms)).map(|ms| format!("{ms:.2} ms"))
+        };
+        let cpu = |rows: &[&Row]| median(rows, |row| row.cpu_us).map(|us| format!("{us:.2} us"));
         let ratios = ours.iter().filter_map(|mine| {
             let their = theirs.iter().find(|their| their.round == mine.round)?;
             Some(mine.measured.rate / their.measured.rate.max(1e-9))
@@ -199,6 +214,8 @@ pub fn table(rows: &[Row]) -> Table {
             ratio,
             p99(&ours),
             p99(&theirs),
+            cpu(&ours),
+            cpu(&theirs),
         ];
         table.row(cells.map(Option::unwrap_or_default));
     }
@@ -220,6 +237,7 @@ mod tests {
                 p50_ms: 0.5,
                 p99_ms: 1.25,
             },
+            cpu_us: Some(3.5),
         }
     }
 
@@ -235,6 +253,9 @@ mod tests {
         table(&rows).print(&mut text).unwrap();
         let text = String::from_utf8(text).unwrap();
         assert!(text.contains("2.00 (1.00-3.00)"), "{text}");
-        assert!(text.contains("1.25 ms"), "{text}");
+        assert!(
+            text.contains("1.25 ms") && text.contains("3.50 us"),
+            "{text}"
+        );
     }
 }

@@ -48,6 +48,8 @@ fn both_servers_are_measured_in_turns_and_lose_nothing() {
         .unwrap();
     assert_eq!(rows.len(), 16, "two of each");
     assert!(rows.iter().all(|row| row.measured.rate > 0.0));
+    let told = rows.iter().all(|row| row.cpu_us.is_some());
+    assert_eq!(told, cfg!(target_os = "linux"));
     let first: Vec<&str> = rows.iter().step_by(4).map(|row| row.server).collect();
     assert_eq!(first, ["velella", "redis", "redis", "velella"]);
     assert_eq!(begun.borrow().len(), rows.len());

@@ -101,6 +101,15 @@ impl Server {
         self.port
     }
 
+    /// The processor time that it has taken, in ticks of 10 ms; `None` where `/proc` does not tell.
+    pub(super) fn cpu(&self) -> Option<Duration> {
+        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.child.id())).ok()?;
+        // The fields behind the name, which may itself hold spaces: utime is the 12th, then stime.
+        let mut fields = stat.rsplit(')').next()?.split_whitespace().skip(11);
+        let mut ticks = || fields.next()?.parse::<u64>().ok();
+        Some(Duration::from_millis((ticks()? + ticks()?) * 10))
+    }
+
     /// Keys that it has.
     pub(super) fn count_keys(&mut self) -> Outcome<u64> {
         let failed = |found: String| Failure::store(self.kind.name(), "count its keys", found);
