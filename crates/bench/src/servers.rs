@@ -158,7 +158,8 @@ impl Servers {
     }
 }
 
-/// Rates, the ratios of rounds, latencies, and processor time for a request: a row for each test and pipeline.
+/// Rates, the ratios of rounds, latencies, and processor time for a request: a row for each test
+/// and pipeline.
 #[must_use]
 pub fn table(rows: &[Row]) -> Table {
     let mut table = Table::new(&[
