@@ -8,8 +8,9 @@
 //!     left of an incomplete request is kept; output buffers go back to the thread once sent.
 //! P4. Replies that vouch for durability are withheld, with all that follow on the connection,
 //!     until it is reached; if it cannot be, they are never sent.
-//! P5. A read that does not fill its buffer has emptied the socket, and is not followed by one in
-//!     vain: epoll(7), of edge-triggered events.
+//! P5. A read that does not fill its buffer has emptied the socket, as epoll(7) has it, and is not
+//!     followed by one in vain; but once the system has told of an end, an error or an urgent byte,
+//!     which it does once, a connection is read until the socket says that it would block.
 //!
 //! Tests: below, and through sockets in `tests/`.
 
@@ -90,8 +91,8 @@ pub(crate) struct Connection {
     pub readable: bool,
     /// The socket may take bytes from us.
     pub writable: bool,
-    /// The system has told that the other end sends no more, or that something is wrong.
-    pub hung_up: bool,
+    /// The system has told of what it tells once: it is read until there is nothing (P5).
+    pub reads_on: bool,
     /// Requests in `pending` wait for the backlog to shrink (P2).
     stalled: bool,
     /// No more bytes will come.
@@ -118,7 +119,7 @@ impl Connection {
             sent: 0,
             readable: true,
             writable: true,
-            hung_up: false,
+            reads_on: false,
             stalled: false,
             ended: false,
             broken: false,
@@ -219,9 +220,8 @@ impl Connection {
                 Ok(received) => {
                     runner.counters.reads.add(1);
                     runner.counters.bytes_in.add(received as u64);
-                    // P5. What comes later has an event of its own, an end too; but an end that was
-                    // told together with these bytes is told once.
-                    self.readable = received == buffers.input.len() || self.hung_up;
+                    // P5. What comes later has an event of its own.
+                    self.readable = received == buffers.input.len() || self.reads_on;
                     return received;
                 }
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {

@@ -63,7 +63,7 @@ pub(crate) struct Counters {
     pub reads: Count,
     /// Reads from sockets that had nothing.
     pub reads_in_vain: Count,
-    /// Waits for events, and looks whether there are any.
+    /// Calls that wait for events, those included that only look whether there is one.
     pub polls: Count,
     /// Writes to sockets.
     pub writes: Count,

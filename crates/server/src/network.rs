@@ -6,8 +6,8 @@
 //!
 //! W1. A connection is touched by one thread only.
 //! W2. The thread waits only in `poll`, and in the engine.
-//! W3. Events are edge-triggered: a connection stays in the list of ready ones until its socket
-//!     says that it would block.
+//! W3. Events are edge-triggered: a connection stays in the list of ready ones until its socket is
+//!     empty (P5 of connections).
 //! W4. How long a client has been silent is judged at an instant up to which everybody has been
 //!     heard: a thread that was busy does not take its own silence for theirs.
 //!
@@ -137,7 +137,8 @@ impl Network {
             let slot = event.token().0;
             if let Some(connection) = self.connections.get_mut(slot).and_then(Option::as_mut) {
                 connection.readable |= event.is_readable() || event.is_read_closed();
-                connection.hung_up |= event.is_read_closed() || event.is_error();
+                connection.reads_on |=
+                    event.is_read_closed() || event.is_error() || event.is_priority();
                 connection.writable |= event.is_writable() || event.is_error();
                 queue(&mut self.ready, connection, slot);
             }
@@ -156,7 +157,8 @@ impl Network {
             });
             let session = Session::new(client, &self.runner.shared);
             let mut connection = Connection::new(stream, session, now());
-            let interest = Interest::READABLE | Interest::WRITABLE;
+            // Priority: a read stops at an urgent byte, whatever is behind it (P5 of connections).
+            let interest = Interest::READABLE | Interest::WRITABLE | Interest::PRIORITY;
             let registry = self.poll.registry();
             if registry
                 .register(connection.stream(), Token(slot), interest)

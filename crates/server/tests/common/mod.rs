@@ -128,7 +128,12 @@ impl Client {
     fn byte(&mut self, at: usize) -> Option<u8> {
         while self.received.len() <= at {
             let mut chunk = [0; 16 << 10];
-            let got = self.stream.read(&mut chunk).unwrap_or(0);
+            let got = match self.stream.read(&mut chunk) {
+                Ok(got) => got,
+                // A server that closes with bytes unread resets the connection.
+                Err(error) if error.kind() == ConnectionReset => 0,
+                Err(error) => panic!("no answer, and no end: {error}"),
+            };
             if got == 0 {
                 return None;
             }
