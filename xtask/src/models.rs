@@ -122,7 +122,7 @@ pub(crate) fn beyond(
     println!("\n{}", table(&done.rows));
     let sum = Sum {
         seconds: took.as_secs(),
-        ..done.sum()
+        ..done.sum(tool)
     };
     Ok((sum, done.verdict()))
 }
@@ -211,10 +211,11 @@ impl Run {
         }
     }
 
-    fn sum(&self) -> Sum {
+    /// What was explored that can go on with `tool`.
+    fn sum(&self, tool: &str) -> Sum {
         let mut sum = Sum::default();
         let mut of_each: BTreeMap<&str, u64> = BTreeMap::new();
-        for row in self.rows.iter().filter(|row| !row.is_control()) {
+        for row in self.rows.iter().filter(|row| row.goes_on(tool)) {
             let Ok(executions) = row.executions.parse::<u64>() else {
                 continue;
             };
@@ -355,13 +356,17 @@ mod tests {
         };
         let models = [row("1000", "holds"), row("501", "BROKEN"), other];
         let control = row("1", "control fails, as it must");
+        let fixed = Row {
+            how: "every step, shuttle".to_owned(),
+            ..row("7", "holds")
+        };
         let run = Run {
-            rows: [&models[..], &[control]].concat(),
+            rows: [&models[..], &[control, fixed]].concat(),
             failures: Vec::new(),
         };
-        let sum = run.sum();
+        let sum = run.sum("shuttle");
         assert_eq!((sum.longest, sum.executions), (1200, 2701));
-        // The others are two ways to explore one model, and a control.
+        // The others are two ways to explore one model, a control, and one that is whole.
         assert_eq!(sum.least, Some(("a/c".to_owned(), 1200)));
         let seconds = |rows: &[Row]| -> u64 {
             let (_, value) = share(Duration::from_secs(600), rows, "shuttle");

@@ -180,8 +180,20 @@ fn only_what_the_table_says_waits_for_a_stalled_writer() {
     Stalled { journal, ..put }.stops(&WRITER);
     let add = |db: &Db| drop(db.fetch_add(KEY, 1));
     Stalled::new("update", add).stops(&WRITER);
-    put.stops_others("a-switch-does-not-wait-for-announced-slots", &WRITER);
-    put.stops_others("a-snapshot-passes-open-windows", &WRITER);
+    let mut rows = WRITER;
+    rows[2] = &[
+        "strict get",
+        "put",
+        "update",
+        "batch",
+        "later snapshot",
+        "later sync",
+    ];
+    put.stops_with("a-switch-does-not-wait-for-announced-slots", &rows);
+    rows = WRITER;
+    rows[2] = &["put", "update", "batch", "later sync", "switch"];
+    rows[3] = &["put", "update", "batch", "sync", "later sync", "switch"];
+    put.stops_with("a-snapshot-passes-open-windows", &rows);
 }
 
 #[test]
@@ -247,24 +259,16 @@ fn a_stalled_round_stops_rounds_and_what_waits_for_one() {
 }
 
 #[test]
-fn a_stalled_flush_stops_no_get() {
-    // Writers wait for W while its views are published, snapshots for their list.
-    let others = &[
-        "snapshot",
-        "snapshot elsewhere",
-        "later snapshot",
-        "scan",
+fn a_stalled_flush_stops_writers_once_and_gets_never() {
+    // While the views of its keyspaces are published, and W is not drawn.
+    let writers: Row = &[
         "put",
         "update",
         "batch",
         "put elsewhere",
         "insert elsewhere",
-        "put between",
-        "sync",
-        "later sync",
-        "switch",
     ];
+    let columns = [&["get", "strict get"], writers].concat().leak();
     let flush = Stalled::new("flush", |db| db.flush().unwrap());
-    let journal = JournalMode::Off;
-    Stalled { journal, ..flush }.stops_only(others);
+    flush.stops_of(columns, &[&[], writers, &[]]);
 }

@@ -20,6 +20,9 @@ use velella_sync::thread;
 
 pub(crate) type Operation = fn(&Db);
 
+/// Operations by name, which run one after the other beside a thread that stands still.
+type Company = &'static [(&'static str, Operation)];
+
 /// Operations that wait after the same steps, by name.
 pub(crate) type Row = &'static [&'static str];
 
@@ -35,7 +38,7 @@ pub(crate) const KEY: &str = "k";
 /// What runs beside the thread that stands still: as the columns of the table, and some that it
 /// does not have. Each company has a database of its own, since whoever waits stays where it is
 /// while the next one runs: a switch draws a stamp, and without a journal a sync is one.
-const COMPANIES: [&[(&str, Operation)]; 3] = [
+const COMPANIES: [Company; 3] = [
     &[
         ("get", |db| {
             db.get(KEY).unwrap();
@@ -105,7 +108,7 @@ impl Stalled {
     /// Just what is in `rows` waits, in this order.
     pub(crate) fn stops(self, rows: &[Row]) {
         let start = Instant::now();
-        let (found, executions) = self.rows(None);
+        let (found, executions) = self.rows(&COMPANIES, None);
         self.say("", executions, start, "holds");
         assert_eq!(found, rows, "stalled {}: what waits for it", self.name);
     }
@@ -113,7 +116,7 @@ impl Stalled {
     /// Nothing but `these` ever waits.
     pub(crate) fn stops_only(self, these: Row) {
         let start = Instant::now();
-        let (found, executions) = self.rows(None);
+        let (found, executions) = self.rows(&COMPANIES, None);
         self.say("", executions, start, "holds");
         let other = found.iter().flatten().find(|name| !these.contains(name));
         assert_eq!(
@@ -123,12 +126,25 @@ impl Stalled {
         );
     }
 
-    /// With `fault` put in, something else waits than what is in `rows`.
-    pub(crate) fn stops_others(self, fault: &'static str, rows: &[Row]) {
+    /// Of what is in `columns`, all of the first company, just what is in `rows` waits, in this
+    /// order.
+    pub(crate) fn stops_of(self, columns: Row, rows: &[Row]) {
         let start = Instant::now();
-        let (found, executions) = self.rows(Some(fault));
+        let (mut found, executions) = self.rows(&COMPANIES[..1], None);
+        self.say("", executions, start, "holds");
+        for row in &mut found {
+            row.retain(|name| columns.contains(name));
+        }
+        found.dedup();
+        assert_eq!(found, rows, "stalled {}: what waits for it", self.name);
+    }
+
+    /// With `fault` put in, just what is in `rows` waits.
+    pub(crate) fn stops_with(self, fault: &'static str, rows: &[Row]) {
+        let start = Instant::now();
+        let (found, executions) = self.rows(&COMPANIES, Some(fault));
         self.say(fault, executions, start, "control fails, as it must");
-        assert_ne!(found, rows, "{fault} changes nothing");
+        assert_eq!(found, rows, "stalled {} with {fault}", self.name);
     }
 
     /// The line of a model, as `velella_sync::model` prints them.
@@ -145,24 +161,25 @@ impl Stalled {
     }
 
     /// F3, and the number of executions that it took.
-    fn rows(self, fault: Option<&'static str>) -> (Vec<Vec<&'static str>>, usize) {
-        let waits = COMPANIES.map(|others| self.waits(others, fault));
+    fn rows(
+        self,
+        companies: &[Company],
+        fault: Option<&'static str>,
+    ) -> (Vec<Vec<&'static str>>, usize) {
+        let waits = companies.iter().map(|others| self.waits(others, fault));
+        let waits: Vec<_> = waits.collect();
         let steps = waits[0].len();
         assert!(waits.iter().all(|each| each.len() == steps), "steps repeat");
         let mut rows: Vec<Vec<&str>> = (0..steps)
             .map(|step| waits.iter().flat_map(|each| each[step].clone()).collect())
             .collect();
         rows.dedup();
-        (rows, steps * COMPANIES.len())
+        (rows, steps * companies.len())
     }
 
     /// Which of `others` wait, for each number of steps after which the stalled thread stands
     /// still.
-    fn waits(
-        self,
-        others: &'static [(&str, Operation)],
-        fault: Option<&'static str>,
-    ) -> Vec<Vec<&'static str>> {
+    fn waits(self, others: Company, fault: Option<&'static str>) -> Vec<Vec<&'static str>> {
         let stage = Arc::new(Stage::new(others.len()));
         let mut config = Config::new();
         config.stack_size = 256 << 10;
@@ -182,12 +199,7 @@ impl Stalled {
         waits.into_iter().map(names).collect()
     }
 
-    fn run(
-        self,
-        stage: &Arc<Stage>,
-        others: &'static [(&str, Operation)],
-        fault: Option<&'static str>,
-    ) {
+    fn run(self, stage: &Arc<Stage>, others: Company, fault: Option<&'static str>) {
         put_in(None);
         let dir = tempfile::tempdir().unwrap();
         let db = super::small::builder(LANES)
@@ -195,6 +207,8 @@ impl Stalled {
             .memtable(self.memtable)
             .open(dir.path())
             .unwrap();
+        let other = db.create_keyspace("other", Default::default()).unwrap();
+        other.put("k", "0").unwrap();
         warm_up(&db);
         put_in(fault);
         let operations = std::iter::once(self.operation).chain(others.iter().map(|other| other.1));
@@ -378,6 +392,8 @@ impl Scheduler for Director {
                     _ => {
                         self.steps += 1;
                         self.is_through = self.stage.ended[0].is_set();
+                        assert!(left == 0 || self.is_through, "it waits by itself");
+                        assert!(self.steps < PATIENCE, "it does not end by itself");
                         self.turn_to(1, &runnable);
                     }
                 },
