@@ -40,7 +40,7 @@ pub(crate) enum Command {
     /// Compare counts of small workloads with committed ones; exit with 1 if they grew
     Check(Check),
     /// Measure Velella's server beside Redis', with redis-benchmark
-    Servers(Serve),
+    Servers(Beside),
     /// Do the task on standard input (for `run`, which starts one for each store)
     #[command(hide = true)]
     Child,
@@ -82,15 +82,16 @@ pub(crate) struct Check {
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Takes Redis' own programs, redis-server and redis-benchmark (Debian's redis-server and redis-tools).
-Servers take turns, each alone with an empty directory, round by round; a ratio is that of one
-round. With both an acknowledged write survives kill -9: Redis appends to its file, without fsync,
-and each server is killed in the end, started again, and must have all its keys.
+Servers take turns, each alone on a directory of its own, round by round; a ratio is that of one
+round. All keys are loaded first, and counters. With both an acknowledged write survives kill -9 and
+is on the device a second later (Redis: appendfsync everysec, its file not rewritten meanwhile);
+each server is killed in the end, started again, and must have all its keys.
 
 Examples:
   cargo build --release && cargo build --release -p velella-bench
   velella-bench servers --rounds 3
   velella-bench servers --tests get --pipelines 1,16,64 --connections 500")]
-pub(crate) struct Serve {
+pub(crate) struct Beside {
     /// Velella's program; by default the one beside this program
     #[arg(long, value_name = "PROGRAM")]
     velella: Option<PathBuf>,
@@ -121,7 +122,7 @@ pub(crate) struct Serve {
     #[arg(long, default_value_t = 50, value_name = "N",
           value_parser = clap::value_parser!(u64).range(1..=10_000))]
     connections: u64,
-    /// Requests of each test without a pipeline; with one, as many times more
+    /// Requests of each test without a pipeline; with one, up to ten times as many
     #[arg(long, default_value_t = 100_000, value_name = "N",
           value_parser = clap::value_parser!(u64).range(1..=1_000_000_000))]
     requests: u64,
@@ -141,7 +142,7 @@ pub(crate) struct Serve {
     pub(crate) json: Option<PathBuf>,
 }
 
-impl Serve {
+impl Beside {
     /// What is asked for.
     pub(crate) fn servers(&self) -> Outcome<Servers> {
         let velella = match &self.velella {

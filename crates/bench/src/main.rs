@@ -10,7 +10,7 @@
 mod arguments;
 mod bar;
 
-use arguments::{Arguments, Check, Command, List, Run, Serve};
+use arguments::{Arguments, Beside, Check, Command, List, Run};
 use clap::Parser;
 use std::io::Write;
 use std::process::ExitCode;
@@ -23,7 +23,7 @@ fn main() -> ExitCode {
         Command::Run(run) => measure(&run),
         Command::List(list) => show(&list).map(|()| true),
         Command::Check(check) => compare(&check),
-        Command::Servers(asked) => serve(&asked).map(|()| true),
+        Command::Servers(asked) => beside(&asked).map(|()| true),
         Command::Child => task::perform_as_child(stores::named).map(|()| true),
     };
     match done {
@@ -65,9 +65,13 @@ fn measure(run: &Run) -> Outcome<bool> {
 }
 
 /// Measures servers, and prints what came out.
-fn serve(asked: &Serve) -> Outcome<()> {
+fn beside(asked: &Beside) -> Outcome<()> {
     let servers = asked.servers()?;
+    let versions = servers.versions()?;
     let rows = servers.run(&|what| eprintln!("{what}"))?;
+    for version in versions {
+        println!("{version}");
+    }
     println!(
         "{} connections, {} keys, {} B values; writes survive: kill -9",
         servers.connections,

@@ -70,3 +70,27 @@ pub(crate) fn remove(dir: &Path) -> Outcome<()> {
         _ => Ok(()),
     }
 }
+
+/// A directory of our own, removed at the end.
+pub(crate) struct Scratch(PathBuf);
+
+impl Scratch {
+    /// One below `parent`, named by this process.
+    pub(crate) fn new(parent: &Path) -> Outcome<Self> {
+        let dir = parent.join(format!("velella-bench-{}", std::process::id()));
+        std::fs::create_dir_all(&dir).map_err(|error| Failure::file("create", &dir, error))?;
+        Ok(Scratch(dir))
+    }
+
+    /// Where it is.
+    pub(crate) fn dir(&self) -> &Path {
+        &self.0
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        // After an error, too: gigabytes left behind help nobody, and the error is told already.
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}

@@ -3,30 +3,28 @@
 //! The stock client measures, so that nobody has to believe one of ours. Redis keeps everything in
 //! memory, and so does no work that Velella's server does: tables, compactions, a bounded memory.
 //!
-//! V1. One server runs at a time, with an empty directory; which comes first changes from round to
-//!     round. A ratio is that of one round.
+//! V1. One server runs at a time, on a directory of its own; which comes first changes from round
+//!     to round. A ratio is that of one round.
 //! V2. With both, what was acknowledged survives `kill -9`, and is there in the end: each server is
 //!     killed after its tests, started again, and must have as many keys as before.
-//! V3. A server that answers with an error, or lost a key, has no figures: the run ends.
+//! V3. All keys that tests draw are there before the first, and a GET that finds none is an error.
+//! V4. A server that answers with an error, or lost a key, has no figures: the run ends.
 //!
 //! Threads: one; servers and client are processes. Tests: below, and `tests/servers.rs`.
 
-mod client;
 mod process;
+mod client;
 
 pub use client::{Measured, Test};
 
 use crate::failure::{Failure, Outcome};
-use crate::message::remove;
+use crate::message::{Scratch, remove};
 use crate::result::{Spread, float};
 use process::{Kind, Server};
 use serde::Serialize;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use velella_cli::human;
 use velella_cli::table::Table;
-
-/// Requests that carry several keys are as many times fewer.
-const MSET_KEYS: u64 = 10;
 
 /// What is to be run.
 #[derive(Debug, Clone)]
@@ -45,7 +43,8 @@ pub struct Servers {
     pub pipelines: Vec<u64>,
     /// Connections.
     pub connections: u64,
-    /// Requests of each test without a pipeline; with one, as many times more.
+    /// Requests of each test without a pipeline; with one, as many times more, but at most ten
+    /// times.
     pub requests: u64,
     /// Keys in the key space.
     pub keys: u64,
@@ -80,6 +79,7 @@ impl Servers {
     /// # Errors
     /// A program that is not there or failed, an error that a server answered, a key that was lost.
     pub fn run(&self, begun: &dyn Fn(&str)) -> Outcome<Vec<Row>> {
+        let scratch = Scratch::new(&self.dir)?;
         let mut rows = Vec::new();
         for round in 0..self.rounds {
             let mut kinds = [Kind::Velella, Kind::Redis];
@@ -87,41 +87,64 @@ impl Servers {
                 kinds.reverse();
             }
             for kind in kinds {
-                self.measure(kind, round, begun, &mut rows)?;
+                let dir = scratch.dir().join(format!("{}-{round}", kind.name()));
+                self.measure(kind, &dir, round, begun, &mut rows)?;
+                remove(&dir)?;
             }
         }
         Ok(rows)
     }
 
+    /// What the programs say that they are, a line each.
+    ///
+    /// # Errors
+    /// A program that is not there.
+    pub fn versions(&self) -> Outcome<Vec<String>> {
+        let programs = [&self.velella, &self.redis, &self.client];
+        programs
+            .map(|program| process::version(program))
+            .into_iter()
+            .collect()
+    }
+
     fn measure(
         &self,
         kind: Kind,
+        dir: &Path,
         round: u64,
         begun: &dyn Fn(&str),
         rows: &mut Vec<Row>,
     ) -> Outcome<()> {
         let name = kind.name();
+        let tell = |what: &str| {
+            begun(&format!(
+                "round {}/{}, {name}: {what}",
+                round + 1,
+                self.rounds
+            ))
+        };
         let program = match kind {
             Kind::Velella => &self.velella,
             Kind::Redis => &self.redis,
         };
-        let dir = self.dir.join(format!("{name}-{}", std::process::id()));
-        remove(&dir)?;
-        let mut server = Server::start(kind, program, &dir)?;
+        let server = Server::start(kind, program, dir)?;
+        tell("loading");
+        server.load(self.keys, self.value_bytes)?;
         for pipeline in &self.pipelines {
             for test in &self.tests {
-                let of = (round + 1, self.rounds);
-                begun(&format!(
-                    "round {}/{}, {name}: {test:?}, {pipeline}",
-                    of.0, of.1
-                ));
-                let before = server.cpu();
+                tell(&format!("{} in pipelines of {pipeline}", test.about()));
+                let before = (server.cpu(), server.count("keyspace_misses")?);
                 let measured = client::measure(self, *test, *pipeline, server.port())?;
+                let missed = server.count("keyspace_misses")? - before.1;
+                if *test == Test::Get && missed > 0 {
+                    let found = format!("{missed} keys that were loaded are not there");
+                    return Err(wrong(name, found));
+                }
                 let taken = server
                     .cpu()
-                    .zip(before)
+                    .zip(before.0)
                     .map(|(after, before)| after - before);
-                let requests = float(self.requests_of(*test, *pipeline));
+                let requests = float(self.requests_of(*pipeline));
                 rows.push(Row {
                     test: *test,
                     pipeline: *pipeline,
@@ -135,26 +158,26 @@ impl Servers {
         // V2.
         let before = server.count_keys()?;
         server.kill()?;
-        let mut again = Server::start(kind, program, &dir)?;
+        let again = Server::start(kind, program, dir)?;
         let after = again.count_keys()?;
         again.kill()?;
-        remove(&dir)?;
         if after != before {
-            return Err(Failure::WrongAnswer {
-                store: name.to_owned(),
-                found: format!("it had {before} keys when it was killed, and {after} afterwards"),
-            });
+            let found = format!("it had {before} keys when it was killed, and {after} afterwards");
+            return Err(wrong(name, found));
         }
         Ok(())
     }
 
-    /// Requests of `test`.
-    fn requests_of(&self, test: Test, pipeline: u64) -> u64 {
-        let keys = match test {
-            Test::Mset => MSET_KEYS,
-            Test::Set | Test::Get | Test::Incr => 1,
-        };
-        (self.requests.saturating_mul(pipeline) / keys).max(1)
+    /// Requests of a test.
+    fn requests_of(&self, pipeline: u64) -> u64 {
+        self.requests.saturating_mul(pipeline.min(10))
+    }
+}
+
+fn wrong(name: &str, found: String) -> Failure {
+    Failure::WrongAnswer {
+        store: name.to_owned(),
+        found,
     }
 }
 
@@ -194,7 +217,7 @@ pub fn table(rows: &[Row]) -> Table {
         let p99 = |rows: &[&Row]| {
             median(rows, |row| Some(row.measured.p99_ms)).map(|ms| format!("{ms:.2} ms"))
         };
-        let cpu = |rows: &[&Row]| median(rows, |row| row.cpu_us).map(|us| format!("{us:.2} us"));
+        let cpu = |rows: &[&Row]| median(rows, |row| row.cpu_us).map(|us| format!("{us:.1} us"));
         let ratios = ours.iter().filter_map(|mine| {
             let their = theirs.iter().find(|their| their.round == mine.round)?;
             Some(mine.measured.rate / their.measured.rate.max(1e-9))
@@ -255,7 +278,7 @@ mod tests {
         let text = String::from_utf8(text).unwrap();
         assert!(text.contains("2.00 (1.00-3.00)"), "{text}");
         assert!(
-            text.contains("1.25 ms") && text.contains("3.50 us"),
+            text.contains("1.25 ms") && text.contains("3.5 us"),
             "{text}"
         );
     }

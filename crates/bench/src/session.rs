@@ -10,13 +10,13 @@
 
 use crate::catalogue::{Benchmark, Changes};
 use crate::failure::{Failure, Outcome};
-use crate::message::{Task, Told, remove, spawn};
+use crate::message::{Scratch, Task, Told, remove, spawn};
 use crate::result::{Measurement, Results};
 use crate::spec::Spec;
 use crate::store::Peer;
 use crate::stores;
 use std::io::{BufRead, BufReader};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use velella_cli::human;
 
 /// What is to be run.
@@ -84,7 +84,7 @@ impl Session {
                         store: part.store.to_owned(),
                         threads,
                         round,
-                        dir: scratch.0.join(part.store),
+                        dir: scratch.dir().join(part.store),
                         specs: self.specs(&part.benchmarks, threads),
                     };
                     if let Err(failure) = self.perform(&task, watch, &mut results) {
@@ -226,24 +226,6 @@ impl Session {
             None if !status.success() => Err(failed(format!("it ended with {status}"))),
             None => Ok(()),
         }
-    }
-}
-
-/// A directory of our own, removed at the end.
-struct Scratch(PathBuf);
-
-impl Scratch {
-    fn new(parent: &Path) -> Outcome<Self> {
-        let dir = parent.join(format!("velella-bench-{}", std::process::id()));
-        std::fs::create_dir_all(&dir).map_err(|error| Failure::file("create", &dir, error))?;
-        Ok(Scratch(dir))
-    }
-}
-
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        // After an error, too: gigabytes left behind help nobody, and the error is told already.
-        let _ = std::fs::remove_dir_all(&self.0);
     }
 }
 

@@ -1,9 +1,10 @@
 //! A server as a process: started, asked, killed.
 //!
 //! P1. It is killed, and waited for, whatever becomes of the run.
-//! P2. With both kinds an acknowledged write survives `kill -9` and is not waited for on the
-//!     device: Redis has an append-only file that is written before it answers, Velella's default
-//!     is the same.
+//! P2. With both kinds an acknowledged write survives `kill -9`, and the device has it within a
+//!     second or so, without anybody waiting: Velella's default, and Redis' append-only file with
+//!     `appendfsync everysec`. Redis does not rewrite that file meanwhile, which it would do in
+//!     another process, whose time nobody would see.
 //!
 //! Tests: `tests/servers.rs`.
 
@@ -16,6 +17,8 @@ use std::time::{Duration, Instant};
 
 /// How long a server may take until it answers: it may have to read its data first.
 const START_TIME: Duration = Duration::from_secs(120);
+/// Keys of each kind that one request stores while a server is loaded.
+const LOAD_KEYS: usize = 100;
 const RETRY_INTERVAL: Duration = Duration::from_millis(20);
 
 /// Which server.
@@ -40,7 +43,8 @@ impl Kind {
             Kind::Velella => words(&format!("serve --port {port} --dir")),
             Kind::Redis => {
                 let mut all = words(&format!("--port {port} --bind 127.0.0.1"));
-                all.extend(words("--appendonly yes --appendfsync no"));
+                all.extend(words("--appendonly yes --appendfsync everysec"));
+                all.extend(words("--auto-aof-rewrite-percentage 0"));
                 all.extend(["--save".to_owned(), String::new(), "--dir".to_owned()]);
                 all
             }
@@ -65,33 +69,35 @@ impl Server {
         std::fs::create_dir_all(&data).map_err(|error| Failure::file("create", &data, error))?;
         let port = free_port().map_err(|error| Failure::system("find a free port", error))?;
         let log = dir.join("server.log");
-        let out = std::fs::File::create(&log);
-        let out = out.map_err(|error| Failure::file("create", &log, error))?;
+        let file = std::fs::File::create(&log).and_then(|out| Ok((out.try_clone()?, out)));
+        let (out, err) = file.map_err(|error| Failure::file("create", &log, error))?;
         let child = Command::new(program)
             .args(kind.arguments(port, &data))
             .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(out)
+            .stdout(out)
+            .stderr(err)
             .spawn()
-            .map_err(|error| {
-                let found = match error.kind() {
-                    std::io::ErrorKind::NotFound => format!(
-                        "there is no such program; build or install it, or name it with --{name}"
-                    ),
-                    _ => error.to_string(),
-                };
-                Failure::system(&format!("start {}", program.display()), found)
-            })?;
+            .map_err(|error| absent(program, &error))?;
         let mut server = Server { kind, child, port };
         let began = Instant::now();
         loop {
-            if server.ask("PING").is_ok_and(|reply| reply == "+PONG") {
+            let answers = server.ask("PING").is_ok_and(|reply| reply == "+PONG");
+            // Looked at after the answer, which may be another program's that took the port.
+            let ended = server.child.try_wait().ok().flatten();
+            if answers && ended.is_none() {
                 return Ok(server);
             }
-            let ended = server.child.try_wait().ok().flatten();
             if ended.is_some() || began.elapsed() > START_TIME {
                 let said = std::fs::read_to_string(&log).unwrap_or_default();
-                return Err(Failure::store(name, "start", said.trim()));
+                let how = ended.map_or_else(
+                    || format!("no answer in {} s", START_TIME.as_secs()),
+                    |status| status.to_string(),
+                );
+                return Err(Failure::store(
+                    name,
+                    "start",
+                    format!("{how}: {}", said.trim()),
+                ));
             }
             std::thread::sleep(RETRY_INTERVAL);
         }
@@ -110,8 +116,56 @@ impl Server {
         Some(Duration::from_millis((ticks()? + ticks()?) * 10))
     }
 
+    /// Stores all keys that the load generator draws: those of SET, GET and MSET, and counters.
+    pub(super) fn load(&self, keys: u64, value_bytes: u64) -> Outcome<()> {
+        let failed = |found: String| Failure::store(self.kind.name(), "load its keys", found);
+        let value = "x".repeat(usize::try_from(value_bytes).unwrap_or(usize::MAX));
+        let told = |error: std::io::Error| failed(error.to_string());
+        let mut stream = self.connect().map_err(told)?;
+        let mut replies = BufReader::new(stream.try_clone().map_err(told)?);
+        let (mut request, mut line) = (String::new(), String::new());
+        for first in (0..keys).step_by(LOAD_KEYS) {
+            let last = keys.min(first + LOAD_KEYS as u64);
+            request.clear();
+            request.push_str(&format!("*{}\r\n$4\r\nMSET\r\n", 1 + 4 * (last - first)));
+            for key in first..last {
+                for (name, value) in [("key", value.as_str()), ("counter", "0")] {
+                    let key = format!("{name}:{key:012}");
+                    for word in [key.as_str(), value] {
+                        request.push_str(&format!("${}\r\n{word}\r\n", word.len()));
+                    }
+                }
+            }
+            line.clear();
+            stream.write_all(request.as_bytes()).map_err(told)?;
+            replies.read_line(&mut line).map_err(told)?;
+            if line.trim_end() != "+OK" {
+                return Err(failed(line));
+            }
+        }
+        Ok(())
+    }
+
+    /// A number of INFO's.
+    pub(super) fn count(&self, name: &str) -> Outcome<u64> {
+        let failed = |found: String| Failure::store(self.kind.name(), "tell its counts", found);
+        let told = |error: std::io::Error| failed(error.to_string());
+        let mut stream = self.connect().map_err(told)?;
+        stream.write_all(b"INFO stats\r\n").map_err(told)?;
+        let mut replies = BufReader::new(stream);
+        let mut line = String::new();
+        while replies.read_line(&mut line).map_err(told)? > 0 {
+            let found = line.trim_end().split_once(':');
+            if let Some((_, number)) = found.filter(|(field, _)| *field == name) {
+                return number.parse().map_err(|_| failed(line.clone()));
+            }
+            line.clear();
+        }
+        Err(failed(format!("there is no `{name}`")))
+    }
+
     /// Keys that it has.
-    pub(super) fn count_keys(&mut self) -> Outcome<u64> {
+    pub(super) fn count_keys(&self) -> Outcome<u64> {
         let failed = |found: String| Failure::store(self.kind.name(), "count its keys", found);
         let reply = self
             .ask("DBSIZE")
@@ -120,10 +174,15 @@ impl Server {
         count.ok_or_else(|| failed(reply))
     }
 
+    fn connect(&self) -> std::io::Result<TcpStream> {
+        let stream = TcpStream::connect((Ipv4Addr::LOCALHOST, self.port))?;
+        stream.set_read_timeout(Some(START_TIME))?;
+        Ok(stream)
+    }
+
     /// The line that answers `command`.
     fn ask(&self, command: &str) -> std::io::Result<String> {
-        let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, self.port))?;
-        stream.set_read_timeout(Some(START_TIME))?;
+        let mut stream = self.connect()?;
         stream.write_all(format!("{command}\r\n").as_bytes())?;
         let mut line = String::new();
         BufReader::new(stream).read_line(&mut line)?;
@@ -145,6 +204,26 @@ impl Drop for Server {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
+}
+
+/// What `program` says that it is.
+pub(super) fn version(program: &Path) -> Outcome<String> {
+    let output = Command::new(program).arg("--version").output();
+    let output = output.map_err(|error| absent(program, &error))?;
+    let text = String::from_utf8_lossy(&output.stdout);
+    Ok(text.lines().next().unwrap_or_default().to_owned())
+}
+
+/// Why `program` did not start.
+pub(super) fn absent(program: &Path, error: &std::io::Error) -> Failure {
+    let found = match error.kind() {
+        std::io::ErrorKind::NotFound => "there is no such program; build Velella with `cargo \
+            build --release`, install Debian's redis-server and redis-tools, or name programs \
+            with --velella, --redis and --client"
+            .to_owned(),
+        _ => error.to_string(),
+    };
+    Failure::system(&format!("start {}", program.display()), found)
 }
 
 /// A port that nobody listens on at the moment.
