@@ -17,8 +17,9 @@ use std::time::{Duration, Instant};
 
 /// How long a server may take until it answers: it may have to read its data first.
 const START_TIME: Duration = Duration::from_secs(120);
-/// Keys of each kind that one request stores while a server is loaded.
-const LOAD_KEYS: usize = 100;
+/// Keys of each kind that one request stores while a server is loaded, and bytes of their values.
+const LOAD_KEYS_MAX: u64 = 100;
+const LOAD_BYTES_MAX: u64 = 4 << 20;
 const RETRY_INTERVAL: Duration = Duration::from_millis(20);
 
 /// Which server.
@@ -124,8 +125,10 @@ impl Server {
         let mut stream = self.connect().map_err(told)?;
         let mut replies = BufReader::new(stream.try_clone().map_err(told)?);
         let (mut request, mut line) = (String::new(), String::new());
-        for first in (0..keys).step_by(LOAD_KEYS) {
-            let last = keys.min(first + LOAD_KEYS as u64);
+        let at_once = (LOAD_BYTES_MAX / value_bytes.max(1)).clamp(1, LOAD_KEYS_MAX);
+        let mut first = 0;
+        while first < keys {
+            let last = keys.min(first + at_once);
             request.clear();
             request.push_str(&format!("*{}\r\n$4\r\nMSET\r\n", 1 + 4 * (last - first)));
             for key in first..last {
@@ -142,6 +145,7 @@ impl Server {
             if line.trim_end() != "+OK" {
                 return Err(failed(line));
             }
+            first = last;
         }
         Ok(())
     }
