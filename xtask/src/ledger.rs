@@ -43,14 +43,22 @@ pub(crate) fn fresh(used: &[(u64, u64)]) -> u64 {
     (end(used) / STRIDE + 1) * STRIDE
 }
 
-/// `seed`, if all that were used lie before it (K1): how far a run will go nobody knows.
+/// `seed`, if all that were used lie before it (K1), or if it goes on where a run ended and none
+/// of the next [`STRIDE`] was used, which no run of an hour reaches: a session that covers
+/// everything in turns is of seeds behind each other.
 pub(crate) fn unused(used: &[(u64, u64)], seed: u64) -> Result<u64, String> {
     let end = end(used);
-    if seed >= end {
+    let goes_on = used.iter().any(|(first, runs)| first + runs == seed);
+    let has_room = || {
+        let near = |(first, runs): &(u64, u64)| *first < seed + STRIDE && first + runs > seed;
+        !used.iter().any(near)
+    };
+    if seed >= end || goes_on && has_room() {
         return Ok(seed);
     }
     Err(format!(
-        "{LEDGER} has seeds up to {}; take seed {}, or repeat what was run by --again",
+        "{LEDGER} has seeds up to {}; take seed {}, go on where a run ended, or repeat what was \
+         run by --again",
         end - 1,
         fresh(used)
     ))
@@ -172,8 +180,19 @@ mod tests {
             "{refused}"
         );
         // Nothing begins there, but a run might reach the next.
-        assert!(unused(&used, 3_000_040).is_err());
+        assert!(unused(&used, 3_000_041).is_err());
         assert!(unused(&used, 7_000_000).is_err());
+    }
+
+    #[test]
+    fn a_session_goes_on_where_a_run_of_it_ended() {
+        let mut used = used(TEXT).unwrap();
+        assert_eq!(unused(&used, 3_000_040), Ok(3_000_040));
+        used.push((3_000_040, 60));
+        assert!(unused(&used, 3_000_040).is_err(), "it went on already");
+        assert_eq!(unused(&used, 3_000_100), Ok(3_000_100));
+        used.push((4_000_099, 1));
+        assert!(unused(&used, 3_000_100).is_err(), "a run might reach that");
     }
 
     #[test]

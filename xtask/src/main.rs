@@ -125,7 +125,8 @@ fn describe(command: &str) -> String {
         "soak" => format!(
             "cargo xtask soak WHAT [--minutes N] [--seed S [--again]]\n\n\
              Attacks for N minutes (10; at most 60) with seeds that reliability/LEDGER.tsv has not\n\
-             seen, and adds a line to it. --again repeats seeds, and adds none. WHAT is one of\n\n{}",
+             seen, and adds a line to it. A seed at which an earlier run ended goes on with its\n\
+             session; --again repeats seeds, and adds no line. WHAT is one of\n\n{}",
             soak::describe()
         ),
         "gates" => "cargo xtask gates\n\n\
