@@ -24,6 +24,10 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 const TOOLCHAIN: &str = "+nightly";
+/// ThreadSanitizer has to see when memory is mapped and unmapped, or takes what one thread wrote for
+/// a race with what another writes after the system has given it the same place; it sees calls of
+/// the C library, and not system calls made without it.
+const THREAD_FLAGS: &str = "-Zsanitizer=thread --cfg rustix_use_libc";
 /// Only what every commit takes.
 pub(crate) const OFTEN: &str = "--often";
 /// Keep what came out (C7).
@@ -168,7 +172,7 @@ impl Kind {
                 "-Zmiri-tree-borrows -Zmiri-disable-isolation -Zmiri-ignore-leaks",
             )],
             Kind::Thread => &[
-                ("RUSTFLAGS", "-Zsanitizer=thread"),
+                ("RUSTFLAGS", THREAD_FLAGS),
                 ("TSAN_OPTIONS", "halt_on_error=0 exitcode=66"),
             ],
             Kind::Address if package == "velella-memtable" => &[
