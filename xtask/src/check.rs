@@ -24,9 +24,9 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 const TOOLCHAIN: &str = "+nightly";
-/// ThreadSanitizer has to see when memory is mapped and unmapped, or takes what one thread wrote for
-/// a race with what another writes after the system has given it the same place; it sees calls of
-/// the C library, and not system calls made without it.
+/// ThreadSanitizer has to see when memory is mapped and unmapped, or takes what one thread wrote
+/// for a race with what another writes after the system has given it the same place; it sees calls
+/// of the C library, and not system calls made without it.
 const THREAD_FLAGS: &str = "-Zsanitizer=thread --cfg rustix_use_libc";
 /// Only what every commit takes.
 pub(crate) const OFTEN: &str = "--often";
