@@ -11,8 +11,12 @@
 //!     first committer wins (snapshot isolation).
 //! B5. Keyspaces of another database, or of an earlier opening of this one, are refused before
 //!     anything happens: their memtables are not ours.
+//! B6. It begins anew at most once for a switch: having lost to one, it keeps others off until it
+//!     is over. A batch larger than the write buffer would else bring about the next one itself.
+//!     Writers that find their memtable full meanwhile go on in it.
 //!
-//! Tests: `cl6_torn_batch`, `batches_in_opposite_order`, `batch_overtaken_by_put`.
+//! Tests: `cl6_torn_batch`, `batches_in_opposite_order`, `batch_overtaken_by_put`,
+//! `a_batch_larger_than_the_write_buffer_ends_beside_other_writers`.
 
 use crate::change::Change;
 use crate::commit::{Window, complete};
@@ -20,13 +24,15 @@ use crate::core::{Engine, Pair};
 use crate::keyspace_core::Core;
 use crate::options::WriteOptions;
 use crate::read::Reader;
+use crate::stalls::Cause;
 use crate::view::View;
 use std::sync::Arc;
 use velella_base::limits::{BATCH_BYTES_MAX, BATCH_OPERATIONS_MAX};
 use velella_base::{Error, ErrorKind, Result, Stamp, seeded};
 use velella_memtable::{BatchCell, Hint, Install, Owner, Pending};
-use velella_sync::PoolGuard;
 use velella_sync::epoch::{self, Guard};
+use velella_sync::lock::MutexGuard;
+use velella_sync::{PoolGuard, thread};
 
 /// How many keys of a batch ahead memory is asked for (decision 0013).
 const AHEAD: usize = 4;
@@ -47,11 +53,12 @@ struct Plan<'a> {
 }
 
 /// What became of one try.
-enum Try {
+enum Try<'a> {
     Committed(Stamp),
     /// A condition failed; nothing was written.
     Refused,
-    Again,
+    /// The stamp was not of the memtable of this keyspace, or above the lease.
+    Lost(&'a Core, Stamp),
 }
 
 impl Engine {
@@ -176,26 +183,41 @@ impl Engine {
             lane.reserve(&[&record])?;
         }
         self.counters.batches.increment();
+        let mut unswitched = None;
         loop {
-            let guard = epoch::pin();
-            match self.try_batch(plan, since, &mut pair, &guard)? {
+            match self.try_batch(plan, since, &mut pair, &epoch::pin())? {
                 Try::Committed(stamp) => return Ok(Some(stamp)),
                 Try::Refused => return Ok(None),
-                Try::Again => {}
+                Try::Lost(core, stamp) => {
+                    // Without the lock: the lease takes others.
+                    drop(unswitched.take());
+                    self.after_abort(core, stamp)?;
+                    unswitched = Some(self.keep_switches_off());
+                }
             }
         }
     }
 
-    fn try_batch(
+    /// While this is held no memtable is switched (B6). Who asks for it has installed nothing, and
+    /// nobody who holds it waits for a pair.
+    #[cold]
+    fn keep_switches_off(&self) -> MutexGuard<'_, ()> {
+        let started = thread::now();
+        let switching = self.switching.lock();
+        self.stalls.note(Cause::Switch, started.elapsed());
+        switching
+    }
+
+    fn try_batch<'a>(
         &self,
-        plan: &Plan<'_>,
+        plan: &Plan<'a>,
         since: Option<Stamp>,
         pair: &mut PoolGuard<'_, Pair>,
         guard: &Guard,
-    ) -> Result<Try> {
+    ) -> Result<Try<'a>> {
         let cell = BatchCell::new(pair.index());
         let mut pendings = Vec::with_capacity(plan.changes.len());
-        let mut views: Vec<(&Arc<Core>, &View)> = Vec::new();
+        let mut views: Vec<(&'a Arc<Core>, &View)> = Vec::new();
         let mut hints = [Hint::NONE; AHEAD];
         for (at, (core, change)) in plan.changes.iter().enumerate() {
             let soon = plan
@@ -262,15 +284,15 @@ impl Engine {
     }
 
     /// The window of a batch (steps 7 to 12) over all its keyspaces.
-    fn commit_cell<'g>(
+    fn commit_cell<'a, 'g>(
         &self,
-        plan: &Plan<'_>,
+        plan: &Plan<'a>,
         cell: BatchCell,
         pendings: Vec<Pending<'g>>,
-        views: &[(&Arc<Core>, &View)],
+        views: &[(&'a Arc<Core>, &View)],
         pair: &mut PoolGuard<'_, Pair>,
         guard: &'g Guard,
-    ) -> Result<Try> {
+    ) -> Result<Try<'a>> {
         velella_sync::spot(6);
         let window = Window::open(self, pair.index());
         velella_sync::spot(7);
@@ -284,8 +306,7 @@ impl Engine {
             cell.decide(None);
             window.close();
             cell.settle(pendings, guard);
-            self.after_abort(core, stamp)?;
-            return Ok(Try::Again);
+            return Ok(Try::Lost(core, stamp));
         }
         velella_sync::spot(9);
         if let Err(error) = complete(pair, stamp) {

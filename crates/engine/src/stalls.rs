@@ -22,15 +22,18 @@ pub(crate) enum Cause {
     Lease,
     /// All memtables together filled their share of the memory.
     Memory,
+    /// A batch that had lost to a switch waited for its turn to keep switches off.
+    Switch,
 }
 
-const CAUSES: [(Cause, &str); 6] = [
+const CAUSES: [(Cause, &str); 7] = [
     (Cause::Slots, "slots"),
     (Cause::Key, "key"),
     (Cause::Flush, "flush"),
     (Cause::Compaction, "compaction"),
     (Cause::Lease, "lease"),
     (Cause::Memory, "memory"),
+    (Cause::Switch, "switch"),
 ];
 
 /// Counts and times of waits, by cause.

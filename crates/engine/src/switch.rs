@@ -9,8 +9,8 @@
 //! S2. A switch is over when every window that could hold a stamp below W has closed; the next
 //!     begins after that.
 //!
-//! Threads: one switch at a time (`switching`); the switcher has no pair checked out, so the
-//! windows it waits for cannot be its own.
+//! Threads: one switch at a time (`switching`), and none while a batch or a new keyspace keeps them
+//! off; the switcher has no pair checked out, so the windows it waits for cannot be its own.
 //! Tests: `cl10_switch_inversion`, `switch_storm`.
 
 use crate::core::Engine;
@@ -40,9 +40,12 @@ impl Engine {
         drop(switching);
     }
 
-    /// As `switch` for one keyspace, unless its memtable is not full (any more).
+    /// As `switch` for one keyspace, unless its memtable is not full (any more), or another thread
+    /// is switching or keeps switches off: then the next writer to find it full comes here.
     pub(crate) fn switch_if_full(&self, core: &Arc<Core>) {
-        let switching = self.switching.lock();
+        let Some(switching) = self.switching.try_lock() else {
+            return;
+        };
         if self.is_full(core) {
             if self.journal.is_none() {
                 self.switch_locked(&self.cores());

@@ -1,10 +1,12 @@
 //! Batches: whole or not at all, over any keyspaces; and their conditional form.
 //!
-//! Claims: `batch.rs` B1-B4.
+//! Claims: `batch.rs` B1-B4, B6.
 
 mod common;
 
-use common::{contents, fresh, on, tiny};
+use common::{contents, counter, fresh, on, tiny};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 use velella::vfs::MemFs;
 use velella::vfs::mem::CrashMode;
 use velella::{ErrorKind, WriteBatch, WriteOptions};
@@ -100,6 +102,50 @@ fn a_batch_of_the_largest_size_is_written_whole() {
     db.write_with(&batch, WriteOptions::sync()).unwrap();
     let db = on(&fs.crash(1, CrashMode::Strict), tiny());
     assert_eq!(contents(&db).len(), 20_000);
+}
+
+/// It fills the memtable by itself, so the next write of anybody switches it, and takes from the
+/// batch what it has installed.
+#[test]
+fn a_batch_larger_than_the_write_buffer_ends_beside_other_writers() {
+    let db = on(&MemFs::new(), tiny().memory(64 << 20));
+    let mut batch = WriteBatch::new();
+    for number in 0..15_000u32 {
+        batch.put(&db, number.to_be_bytes(), [1; 200]);
+    }
+    let others_write = AtomicBool::new(true);
+    let writer = |name: &str| {
+        for number in 0u64.. {
+            if !others_write.load(Ordering::Relaxed) {
+                break;
+            }
+            db.put(format!("{name}{}", number % 1000), [7; 20]).unwrap();
+            // Fast enough to switch whatever is full, too slow to be held back for memory.
+            if number % 64 == 0 {
+                std::thread::sleep(Duration::from_micros(500));
+            }
+        }
+    };
+    std::thread::scope(|scope| {
+        scope.spawn(|| writer("a"));
+        scope.spawn(|| writer("b"));
+        let batches = scope.spawn(|| {
+            for _ in 0..20 {
+                db.write(&batch).unwrap();
+            }
+        });
+        // Without an end of its own it has one with the other writers'.
+        for _ in 0..3_000 {
+            if batches.is_finished() {
+                break;
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        others_write.store(false, Ordering::Relaxed);
+    });
+    let aborts = counter(&db, "switch_aborts");
+    assert!(aborts <= 2 * 20, "{aborts} times 20 batches began anew");
+    assert_eq!(contents(&db).range(vec![0]..vec![1]).count(), 15_000);
 }
 
 #[test]

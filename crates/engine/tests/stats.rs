@@ -234,6 +234,6 @@ fn stats_say_what_was_done() {
         (stats.journal.records, stats.memory.budget),
         (102, 16 << 20)
     );
-    assert_eq!(stats.stalls.len(), 7);
+    assert_eq!(stats.stalls.len(), 8);
     drop(snapshot);
 }
