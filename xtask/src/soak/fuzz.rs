@@ -19,6 +19,10 @@ const INSTRUMENTED: &str = "--cfg fuzzing -Zsanitizer=address -Cpasses=sancov-mo
     -Cllvm-args=-sanitizer-coverage-pc-table -Cllvm-args=-sanitizer-coverage-trace-compares \
     -Ccodegen-units=1";
 
+/// Seconds by the clock, not of the processor, after which an input hangs: all take milliseconds,
+/// but on a busy machine a process was seen to wait two seconds for a processor.
+const INPUT_LIMIT: &str = "-timeout=30";
+
 /// What a run of libFuzzer told of itself.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Told {
@@ -156,7 +160,7 @@ impl Fuzzer<'_> {
         through.arg(self.root.join("fuzz/corpus").join(self.name));
         through.arg(format!("-max_total_time={seconds}"));
         through.arg(format!("-seed={seed}"));
-        through.args(["-timeout=1", "-rss_limit_mb=2048", "-print_final_stats=1"]);
+        through.args([INPUT_LIMIT, "-rss_limit_mb=2048", "-print_final_stats=1"]);
         let prefix = self.built.join(format!("{}-", self.name));
         through.arg(format!("-artifact_prefix={}", prefix.display()));
         let mut told = Told::default();
