@@ -15,6 +15,12 @@ impl Stamp {
     /// At or after every write: 2^56 - 1.
     pub const MAX: Stamp = Stamp((1 << 56) - 1);
 
+    /// The stamp of this number; `None` if it is above all stamps (S1), as in damaged bytes.
+    #[must_use]
+    pub fn of(number: u64) -> Option<Stamp> {
+        (number <= Stamp::MAX.0).then_some(Stamp(number))
+    }
+
     /// The stamp after this one.
     #[must_use]
     pub fn next(self) -> Stamp {

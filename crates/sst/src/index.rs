@@ -112,7 +112,7 @@ impl Index {
         for _ in 0..blocks {
             index.rests.extend_from_slice(reader.slice()?);
             index.ends.push(u32::try_from(index.rests.len()).ok()?);
-            index.stamps.push(Stamp(reader.varint()?));
+            index.stamps.push(Stamp::of(reader.varint()?)?);
             let bytes = reader.varint()?;
             if bytes <= TRAILER_BYTES as u64 {
                 return None;
@@ -340,5 +340,14 @@ mod tests {
             );
         }
         assert!(Index::decode(&[0, 0xff, 0xff, 0xff, 0xff, 1], Order::Bytewise).is_none());
+        // A stamp above all stamps: a search for the newest version would pass it.
+        let with_stamp = |stamp| {
+            let mut bytes = vec![0, 1, 1, b'a'];
+            put_varint(&mut bytes, stamp);
+            put_varint(&mut bytes, 4096);
+            Index::decode(&bytes, Order::Bytewise)
+        };
+        assert!(with_stamp(Stamp::MAX.0).is_some());
+        assert!(with_stamp(Stamp::MAX.0 + 1).is_none());
     }
 }

@@ -93,8 +93,8 @@ impl TableMeta {
         }
         meta.smallest = reader.slice()?.to_vec();
         meta.largest = reader.slice()?.to_vec();
-        meta.min_stamp = Stamp(reader.varint()?);
-        meta.max_stamp = Stamp(reader.varint()?);
+        meta.min_stamp = Stamp::of(reader.varint()?)?;
+        meta.max_stamp = Stamp::of(reader.varint()?)?;
         meta.min_expiry_ms = expiry(reader)?;
         meta.max_expiry_ms = expiry(reader)?;
         meta.raw_bytes = reader.varint()?;
