@@ -36,8 +36,8 @@ pub trait Vfs: Send + Sync + Debug {
     /// `InvalidInput`: too short, not allocated, or no bytes at all.
     fn map_append(&self, path: &Path, len: u64) -> Result<Arc<dyn MapFile>>;
 
-    /// Whether appending through a mapping is safe and fast in `dir`: false on btrfs, ZFS, NFS,
-    /// FUSE and 9p, and where it is not known.
+    /// Whether appending through a mapping is safe and fast in `dir`: false on XFS, btrfs, ZFS,
+    /// NFS, FUSE and 9p, and where it is not known.
     fn maps_well(&self, dir: &Path) -> bool;
 
     /// Creates a directory and its missing parents (mode 0700 for those it creates).

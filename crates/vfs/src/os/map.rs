@@ -2,8 +2,9 @@
 //!
 //! M1. The mapping is shared and starts at the file's first byte; it never moves or grows.
 //! M2. Every mapped byte has space before it is mapped (checked), so that no store meets a full
-//!     device. A store the device refuses for another reason, or into a file that someone else
-//!     cut, is the one fault no process can catch in order: SIGBUS ends it, and recovery follows.
+//!     device, and a failed one refuses none while the page is in memory (`facts.rs`). A store into
+//!     a page that has to be read from it first, or into a file that someone else cut, is the one
+//!     fault no process can catch in order: SIGBUS ends it, and recovery follows.
 //! M3. No reference into the mapping is ever made: windows write through pointers, and the file
 //!     is read by `pread`.
 //! M4. Before a file is synced, its pages leave the process, by one call. Of each page that is in
