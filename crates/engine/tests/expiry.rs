@@ -191,3 +191,30 @@ fn a_clock_that_was_set_back_is_told_when_the_database_opens() {
     expire(&db, "k", wall_ms() + 60_000);
     assert_eq!(db.get("k").unwrap(), None, "as it says");
 }
+
+/// Their tables are compacted at different times, and the process dies in between.
+#[test]
+fn what_expired_together_stays_expired_wherever_the_clock_is_set() {
+    let fs = MemFs::new();
+    let began = wall_ms();
+    let time = Simulation::begin(began);
+    let db = on(&fs, alone());
+    let first = db.create_keyspace("first", Default::default()).unwrap();
+    let at = began + 1_000;
+    for keyspace in [&first, &db] {
+        keyspace
+            .put_expiring("k", "short-lived", at, WriteOptions::default())
+            .unwrap();
+        keyspace.flush().unwrap();
+    }
+    time.pass(2_000);
+    first.compact().unwrap();
+    assert_eq!(db.verify().unwrap().entries, 1, "that of `first` is gone");
+    let _set_back = Simulation::begin(began);
+    let db = on(&fs.crash(1, CrashMode::Strict), alone());
+    let first = db.keyspace("first").unwrap();
+    assert_eq!(
+        (first.get("k").unwrap(), db.get("k").unwrap()),
+        (None, None)
+    );
+}

@@ -11,6 +11,8 @@
 //!     finds no other state, and what the upper ones delete stays deleted by them.
 //! Z5. What a part drops of its lower inputs' external values is discarded with it, unless the
 //!     upper inputs refer to it: of theirs, what no part has kept is discarded with them.
+//! Z6. What expired in a part stays expired, wherever the wall clock is set: its edit notes the
+//!     time that the part was judged by, or others that expired then would come back without it.
 //!
 //! Threads: one per job; several jobs at once. Tests: `tests/model.rs`, `tests/crash.rs`,
 //! `tests/parts.rs`.
@@ -126,7 +128,7 @@ impl Compaction {
     fn relocate(&self) -> Result<JobReport> {
         let moved = self.inputs.upper.clone();
         let leaving: Vec<u64> = self.choice.files().collect();
-        self.commit(&moved, &leaving)?;
+        self.commit(&moved, &leaving, None)?;
         self.install(moved, leaving);
         Ok(JobReport::default())
     }
@@ -167,7 +169,7 @@ impl Compaction {
             if seeded("inputs-go-before-the-edit-that-drops-them") {
                 self.remove_early(&leaving);
             }
-            if let Err(error) = self.commit(finished.files(), &leaving) {
+            if let Err(error) = self.commit(finished.files(), &leaving, Some(retention)) {
                 // The edit may be durable: then the files are not ours to remove.
                 if !Manifest::is_refusal(&error) {
                     drop(finished.keep());
@@ -303,8 +305,14 @@ impl Compaction {
         MergeCursor::new(sources, order.clone())
     }
 
-    /// Makes the exchange of `leaving` for `files` durable.
-    fn commit(&self, files: &[Arc<TableFile>], leaving: &[u64]) -> Result<()> {
+    /// Makes the exchange of `leaving` for `files` durable, with the time that `retention` judged
+    /// by (Z6).
+    fn commit(
+        &self,
+        files: &[Arc<TableFile>],
+        leaving: &[u64],
+        retention: Option<&Retention>,
+    ) -> Result<()> {
         let keyspace = self.shared.options.keyspace;
         let mut edits = vec![Edit::RemoveTables {
             keyspace,
@@ -317,6 +325,9 @@ impl Compaction {
                 tables: files.iter().map(|file| file.meta().clone()).collect(),
             });
         }
+        edits.extend(retention.map(|retention| Edit::WallClock {
+            ms: retention.now_ms(),
+        }));
         self.shared.env.manifest.commit(&edits)
     }
 
