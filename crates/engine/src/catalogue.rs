@@ -18,6 +18,7 @@
 
 use crate::core::Engine;
 use crate::keyspace_core::Core;
+use crate::lease::check_left;
 use crate::options::KeyspaceOptions;
 use crate::settings::{self, Effective};
 use std::collections::BTreeMap;
@@ -78,7 +79,7 @@ impl Engine {
         let stored = settings::merged(&KeyspaceSettings::default(), own);
         // Looked at again below; nothing needs to be flushed to refuse what is plain to see.
         check_new(&self.keyspaces.lock(), name)?;
-        let (created, _window) = self.begin_change();
+        let (created, _window) = self.begin_change()?;
         // C2. Without a journal that is a flush, which does not wait for our window.
         self.make_durable(Stamp(created.0 - 1), Duration::ZERO)?;
         // Not during a switch: without a journal a switch covers every keyspace there is.
@@ -171,12 +172,14 @@ impl Engine {
 
     /// Draws the stamp of a change of the set of keyspaces. While the second is held D does not
     /// reach it, and no other change begins (C7).
-    fn begin_change(&self) -> (Stamp, Changing<'_>) {
+    fn begin_change(&self) -> Result<(Stamp, Changing<'_>)> {
         let changing = Changing {
             slots: &self.slots,
             _turn: self.changing.lock(),
         };
-        (self.slots.begin_change(&self.clock), changing)
+        let stamp = self.slots.begin_change(&self.clock);
+        check_left(stamp)?;
+        Ok((stamp, changing))
     }
 
     /// Drops a keyspace that takes no writes any more. After an error it is there, unchanged, and
@@ -185,7 +188,7 @@ impl Engine {
         // No flush until the edit: it would name tables of a keyspace that is gone. Before the
         // window is opened: a flush under way waits for rounds, which that would hold back.
         let paused = self.journal.as_ref().map(|_| self.flushes.pause());
-        let (stamp, window) = self.begin_change();
+        let (stamp, window) = self.begin_change()?;
         if !seeded("a-drop-does-not-wait-for-what-is-below-it") {
             self.make_durable(Stamp(stamp.0 - 1), Duration::ZERO)?;
         }

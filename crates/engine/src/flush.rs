@@ -16,6 +16,7 @@
 
 use crate::core::Engine;
 use crate::keyspace_core::Core;
+use crate::lease;
 use crate::view::Mem;
 use std::sync::Arc;
 use velella_base::{Result, Stamp, seeded};
@@ -202,7 +203,7 @@ impl Engine {
             let holds = view.immutables() > 0 || !view.cur.table.is_empty();
             holds.then(|| core.flushed_below())
         });
-        unflushed.fold(frontier.next(), Stamp::min)
+        unflushed.fold(lease::above(frontier), Stamp::min)
     }
 
     /// Gives journal space back (F3).

@@ -8,6 +8,8 @@
 //! K2. What a run leases ahead is [`AHEAD_MIN`], or as much as it has drawn so far, up to
 //!     [`AHEAD_MAX`]. So an opening costs the 2^56 stamps no more than twice what its run used, or
 //!     2^24: they last for 2^32 openings, one every 20 ms for two years and eight months.
+//! K3. No write has [`Stamp::MAX`], so that each has a stamp above it that can be written down: the
+//!     leases end before it. Once they have, the database is there to be read.
 //!
 //! Threads: extending from any; renewing by `velella-sync`. Tests: below; `tests/lifecycle.rs`.
 
@@ -20,6 +22,8 @@ use velella_tree::Edit;
 const AHEAD_MIN: u64 = 1 << 24;
 /// Stamps leased ahead at most.
 const AHEAD_MAX: u64 = 1 << 32;
+/// The highest stamp that a write can have (K3).
+const LAST: Stamp = Stamp(Stamp::MAX.0 - 1);
 
 /// Stamps that a clock which began at `opened` and stands at `now` has leased ahead (K2).
 fn ahead(opened: Stamp, now: Stamp) -> u64 {
@@ -29,18 +33,32 @@ fn ahead(opened: Stamp, now: Stamp) -> u64 {
 /// Up to where stamps may be drawn.
 pub(crate) fn lease(opened: Stamp, now: Stamp) -> Stamp {
     let until = now.0.saturating_add(ahead(opened, now));
-    Stamp(until.min(Stamp::MAX.0))
+    Stamp(until).min(LAST)
+}
+
+/// A bound above all writes up to `stamp` (K3).
+pub(crate) fn above(stamp: Stamp) -> Stamp {
+    match stamp > LAST {
+        true => Stamp::MAX,
+        false => stamp.next(),
+    }
+}
+
+/// Fails if the stamps had ended before `stamp` was drawn.
+pub(crate) fn check_left(stamp: Stamp) -> Result<()> {
+    if stamp <= LAST {
+        return Ok(());
+    }
+    let found = "all 2^56 stamps have been used";
+    Err(Error::new(ErrorKind::Unsupported, "write", found)
+        .remedy("export the data and import it into a new database"))
 }
 
 impl Engine {
     /// Allows stamps well above `stamp`, durably.
     pub(crate) fn extend_lease(&self, stamp: Stamp) -> Result<()> {
         let until = lease(self.opened_at, stamp);
-        if stamp >= Stamp::MAX {
-            let found = "all 2^56 stamps have been used";
-            return Err(Error::new(ErrorKind::Unsupported, "write", found)
-                .remedy("export the data and import it into a new database"));
-        }
+        check_left(stamp)?;
         self.env.manifest.commit(&[Edit::ClockLease { until }])?;
         self.clock.extend(until);
         Ok(())
@@ -48,8 +66,8 @@ impl Engine {
 
     /// Extends the lease before a writer has to wait for it.
     pub(crate) fn renew_lease(&self) -> Result<()> {
-        let now = self.clock.now();
-        if self.clock.lease().0.saturating_sub(now.0) < ahead(self.opened_at, now) / 2 {
+        let (now, leased) = (self.clock.now(), self.clock.lease());
+        if leased < LAST && leased.0.saturating_sub(now.0) < ahead(self.opened_at, now) / 2 {
             self.extend_lease(now)?;
         }
         Ok(())
@@ -60,6 +78,7 @@ impl Engine {
 mod tests {
     use super::*;
     use crate::fixture::{open, tiny};
+    use crate::options::JournalMode;
     use crate::sizes::Sizes;
     use crate::write_batch::WriteBatch;
     use std::sync::Arc;
@@ -143,6 +162,64 @@ mod tests {
         }
     }
 
+    /// What its error tells to do can be done, as often as it takes.
+    #[test]
+    fn when_the_stamps_have_ended_a_database_still_opens() {
+        let fs = MemFs::new();
+        let (db, engine) = alone(fs.clone());
+        db.create_keyspace("there", Default::default()).unwrap();
+        db.put("k", "v").unwrap();
+        let until = Stamp::MAX;
+        let lease = Edit::ClockLease { until };
+        engine.env.manifest.commit(&[lease]).unwrap();
+        db.close().unwrap();
+        for _ in 0..3 {
+            let (db, engine) = alone(fs.clone());
+            let refused = [
+                db.put("k", "w").unwrap_err(),
+                db.create_keyspace("new", Default::default()).unwrap_err(),
+                db.drop_keyspace("there").unwrap_err(),
+            ];
+            for error in refused {
+                assert_eq!(error.kind(), ErrorKind::Unsupported);
+                assert!(error.to_string().contains("export the data"), "{error}");
+            }
+            assert_eq!(db.keyspace("there").unwrap().get("k").unwrap(), None);
+            assert_eq!(db.snapshot().get(&db, "k").unwrap().unwrap(), "v");
+            db.persist().unwrap();
+            db.compact().unwrap();
+            let edits = engine.env.manifest.position();
+            engine.renew_lease().unwrap();
+            assert_eq!(engine.env.manifest.position(), edits, "no lease is left");
+            assert_eq!(db.iter().unwrap().count(), 1);
+            db.close().unwrap();
+        }
+    }
+
+    #[test]
+    fn what_the_last_stamps_were_given_to_is_flushed_and_found() {
+        for journal in [JournalMode::Auto, JournalMode::Off] {
+            let fs = MemFs::new();
+            let open_with = |fs: &MemFs| open(Arc::new(fs.clone()), tiny().journal(journal));
+            let (db, engine) = open_with(&fs);
+            let until = Stamp(Stamp::MAX.0 - 4);
+            let lease = Edit::ClockLease { until };
+            engine.env.manifest.commit(&[lease]).unwrap();
+            db.close().unwrap();
+            let (db, engine) = open_with(&fs);
+            let puts = [(); 8].map(|()| db.put("k", "v"));
+            let last = puts.iter().flatten().max().unwrap();
+            assert!(*last < Stamp::MAX, "K3");
+            assert!(puts[7].is_err());
+            db.flush().unwrap();
+            let state = engine.env.manifest.state();
+            let below = state.keyspaces[0].flushed_below;
+            assert!(*last < below && below <= Stamp::MAX, "{below}");
+            let (db, _) = open_with(&fs.crash(1, CrashMode::Strict));
+            assert_eq!(db.get_entry("k").unwrap().unwrap().stamp, *last);
+        }
+    }
+
     #[test]
     fn the_stamps_last_for_four_billion_openings() {
         let mut per_opening = lease(Stamp::ZERO, Stamp::ZERO).0;
@@ -163,6 +240,6 @@ mod tests {
             assert!((AHEAD_MIN..=AHEAD_MAX).contains(&ahead));
             assert!(ahead <= used.max(AHEAD_MIN), "{ahead} after {used}");
         }
-        assert_eq!(lease(opened, Stamp(Stamp::MAX.0 - 1)), Stamp::MAX);
+        assert_eq!(lease(opened, LAST), LAST);
     }
 }

@@ -456,7 +456,7 @@ fn commit_opening(
 ) -> Result<()> {
     let mut edits = recovered.edits.clone();
     // Everything that will ever be known of stamps up to `start` is in tables now.
-    let below = start.next();
+    let below = crate::lease::above(start);
     for core in cores {
         edits.push(Edit::Flushed {
             keyspace: core.id,

@@ -171,7 +171,8 @@ impl Split {
                 velella_sync::thread::yield_now();
             }
         }
-        let candidate = clock.draw();
+        // The last one once they have ended: no write has it, nor comes after it (`lease.rs`, K3).
+        let candidate = clock.draw().min(Stamp::MAX);
         // AcqRel, partners: this exchange and the load in `decide`.
         match self
             .boundary

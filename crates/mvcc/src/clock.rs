@@ -7,6 +7,8 @@
 //! T2. Visibility lemma: whoever has drawn, or read with Acquire, the clock value c can reach, as
 //!     pending or decided, every version whose stamp is at or below c. It holds because a writer
 //!     installs its version before it draws, and draws form one release sequence.
+//! T3. What is read is at most `Stamp::MAX`: tables and journal have no room for more. Draws go on
+//!     beyond it when the stamps have ended; no lease covers them.
 //!
 //! Tests: `tests/loom.rs`, and the models of `memtable`, with controls that must fail.
 
@@ -53,14 +55,14 @@ impl Clock {
         // AcqRel on a read-modify-write, partners: `draw`. Acquire gives T2; being part of the
         // release sequence gives the hand-shake with collectors (see `Snapshots`).
         let now = self.last.fetch_add(0, at(Site::Observe, Ordering::AcqRel));
-        Stamp(now.saturating_sub(u64::from(seeded("a-snapshot-looks-back"))))
+        read(now.saturating_sub(u64::from(seeded("a-snapshot-looks-back"))))
     }
 
     /// The newest stamp drawn, for a journal round or a collector: read it before the slots.
     #[inline]
     pub fn now(&self) -> Stamp {
         // Acquire, partner: `draw`; the round must see the announcements of stamps at or below.
-        Stamp(self.last.load(at(Site::Now, Ordering::Acquire)))
+        read(self.last.load(at(Site::Now, Ordering::Acquire)))
     }
 
     /// A lower bound for the next draw of this thread (step 7). It may lag; that is conservative.
@@ -83,4 +85,10 @@ impl Clock {
         self.lease
             .fetch_max(lease.0, at(Site::Extend, Ordering::Release));
     }
+}
+
+/// T3.
+#[inline]
+fn read(last: u64) -> Stamp {
+    Stamp(last).min(Stamp::MAX)
 }
