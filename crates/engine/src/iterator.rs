@@ -147,7 +147,7 @@ impl Iter {
     /// values are read here.
     ///
     /// # Errors
-    /// `Corruption`, `Io`: an external value could not be read.
+    /// `Corruption`, `Io`: an external value could not be read; `Closed`.
     #[inline]
     pub fn value(&mut self) -> Result<&[u8]> {
         Ok(self.pair()?.map_or(&[], |(_, value)| value))
@@ -172,6 +172,8 @@ impl Iter {
     /// ```
     #[inline]
     pub fn pair(&mut self) -> Result<Option<(&[u8], &[u8])>> {
+        // Another opening may have the directory, and its external values, by now.
+        self.handle.engine.check_open()?;
         if !self.there {
             return Ok(None);
         }

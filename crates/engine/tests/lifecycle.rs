@@ -94,6 +94,26 @@ fn close_gives_up_the_lock_though_handles_live_on() {
 }
 
 #[test]
+fn an_iterator_lends_nothing_beyond_the_close() {
+    let dir = tempfile::tempdir().unwrap();
+    let db = velella::open(dir.path()).unwrap();
+    db.put("in memory", "1").unwrap();
+    db.put("of its own file", vec![1; 2 << 20]).unwrap();
+    let mut iters = ["in memory", "of its own file"].map(|key| {
+        let mut iter = db.iter().unwrap();
+        assert!(iter.seek(key).unwrap());
+        iter
+    });
+    db.close().unwrap();
+    for iter in &mut iters {
+        assert_eq!(iter.value().unwrap_err().kind(), ErrorKind::Closed);
+        assert_eq!(iter.pair().unwrap_err().kind(), ErrorKind::Closed);
+        let next = iter.next().unwrap();
+        assert_eq!(next.unwrap_err().kind(), ErrorKind::Closed);
+    }
+}
+
+#[test]
 fn what_an_iterator_held_beyond_the_close_is_left_to_the_next_opening() {
     let _watchdog = Watchdog::new("held_beyond_the_close", 60);
     let dir = tempfile::tempdir().unwrap();
