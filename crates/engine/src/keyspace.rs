@@ -331,8 +331,9 @@ impl Keyspace {
     /// Writes the keyspace's memtable to tables.
     ///
     /// # Errors
-    /// `ReadOnly`, `NoSpace`, `Io`.
+    /// `NotFound`: the keyspace was dropped; `ReadOnly`, `NoSpace`, `Io`, `Closed`.
     pub fn flush(&self) -> Result<()> {
+        self.core.check_writable()?;
         self.engine().flush_all(std::slice::from_ref(&self.core))
     }
 
@@ -341,6 +342,7 @@ impl Keyspace {
     /// # Errors
     /// As [`Keyspace::flush`].
     pub fn compact(&self) -> Result<()> {
+        self.core.check_writable()?;
         self.engine()
             .compact_fully(std::slice::from_ref(&self.core))
     }

@@ -89,6 +89,8 @@ fn a_dropped_keyspace_is_gone_for_its_handles_and_after_every_sort_of_opening() 
             dropped.fetch_add("late", 1).unwrap_err().kind(),
             ErrorKind::NotFound
         );
+        assert_eq!(dropped.flush().unwrap_err().kind(), ErrorKind::NotFound);
+        assert_eq!(dropped.compact().unwrap_err().kind(), ErrorKind::NotFound);
         let mut batch = WriteBatch::new();
         batch.put(&db, "torn", "1").put(&dropped, "torn", "1");
         assert_eq!(db.write(&batch).unwrap_err().kind(), ErrorKind::NotFound);
