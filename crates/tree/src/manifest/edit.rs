@@ -281,8 +281,7 @@ fn id(body: &mut Reader<'_>) -> Option<KeyspaceId> {
 }
 
 fn stamp(body: &mut Reader<'_>) -> Option<Stamp> {
-    let stamp = Stamp(body.varint()?);
-    (stamp <= Stamp::MAX).then_some(stamp)
+    Stamp::of(body.varint()?)
 }
 
 fn text(body: &mut Reader<'_>) -> Option<String> {
