@@ -1,9 +1,11 @@
 //! `velella export`: the pairs of a keyspace into a file.
 //!
 //! X1. The file appears under its name only when it is complete, and without `--force` only where
-//!     there was none.
+//!     there was none. A link stays, and leads to it.
 //! X2. Until then it has a name of its own. A file found under that is another's, or was left by
 //!     an export that was killed: it stays, and the next name is taken.
+//! X3. What is there and is no file, such as a device or a pipe, is written to and stays, as where
+//!     a shell redirects to it.
 //!
 //! Tests: `tests/import_export.rs`.
 
@@ -39,6 +41,7 @@ Examples:
   velella export - --format jsonl --prefix user: | gzip > users.jsonl.gz
 
 The format follows from the file's name (.tsv .txt .csv .jsonl .raw), else it is tsv.
+A device or a pipe is written to as it is; a link is followed.
 Every format can be imported again. Only jsonl and raw carry expiry times. csv carries text;
 bytes that are not UTF-8 need --bytes or another format.")]
 pub(crate) struct Export {
@@ -80,9 +83,9 @@ struct Summary {
 
 impl Export {
     pub(crate) fn run(self, output: &mut Output) -> Result<(), Failure> {
-        let to_stdout = self.file == Path::new("-");
-        if !to_stdout {
-            may_replace(&self.file, self.force)?;
+        let destination = Destination::of(&self.file)?;
+        if let Destination::File(path) = &destination {
+            may_replace(path, self.force)?;
         }
         let format = self
             .format
@@ -100,22 +103,56 @@ impl Export {
         job.delimiter = self.delimiter;
         job.summary.file = self.file.display().to_string();
         let start = Instant::now();
-        if to_stdout {
-            job.write(&mut walk, &mut output.out, Failure::from)?;
-        } else {
-            job.write_file(&mut walk, &self.file, self.force)?;
+        match &destination {
+            Destination::Stdout => job.write(&mut walk, &mut output.out, Failure::from)?,
+            Destination::Device => job.write_device(&mut walk, &self.file)?,
+            Destination::File(path) => job.write_file(&mut walk, path, self.force)?,
         }
         drop(walk);
         db.close()?;
         job.summary.seconds = start.elapsed().as_secs_f64();
+        let to_stdout = matches!(destination, Destination::Stdout);
         finish(&job.summary, to_stdout, output)
     }
 }
 
+/// Where an export goes.
+enum Destination {
+    Stdout,
+    /// What is there and is no file (X3).
+    Device,
+    /// The file of this name, which is no link.
+    File(PathBuf),
+}
+
+impl Destination {
+    fn of(path: &Path) -> velella::Result<Self> {
+        if path == Path::new("-") {
+            return Ok(Destination::Stdout);
+        }
+        match path.metadata() {
+            Ok(found) if !found.is_file() => Ok(Destination::Device),
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                Err(Error::io("export to", path, error))
+            }
+            _ => Ok(Destination::File(at_end_of_links(path))),
+        }
+    }
+}
+
+/// What a path leads to, be it there or not.
+fn at_end_of_links(path: &Path) -> PathBuf {
+    let mut end = path.to_path_buf();
+    while let Ok(target) = end.read_link() {
+        end.pop();
+        end.push(target);
+    }
+    end
+}
+
 /// Refuses to replace a file without being told to.
 fn may_replace(file: &Path, force: bool) -> velella::Result<()> {
-    // A link to what is not there yet is a file of this name, too.
-    if force || file.symlink_metadata().is_err() {
+    if force || !file.exists() {
         return Ok(());
     }
     Err(taken(file))
@@ -187,6 +224,16 @@ impl Job {
             bytes: false,
             summary: Summary::default(),
         }
+    }
+
+    fn write_device(&mut self, walk: &mut Walk, path: &Path) -> Result<(), Failure> {
+        let failed = |error: io::Error| match error.kind() {
+            io::ErrorKind::BrokenPipe => Failure::ReaderGone,
+            _ => Failure::Error(Error::io("export to", path, error)),
+        };
+        let device = File::options().write(true).open(path).map_err(failed)?;
+        let mut out = BufWriter::with_capacity(WRITE_BYTES, device);
+        self.write(walk, &mut out, failed)
     }
 
     fn write_file(&mut self, walk: &mut Walk, path: &Path, force: bool) -> Result<(), Failure> {

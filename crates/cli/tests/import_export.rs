@@ -296,15 +296,57 @@ fn a_partial_file_of_others_is_left_alone_and_in_nobodys_way() {
 
 #[cfg(unix)]
 #[test]
-fn a_link_to_nothing_is_not_replaced() {
+fn a_link_stays_and_what_it_leads_to_is_the_file() {
     let place = mixed(true);
-    std::os::unix::fs::symlink("nowhere", place.path("x.tsv")).unwrap();
+    std::fs::create_dir(place.path("far")).unwrap();
+    std::os::unix::fs::symlink("near.tsv", place.path("x.tsv")).unwrap();
+    std::os::unix::fs::symlink("far/y.tsv", place.path("near.tsv")).unwrap();
+    place.ok(&["export", "x.tsv"]);
+    let whole = place.read("far/y.tsv");
+    place.write("far/y.tsv", "old");
     place
         .run(&["export", "x.tsv"])
-        .failed(1, &["the file exists", "--force"]);
-    assert!(place.path("x.tsv").is_symlink());
+        .failed(1, &["far/y.tsv", "the file exists", "--force"]);
     place.ok(&["export", "x.tsv", "--force"]);
-    assert!(!place.path("x.tsv").is_symlink());
+    assert_eq!(place.read("far/y.tsv"), whole);
+    assert!(place.path("x.tsv").is_symlink() && place.path("near.tsv").is_symlink());
+    std::os::unix::fs::symlink("loop.tsv", place.path("loop.tsv")).unwrap();
+    for flags in [&[][..], &["--force"]] {
+        let said = place.run(&[&["export", "loop.tsv"], flags].concat());
+        said.failed(1, &["cannot export to loop.tsv"]);
+    }
+    assert!(place.path("loop.tsv").is_symlink());
+}
+
+/// A pipe stands for devices too: a wrong turn would replace those of the machine.
+#[cfg(target_os = "linux")]
+#[test]
+fn what_is_no_file_is_written_to_and_stays() {
+    use std::io::Read;
+    use std::os::unix::fs::FileTypeExt;
+    let place = mixed(true);
+    let pipe = place.path("pipe.tsv");
+    Command::new("mkfifo").arg(&pipe).status().unwrap();
+    std::os::unix::fs::symlink("pipe.tsv", place.path("link.tsv")).unwrap();
+    place.ok(&["export", "x.tsv"]);
+    // Open for both, so that neither side waits for the other.
+    let mut ends = std::fs::File::options();
+    let mut ends = ends.read(true).write(true).open(&pipe).unwrap();
+    for (file, flags) in [
+        ("pipe.tsv", &[][..]),
+        ("pipe.tsv", &["--force"]),
+        ("link.tsv", &[]),
+    ] {
+        place.ok(&[&["export", file], flags].concat());
+        let mut bytes = [0; 4096];
+        let len = ends.read(&mut bytes).unwrap();
+        assert_eq!(bytes[..len], place.read("x.tsv"));
+        assert!(pipe.metadata().unwrap().file_type().is_fifo());
+    }
+    let _socket = std::os::unix::net::UnixListener::bind(place.path("socket")).unwrap();
+    let said = place.run(&["export", "socket"]);
+    said.failed(1, &["cannot export to socket"]);
+    assert!(!said.err.contains("--force"), "{}", said.err);
 }
 
 /// The export is held up with a signal while the other's file appears.
