@@ -7,7 +7,7 @@
 use crate::failure::Failure;
 use crate::output::{Output, write_json};
 use clap::Args;
-use std::io::Write;
+use std::io::{self, Write};
 use std::path::PathBuf;
 
 /// Arguments of `inspect`.
@@ -51,11 +51,38 @@ impl Inspect {
     }
 
     fn list(&self, out: &mut dyn Write) -> Result<(), Failure> {
-        if self.path.is_dir() {
-            velella::inspect::directory(&self.path, out)?;
+        let mut out = Keeping { out, error: None };
+        let listed = if self.path.is_dir() {
+            velella::inspect::directory(&self.path, &mut out)
         } else {
-            velella::inspect::file(&self.path, self.entries, out)?;
+            velella::inspect::file(&self.path, self.entries, &mut out)
+        };
+        match out.error {
+            Some(error) => Err(error.into()),
+            None => Ok(listed?),
         }
-        Ok(())
+    }
+}
+
+/// A writer that keeps its error: a listing would tell it as one of the file that is listed.
+struct Keeping<'a> {
+    out: &'a mut dyn Write,
+    error: Option<io::Error>,
+}
+
+impl Write for Keeping<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        match self.out.write_all(bytes) {
+            Ok(()) => Ok(bytes.len()),
+            Err(error) => {
+                let kind = error.kind();
+                self.error = Some(error);
+                Err(kind.into())
+            }
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.out.flush()
     }
 }

@@ -96,6 +96,26 @@ fn a_compaction_leaves_one_version_of_each_key() {
 }
 
 #[test]
+fn a_listing_that_nobody_reads_to_its_end_is_no_failure() {
+    let place = Place::new();
+    let lines: String = (0..10_000).map(|n| format!("key{n}\tvalue\n")).collect();
+    place.write("x.tsv", lines);
+    place.ok(&["import", "x.tsv"]);
+    place.ok(&["compact"]);
+    let table = files(&place.data(), "sst").pop().unwrap();
+    for arguments in [
+        &["inspect", table.to_str().unwrap(), "--entries"][..],
+        &["inspect", "velella-data"],
+    ] {
+        let (reader, writer) = std::io::pipe().unwrap();
+        drop(reader);
+        let ended = place.command(arguments).stdout(writer).output().unwrap();
+        assert_eq!(ended.status.code(), Some(0), "{arguments:?}: {ended:?}");
+        assert!(ended.stderr.is_empty(), "{arguments:?}: {ended:?}");
+    }
+}
+
+#[test]
 fn files_and_directories_are_listed_for_people() {
     let place = Place::new();
     place.ok(&["put", "a", "1"]);
