@@ -3,7 +3,8 @@
 //! M1. Pairs are written in batches, in the file's order: of two with one key the later stays.
 //! M2. What the summary counts is durable when the summary is printed.
 //! M3. A malformed line is reported by its number; what came before it stays.
-//!     So it does if the file cannot be read further.
+//!     So it does if the file cannot be read further, or the database not written; then the error
+//!     tells how many pairs that is.
 //! M4. A pair that has expired is imported as any other, and counted: what its key had before is
 //!     older, and must not stay.
 //!
@@ -165,7 +166,7 @@ impl Import {
         let start = Instant::now();
         let ended = job.run(output);
         job.bar.finish_and_clear();
-        ended?;
+        ended.map_err(|error| unfinished(&job.summary, error))?;
         job.db.close()?;
         let mut summary = job.summary;
         summary.seconds = start.elapsed().as_secs_f64();
@@ -200,7 +201,7 @@ struct Job<R> {
 
 impl<R: BufRead> Job<R> {
     /// Takes all pairs; ends early after a malformed one if asked to.
-    fn run(&mut self, output: &Output) -> Result<(), Failure> {
+    fn run(&mut self, output: &Output) -> velella::Result<()> {
         let mut unread = None;
         loop {
             let next = match self.reader.next() {
@@ -240,17 +241,10 @@ impl<R: BufRead> Job<R> {
         self.db.persist()?;
         self.summary.bytes = self.reader.position();
         self.summary.ends_within_line = self.reader.ends_within_line();
-        let Some(error) = unread else {
-            return Ok(());
-        };
-        let pairs = human::counted(self.summary.pairs, "pair");
-        output.note(&format!(
-            "note: {pairs} came before what cannot be read, and stay"
-        ));
-        Err(error.into())
+        unread.map_or(Ok(()), Err)
     }
 
-    fn take(&mut self, record: &Record) -> Result<(), Failure> {
+    fn take(&mut self, record: &Record) -> velella::Result<()> {
         let Record {
             key,
             value,
@@ -270,7 +264,7 @@ impl<R: BufRead> Job<R> {
         Ok(())
     }
 
-    fn write(&mut self) -> Result<(), Failure> {
+    fn write(&mut self) -> velella::Result<()> {
         if !self.batch.is_empty() {
             self.db.write(&self.batch)?;
             self.summary.pairs += self.batch.len() as u64;
@@ -309,6 +303,19 @@ impl<R: BufRead> Job<R> {
         }
         go_on
     }
+}
+
+/// Why an import ended, and what it had done by then.
+fn unfinished(summary: &Summary, error: Error) -> Error {
+    const REMEDY: &str = "free space and run it again: what is there already is written again";
+    let kind = error.kind();
+    let error = match kind {
+        ErrorKind::NoSpace => error.remedy(REMEDY),
+        _ => error,
+    };
+    let pairs = human::counted(summary.pairs, "pair");
+    let found = format!("it ended with {pairs} written: {error}");
+    Error::new(kind, "import all of", found).on(Path::new(&summary.file))
 }
 
 /// Whether the engine will take the pair: it refuses whole batches.
@@ -395,10 +402,18 @@ mod tests {
         }
     }
 
-    #[test]
-    fn what_came_before_an_unreadable_part_stays() {
-        let directory = tempfile::tempdir().unwrap();
-        let db = velella::open(directory.path()).unwrap();
+    /// A file that ends when the database cannot be written any more.
+    struct Ending(Db);
+
+    impl Read for Ending {
+        fn read(&mut self, _: &mut [u8]) -> io::Result<usize> {
+            self.0.close().unwrap();
+            Ok(0)
+        }
+    }
+
+    /// Imports what `source` gives of x.tsv.
+    fn job<R: BufRead>(db: Db, source: R) -> Job<R> {
         let options = ReadOptions {
             format: Format::Tsv,
             columns: Columns {
@@ -409,8 +424,7 @@ mod tests {
             header: false,
             bytes: false,
         };
-        let source = BufReader::new(b"a\t1\nb\t2\nc".chain(Broken));
-        let mut job = Job {
+        Job {
             keyspace: db.default_keyspace().clone(),
             reader: Reader::new(source, Path::new("x.tsv"), options),
             bar: ProgressBar::hidden(),
@@ -420,12 +434,58 @@ mod tests {
             batch: WriteBatch::new(),
             batch_bytes: 0,
             begun_ms: 0,
-            summary: Summary::default(),
-        };
-        let failed = job.run(&Output::new(true));
-        assert!(matches!(failed, Err(Failure::Error(error)) if error.kind() == ErrorKind::Io));
+            summary: Summary {
+                file: "x.tsv".to_owned(),
+                ..Summary::default()
+            },
+        }
+    }
+
+    fn failed<R: BufRead>(job: &mut Job<R>) -> Error {
+        let ended = job.run(&Output::new(true));
+        unfinished(&job.summary, ended.unwrap_err())
+    }
+
+    #[test]
+    fn what_came_before_an_unreadable_part_stays() {
+        let directory = tempfile::tempdir().unwrap();
+        let db = velella::open(directory.path()).unwrap();
+        let mut job = job(db, BufReader::new(b"a\t1\nb\t2\nc".chain(Broken)));
+        let error = failed(&mut job);
+        assert_eq!(error.kind(), ErrorKind::Io);
+        let told = "cannot import all of x.tsv: it ended with 2 pairs written: cannot read x.tsv: \
+                    the device is gone";
+        assert_eq!(error.to_string(), told);
         assert_eq!((job.summary.pairs, job.summary.complete), (2, false));
         assert_eq!(job.keyspace.get("b").unwrap().as_deref(), Some(&b"2"[..]));
         assert_eq!(job.keyspace.get("c").unwrap(), None);
+    }
+
+    #[test]
+    fn what_was_written_before_a_failure_is_told() {
+        let directory = tempfile::tempdir().unwrap();
+        let db = velella::open(directory.path()).unwrap();
+        let lines: String = (0..600).map(|n| format!("{n}\t\n")).collect();
+        let source = BufReader::new(lines.as_bytes().chain(Ending(db.clone())));
+        let error = failed(&mut job(db, source));
+        assert_eq!(error.kind(), ErrorKind::Closed);
+        let told = "cannot import all of x.tsv: it ended with 512 pairs written: cannot";
+        assert!(error.to_string().starts_with(told), "{error}");
+        assert!(error.to_string().ends_with("open it again"), "{error}");
+    }
+
+    #[test]
+    fn a_full_disk_asks_for_space_and_another_run() {
+        let full = Error::new(ErrorKind::NoSpace, "write", "the disk is full").remedy("wait");
+        let summary = Summary {
+            file: "x.tsv".to_owned(),
+            pairs: 1,
+            ..Summary::default()
+        };
+        assert_eq!(
+            unfinished(&summary, full).to_string(),
+            "cannot import all of x.tsv: it ended with 1 pair written: cannot write: the disk is \
+             full; free space and run it again: what is there already is written again"
+        );
     }
 }
