@@ -38,7 +38,9 @@ Examples:
 ns/op is what one thread waits for one operation; ops/s is what all threads do together.
 Latencies are measured on every 16th operation, because a clock costs as much as a fast get.
 --memory is the one budget for memtables, cache, filters and journal; db_bench beside it gets
---cache_size of the same size, and its write buffers on top.")]
+--cache_size of the same size, and its write buffers on top.
+
+Ended by a signal, it leaves its directory velella-bench-PID.")]
 pub(crate) struct Bench {
     /// Benchmarks, in this order, on one database
     #[arg(

@@ -72,6 +72,14 @@ fn the_ledger_has_memory_for_memory_however_it_was_named() {
 }
 
 #[test]
+fn a_directory_that_is_not_there_is_refused_and_not_made() {
+    let place = Place::new();
+    let said = place.run(&["crash-test", "--kills", "1", "--dir", "nowhere"]);
+    said.failed(1, &["cannot make a directory in nowhere", "No such file"]);
+    assert!(!place.path("nowhere").exists());
+}
+
+#[test]
 fn people_are_told_the_kills_by_phase_and_the_writes_by_class() {
     let place = Place::new();
     let said = crash_test(&place, &["--kills", "20"]);

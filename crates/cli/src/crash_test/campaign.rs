@@ -179,7 +179,7 @@ impl Scratch {
     pub(super) fn new(parent: &Path) -> std::io::Result<Self> {
         let name = format!("velella-crash-test-{}", std::process::id());
         let dir = parent.join(&name);
-        std::fs::create_dir_all(&dir)?;
+        std::fs::create_dir(&dir)?;
         let memory = Path::new(MEMORY_DIR);
         let oracles = match memory.is_dir() {
             true => memory.join(format!("{name}-oracles")),
