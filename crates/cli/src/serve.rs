@@ -11,11 +11,11 @@ use crate::human;
 use crate::output::Output;
 use clap::Args;
 use serde_json::json;
-use std::net::{IpAddr, SocketAddr};
+use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use velella::{Db, Durability, Error, ErrorKind, RecoveryReport, RecoveryRule};
-use velella_server::{Bound, Config};
+use velella_server::{Bound, Config, Server};
 
 /// Longest password, in bytes; more in the file is a mistake.
 const PASSWORD_BYTES_MAX: u64 = 4096;
@@ -98,9 +98,9 @@ impl Serve {
             durability: self.durability,
             db: db.clone(),
         };
-        let served = bound.serve(db.clone(), |address| {
+        let served = bound.serve(db.clone(), |server| {
             // A server whose standard output is closed still serves.
-            let _ = start.tell(address, output);
+            let _ = start.tell(server, output);
         });
         // A second close after the server's own is harmless; after its failure it is needed.
         let closed = db.close();
@@ -147,13 +147,19 @@ struct Start {
 }
 
 impl Start {
-    fn tell(&self, address: SocketAddr, output: &mut Output) -> Result<(), Failure> {
+    fn tell(&self, server: &Server, output: &mut Output) -> Result<(), Failure> {
+        let (address, clients) = (server.address(), server.maxclients());
+        let note = server.lowered_for().map(|files| {
+            format!("maxclients lowered to {clients}: the process may open {files} files")
+        });
         let recovery = self.db.recovery();
         let dir = self.db.path().display();
         let document = json!({
             "address": address.to_string(),
             "dir": dir.to_string(),
             "created": self.created,
+            "maxclients": clients,
+            "note": note,
             "recovery": {
                 "rule": rule(recovery),
                 "records": recovery.records,
@@ -181,6 +187,9 @@ impl Start {
                 "  memory {memory}, journal {access}, {}",
                 promise(self.durability)
             )?;
+            if let Some(note) = &note {
+                writeln!(out, "  {note}")?;
+            }
             writeln!(out, "  listening on {address}; stop with Ctrl-C")?;
             let host = match address.ip() {
                 ip if ip.is_loopback() || ip.is_unspecified() => String::new(),

@@ -10,6 +10,7 @@ mod common;
 use common::{Place, Server};
 use std::io::{BufRead, BufReader, Write};
 use std::net::{TcpListener, TcpStream};
+use std::process::{Command, Stdio};
 
 /// Sends inline commands, one after the other; the first line of each reply.
 fn talk(server: &Server, commands: &[&str]) -> Vec<String> {
@@ -47,6 +48,37 @@ fn the_server_and_the_command_line_see_the_same_pairs() {
     assert_eq!(server.hello["created"], false);
     assert_eq!(server.hello["recovery"]["rule"], "clean-close");
     assert_eq!(talk(&server, &["INCR answer"]), [":43"]);
+}
+
+#[test]
+fn a_low_limit_of_open_files_is_told_and_admits_a_quarter_of_it() {
+    let place = Place::new();
+    let served = |flags: &str| {
+        let velella = env!("CARGO_BIN_EXE_velella");
+        let line =
+            format!("ulimit -n 80; exec {velella} serve --port 0 --threads 2 --json {flags}");
+        let mut shell = Command::new("sh");
+        shell.args(["-c", &line]).current_dir(place.path(""));
+        shell.stdout(Stdio::piped());
+        Server::started(shell)
+    };
+    let server = served("--maxclients 1000");
+    assert_eq!(server.hello["maxclients"], 20);
+    let note = "maxclients lowered to 20: the process may open 80 files";
+    assert_eq!(server.hello["note"], note);
+    let clients: Vec<_> = (0..20)
+        .map(|_| TcpStream::connect(server.address()).unwrap())
+        .collect();
+    for mut client in &clients {
+        client.write_all(b"PING\r\n").unwrap();
+        let mut line = String::new();
+        BufReader::new(client).read_line(&mut line).unwrap();
+        assert_eq!(line, "+PONG\r\n");
+    }
+    assert_eq!(server.terminate(), Some(0));
+    let server = served("--maxclients 20");
+    assert_eq!(server.hello["maxclients"], 20);
+    assert!(server.hello["note"].is_null());
 }
 
 #[test]

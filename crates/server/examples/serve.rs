@@ -13,7 +13,7 @@ fn main() -> velella::Result<()> {
         port,
         ..velella_server::Config::default()
     };
-    velella_server::serve(config, velella::open(directory)?, |address| {
-        println!("listening on {address}");
+    velella_server::serve(config, velella::open(directory)?, |server| {
+        println!("listening on {}", server.address());
     })
 }

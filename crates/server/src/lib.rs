@@ -8,7 +8,7 @@
 //! ```no_run
 //! let db = velella::open("velella-data")?;
 //! let config = velella_server::Config::default();
-//! velella_server::serve(config, db, |address| println!("listening on {address}"))?;
+//! velella_server::serve(config, db, |server| println!("listening on {}", server.address()))?;
 //! # Ok::<(), velella::Error>(())
 //! ```
 //!

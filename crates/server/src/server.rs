@@ -52,15 +52,15 @@ impl Bound {
         Server::over(self, db)
     }
 
-    /// Serves `db` until SHUTDOWN, SIGTERM or SIGINT, then closes it. `ready` is called with the
-    /// address once clients are served.
+    /// Serves `db` until SHUTDOWN, SIGTERM or SIGINT, then closes it. `ready` is called once
+    /// clients are served.
     ///
     /// # Errors
     /// As [`Bound::start`] and [`Server::wait`].
-    pub fn serve(self, db: Db, ready: impl FnOnce(SocketAddr)) -> Result<()> {
+    pub fn serve(self, db: Db, ready: impl FnOnce(&Server)) -> Result<()> {
         let server = self.start(db)?;
         let signals = Signals::watch(server.handle())?;
-        ready(server.address());
+        ready(&server);
         let outcome = server.wait();
         signals.ignore();
         outcome
@@ -72,6 +72,7 @@ impl Bound {
 pub struct Server {
     shared: Arc<Shared>,
     threads: Vec<JoinHandle<()>>,
+    lowered_for: Option<u64>,
 }
 
 impl Server {
@@ -86,7 +87,9 @@ impl Server {
 
     fn over(bound: Bound, db: Db) -> Result<Server> {
         let Bound { mut config, socket } = bound;
-        config.maxclients = affordable_clients(config.maxclients, db.options().open_files);
+        let (clients, files) = affordable_clients(config.maxclients, db.options().open_files);
+        let lowered_for = (clients < config.maxclients).then_some(files);
+        config.maxclients = clients;
         let refused = |error: std::io::Error| {
             Error::new(
                 ErrorKind::Io,
@@ -113,6 +116,7 @@ impl Server {
         let mut server = Server {
             shared: Arc::clone(&shared),
             threads: Vec::new(),
+            lowered_for,
         };
         let mut senders = Vec::new();
         for (number, poll) in polls.into_iter().enumerate() {
@@ -145,6 +149,18 @@ impl Server {
     #[must_use]
     pub fn address(&self) -> SocketAddr {
         self.shared.address
+    }
+
+    /// Most clients at once: as many as were asked for, or fewer.
+    #[must_use]
+    pub fn maxclients(&self) -> usize {
+        self.shared.config.maxclients
+    }
+
+    /// How many files the process may open, if that made the clients fewer.
+    #[must_use]
+    pub fn lowered_for(&self) -> Option<u64> {
+        self.lowered_for
     }
 
     /// For stopping it.
@@ -196,14 +212,14 @@ impl Drop for StopOnDrop {
 }
 
 /// Raises the limit of open files to what `wanted` clients need beside so many tables; how many
-/// clients it admits. Of a low limit they get a quarter at least: tables open their files in turn.
-fn affordable_clients(wanted: usize, tables: usize) -> usize {
+/// clients it admits, and what it is then.
+fn affordable_clients(wanted: usize, tables: usize) -> (usize, u64) {
     let limit = getrlimit(Resource::Nofile);
     let reserved = (tables as u64).saturating_add(FILES_RESERVED);
     let needed = (wanted as u64).saturating_add(reserved);
     let current = limit.current.unwrap_or(u64::MAX);
     if current >= needed {
-        return wanted;
+        return (wanted, current);
     }
     let raised = limit.maximum.map_or(needed, |most| most.min(needed));
     let raised = match setrlimit(
@@ -216,22 +232,23 @@ fn affordable_clients(wanted: usize, tables: usize) -> usize {
         Ok(()) => raised,
         Err(_) => current,
     };
-    admitted(raised, wanted, tables)
+    (admitted(raised, wanted, tables), raised)
 }
 
-/// How many of `wanted` clients a limit of open files admits beside so many tables.
+/// How many of `wanted` clients a limit of open files admits beside so many tables. Of a low one
+/// they get a quarter at least: tables open their files in turn.
 fn admitted(limit: u64, wanted: usize, tables: usize) -> usize {
     let room = limit.saturating_sub(FILES_RESERVED);
-    let affordable = room.saturating_sub(tables as u64).max(room / 4).max(1);
+    let affordable = room.saturating_sub(tables as u64).max(limit / 4).max(1);
     usize::try_from(affordable).map_or(wanted, |affordable| affordable.min(wanted))
 }
 
-/// Serves `db` until SHUTDOWN, SIGTERM or SIGINT, then closes it. `ready` is called with the
-/// address once clients can connect.
+/// Serves `db` until SHUTDOWN, SIGTERM or SIGINT, then closes it. `ready` is called once
+/// clients can connect.
 ///
 /// # Errors
 /// As [`Server::start`] and [`Server::wait`].
-pub fn serve(config: Config, db: Db, ready: impl FnOnce(SocketAddr)) -> Result<()> {
+pub fn serve(config: Config, db: Db, ready: impl FnOnce(&Server)) -> Result<()> {
     Bound::new(config)?.serve(db, ready)
 }
 
@@ -242,8 +259,10 @@ mod tests {
     #[test]
     fn a_low_limit_of_open_files_leaves_room_for_clients_beside_tables() {
         assert_eq!(admitted(100_000, 10_000, 512), 10_000);
-        assert_eq!(admitted(512, 10_000, 256), 64);
+        assert_eq!(admitted(512, 10_000, 256), 128);
         assert_eq!(admitted(1024, 10_000, 64), 704);
-        assert_eq!(admitted(64, 10_000, 64), 1);
+        assert_eq!(admitted(80, 1000, 512), 20);
+        assert_eq!(admitted(80, 10, 512), 10);
+        assert_eq!(admitted(2, 1000, 512), 1);
     }
 }

@@ -117,10 +117,12 @@ pub(crate) struct Server {
 impl Server {
     /// Starts it on a port of the system's choice, and waits until it listens.
     pub(crate) fn start(place: &Place) -> Self {
-        let mut child = place
-            .command(&["serve", "--port", "0", "--json"])
-            .spawn()
-            .unwrap();
+        Server::started(place.command(&["serve", "--port", "0", "--json"]))
+    }
+
+    /// As `command` starts it, which is to give `--json`.
+    pub(crate) fn started(mut command: Command) -> Self {
+        let mut child = command.spawn().unwrap();
         let mut line = String::new();
         BufReader::new(child.stdout.as_mut().unwrap())
             .read_line(&mut line)
