@@ -1,10 +1,15 @@
 //! Limits, passwords, panics and ends: what a server does when things are not as they should be.
 
+#![allow(clippy::unwrap_used, reason = "what helps a test fails as a test does")]
+
 mod common;
 
 use common::{Answer, Client, Fixture, bulk, encode, error, ok};
 use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
+use velella::JournalMode;
+use velella::vfs::fault::{Fault, Rule};
+use velella::vfs::{FaultFs, MemFs, Operation};
 use velella_server::{Config, Server};
 
 #[test]
@@ -206,6 +211,75 @@ fn an_address_others_can_reach_is_refused_without_a_password() {
     };
     let failed = Server::start(config, velella::open(directory.path()).unwrap());
     assert!(failed.unwrap_err().to_string().contains("requirepass"));
+}
+
+/// A server over a database whose files fail when told to.
+fn faulty(journal: JournalMode) -> (Server, Client, FaultFs) {
+    let faults = FaultFs::over_mem(&MemFs::new());
+    let db = velella::Db::builder()
+        .memory(16 << 20)
+        .write_buffer(320 << 10)
+        .journal(journal)
+        .vfs(std::sync::Arc::new(faults.clone()))
+        .open("/db")
+        .unwrap();
+    let config = Config {
+        port: 0,
+        ..Config::default()
+    };
+    let server = Server::start(config, db).unwrap();
+    let client = Client::connect(server.address());
+    (server, client, faults)
+}
+
+/// Whether the lines stand in INFO.
+fn told(client: &mut Client, lines: &[&str]) -> bool {
+    let Answer::Bulk(text) = client.ask("INFO persistence") else {
+        panic!("text");
+    };
+    let text = String::from_utf8(text).unwrap();
+    lines.iter().all(|line| text.lines().any(|l| l == *line))
+}
+
+#[test]
+fn info_tells_when_nothing_can_be_written_any_more() {
+    let (_server, mut client, faults) = faulty(JournalMode::Write);
+    assert_eq!(client.ask("SET k v"), ok());
+    let well = ["rdb_last_bgsave_status:ok", "aof_last_write_status:ok"];
+    assert!(told(&mut client, &well));
+    faults.inject(Rule::every(Fault::Io).of(Operation::SyncData));
+    assert!(matches!(client.ask("SAVE"), Answer::Error(_)));
+    let ill = ["rdb_last_bgsave_status:err", "aof_last_write_status:err"];
+    assert!(told(&mut client, &ill));
+}
+
+#[test]
+fn info_tells_of_a_shortage_while_it_lasts() {
+    let (_server, mut client, faults) = faulty(JournalMode::Write);
+    let no_tables = Rule::every(Fault::NoSpace).of(Operation::Create).on(".sst");
+    faults.inject(no_tables);
+    let value = vec![b'v'; 10_000];
+    for n in 0..60 {
+        let key = format!("k{n}");
+        assert_eq!(client.call(&[b"SET", key.as_bytes(), &value]), ok());
+    }
+    let short = ["rdb_last_bgsave_status:err", "aof_last_write_status:ok"];
+    while !told(&mut client, &short) {}
+    faults.reset();
+    while !told(&mut client, &["rdb_last_bgsave_status:ok"]) {}
+}
+
+#[test]
+fn a_database_without_a_journal_has_no_append_only_file() {
+    let setting = |answer: &str| Answer::Array(vec![bulk("appendonly"), bulk(answer)]);
+    for (journal, line, answer) in [
+        (JournalMode::Write, "aof_enabled:1", "yes"),
+        (JournalMode::Off, "aof_enabled:0", "no"),
+    ] {
+        let (_server, mut client, _) = faulty(journal);
+        assert!(told(&mut client, &[line]), "{journal:?}");
+        assert_eq!(client.ask("CONFIG GET appendonly"), setting(answer));
+    }
 }
 
 #[test]

@@ -10,6 +10,7 @@ use super::row::{Context, Row};
 use crate::databases::DATABASES;
 use crate::resp::request::Args;
 use std::fmt::Write;
+use velella::{JournalMode, Stamp};
 use velella_sync::atomic::Ordering;
 use velella_sync::thread::wall_ms;
 
@@ -146,17 +147,21 @@ fn memory(ctx: &mut Context<'_>, text: &mut String) -> Outcome {
 }
 
 fn persistence(ctx: &mut Context<'_>, text: &mut String) -> Outcome {
-    let stats = ctx.shared.db.stats();
+    let db = &ctx.shared.db;
+    let stats = db.stats();
+    // What is read-only waits for nothing, not even for what always was durable.
+    let writable = db.wait_durable(Stamp::ZERO).is_ok();
+    let status = |well: bool| if well { "ok" } else { "err" };
     lines!(text,
         "loading" => 0,
         "rdb_changes_since_last_save" => stats.last_stamp.saturating_sub(stats.durable_stamp),
         "rdb_bgsave_in_progress" => 0,
         // Relaxed: a number for people.
         "rdb_last_save_time" => ctx.shared.last_save_ms.load(Ordering::Relaxed) / 1000,
-        "rdb_last_bgsave_status" => "ok",
-        "aof_enabled" => 1,
+        "rdb_last_bgsave_status" => status(writable && stats.shortage.is_none()),
+        "aof_enabled" => u8::from(db.options().journal != JournalMode::Off),
         "aof_rewrite_in_progress" => 0,
-        "aof_last_write_status" => "ok",
+        "aof_last_write_status" => status(writable),
     );
     Ok(())
 }

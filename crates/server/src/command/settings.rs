@@ -1,6 +1,6 @@
 //! CONFIG: the settings that exist, and those of them that may change while the server runs.
 //!
-//! Settings of Redis that are always one way here, such as `appendonly`, are told and cannot be
+//! Settings of Redis that are always one way here, such as `save`, are told and cannot be
 //! changed; paths cannot be changed by a client.
 //!
 //! S1. CONFIG SET changes all settings it names, or none: nothing is changed before the last of
@@ -53,7 +53,13 @@ const OUTSIDE: &str = "argument must be within its limits";
 
 // All loads and stores below are Relaxed: see `Settings`.
 const SETTINGS: &[Setting] = &[
-    fixed("appendonly", |_| "yes".into()),
+    fixed("appendonly", |shared| {
+        match shared.db.options().journal {
+            velella::JournalMode::Off => "no",
+            _ => "yes",
+        }
+        .into()
+    }),
     fixed("appendfsync", |shared| {
         match shared.db.options().durability {
             velella::Durability::Buffered => "everysec",
