@@ -89,7 +89,14 @@ enum Command {
 
 /// Parses the command line and does what it says.
 pub fn run() -> ExitCode {
-    let line = CommandLine::parse();
+    let line = match CommandLine::try_parse() {
+        Ok(line) => line,
+        // Help and versions are no errors.
+        Err(error) if error.use_stderr() && asks_for_json() => {
+            return nonsense(&error).report(true);
+        }
+        Err(error) => error.exit(),
+    };
     let mut output = Output::new(line.json);
     let json = line.json;
     let done = match line.command {
@@ -100,6 +107,19 @@ pub fn run() -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => failure.report(json),
     }
+}
+
+/// Whether a command line that cannot be parsed asks for JSON.
+fn asks_for_json() -> bool {
+    let words = std::env::args_os().skip(1);
+    words
+        .take_while(|word| word != "--")
+        .any(|word| word == "--json")
+}
+
+fn nonsense(error: &clap::Error) -> Failure {
+    let text = error.to_string();
+    Failure::Usage(text.trim_start_matches("error: ").trim_end().to_owned())
 }
 
 fn dispatch(command: Command, output: &mut Output) -> Result<(), Failure> {
@@ -129,7 +149,7 @@ fn serve_by_default() -> Result<Serve, Failure> {
     let matches = command.try_get_matches_from(["velella"]);
     matches
         .and_then(|matches| Serve::from_arg_matches(&matches))
-        .map_err(|error| Failure::Usage(error.to_string()))
+        .map_err(|error| nonsense(&error))
 }
 
 #[cfg(test)]

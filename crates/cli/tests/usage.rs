@@ -58,6 +58,32 @@ fn nonsense_on_the_command_line_is_exit_code_2() {
 }
 
 #[test]
+fn nonsense_is_told_as_json_where_that_was_asked_for() {
+    let place = Place::new();
+    for (arguments, word) in [
+        (&["--json", "get"][..], "<KEY>"),
+        (&["nosuch", "--json"], "nosuch"),
+        (&["keyspaces", "--json"], "Usage: velella keyspaces"),
+        (&["scan", "--limit", "x", "--json"], "--limit"),
+    ] {
+        let said = place.run(arguments);
+        assert_eq!(said.code, Some(2), "{arguments:?}: {}", said.err);
+        let error: serde_json::Value = serde_json::from_str(&said.err).unwrap();
+        assert_eq!(error["error"]["kind"], "usage");
+        let message = error["error"]["message"].as_str().unwrap();
+        assert!(message.contains(word), "{arguments:?}: {message}");
+    }
+    // Here it is a key.
+    place
+        .run(&["get", "--nosuch", "--", "--json"])
+        .failed(2, &["error: unexpected"]);
+    for flag in ["--help", "--version"] {
+        let told = place.ok(&["--json", flag]);
+        assert!(told.text().contains("velella"), "{}", told.text());
+    }
+}
+
+#[test]
 fn completions_name_the_commands() {
     let place = Place::new();
     for shell in ["bash", "zsh", "fish"] {
