@@ -282,6 +282,42 @@ fn databases_are_apart_and_flushed_apart() {
 }
 
 #[test]
+fn what_writes_nothing_creates_no_database() {
+    let directory = tempfile::tempdir().unwrap();
+    let db = velella::open(directory.path()).unwrap();
+    let config = velella_server::Config {
+        port: 0,
+        ..velella_server::Config::default()
+    };
+    let server = velella_server::Server::start(config, db.clone()).unwrap();
+    let mut client = common::Client::connect(server.address());
+    assert_eq!(client.ask("COPY none y DB 3"), Answer::Integer(0));
+    assert_eq!(client.ask("SELECT 3"), ok());
+    assert_eq!(client.ask("RENAME none y"), error("ERR no such key"));
+    assert_eq!(client.ask("RENAMENX none y"), error("ERR no such key"));
+    for (command, answer) in [
+        ("COPY none y", Answer::Integer(0)),
+        ("BITOP AND y none other", Answer::Integer(0)),
+        ("DEL none other", Answer::Integer(0)),
+        ("EXPIRE none 10", Answer::Integer(0)),
+        ("PERSIST none", Answer::Integer(0)),
+        ("GETDEL none", Answer::Null),
+        ("GETEX none EX 10", Answer::Null),
+        ("SET none v XX", Answer::Null),
+        ("SETRANGE none 0 ", Answer::Integer(0)),
+    ] {
+        assert_eq!(client.ask(command), answer, "{command}");
+        assert_eq!(db.keyspaces(), ["default"], "{command}");
+    }
+    assert_eq!(client.ask("SET k v"), ok());
+    assert_eq!(db.keyspaces(), ["db3", "default"]);
+    assert_eq!(client.ask("COPY k k DB 4"), Answer::Integer(1));
+    assert_eq!(db.keyspaces(), ["db3", "db4", "default"]);
+    server.handle().stop();
+    server.wait().unwrap();
+}
+
+#[test]
 fn what_the_library_writes_the_server_reads_and_the_reverse() {
     let directory = tempfile::tempdir().unwrap();
     let db = velella::open(directory.path()).unwrap();

@@ -196,7 +196,10 @@ fn bitop(ctx: &mut Context<'_>, args: Args<'_>) -> Outcome {
         }
         _ => return Err(SYNTAX),
     };
-    let keyspace = ctx.writable()?.clone();
+    let Some(keyspace) = ctx.existing()?.cloned() else {
+        ctx.reply.count(0);
+        return Ok(());
+    };
     let len = ctx.atomically(|snapshot, batch| {
         let mut result = None;
         for key in args.from(3).iter() {

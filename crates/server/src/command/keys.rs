@@ -64,6 +64,9 @@ fn delete_one(ctx: &mut Context<'_>, key: &[u8]) -> Result<i64, Failure> {
 
 /// K1; a key given twice counts once.
 fn delete_all(ctx: &mut Context<'_>, args: Args<'_>) -> Result<i64, Failure> {
+    let Some(keyspace) = ctx.existing()?.cloned() else {
+        return Ok(0);
+    };
     let mut keys = args.from(1).iter().peekable();
     let mut deleted = 0;
     while keys.peek().is_some() {
@@ -75,7 +78,6 @@ fn delete_all(ctx: &mut Context<'_>, args: Args<'_>) -> Result<i64, Failure> {
             bytes += key.len();
             part.insert(key);
         }
-        let keyspace = ctx.writable()?.clone();
         deleted += ctx.atomically(|snapshot, batch| {
             let mut found = 0;
             for key in &part {

@@ -48,7 +48,9 @@ fn rename_key(
     overwrite: bool,
 ) -> Result<Option<bool>, Failure> {
     let (from, to) = (args.at(1), args.at(2));
-    let keyspace = ctx.writable()?.clone();
+    let Some(keyspace) = ctx.existing()?.cloned() else {
+        return Ok(None);
+    };
     ctx.atomically(|snapshot, batch| {
         let Some(entry) = snapshot.get_entry(&keyspace, from)? else {
             return Ok(None);
@@ -99,9 +101,13 @@ fn copy(ctx: &mut Context<'_>, args: Args<'_>) -> Outcome {
             "ERR source and destination objects are the same",
         ));
     }
-    let Some(source) = ctx.existing()?.cloned() else {
-        ctx.reply.integer(0);
-        return Ok(());
+    // Looked for first: a copy of nothing creates no database.
+    let source = match ctx.existing()?.cloned() {
+        Some(source) if source.contains(from)? => source,
+        _ => {
+            ctx.reply.integer(0);
+            return Ok(());
+        }
     };
     let target = ctx.databases.writable(database)?.clone();
     let copied = ctx.atomically(|snapshot, batch| {

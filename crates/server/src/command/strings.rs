@@ -89,8 +89,18 @@ impl Context<'_> {
     pub(crate) fn modify(
         &mut self,
         key: &[u8],
-        decide: impl FnMut(Option<&Entry>) -> Result<Decision, Failure>,
+        mut decide: impl FnMut(Option<&Entry>) -> Result<Decision, Failure>,
     ) -> Result<RmwOutcome, Failure> {
+        // Where nothing was ever written, what writes nothing creates no database.
+        if self.existing()?.is_none()
+            && let decision @ (Decision::Keep | Decision::Delete) = decide(None)?
+        {
+            return Ok(RmwOutcome {
+                old: None,
+                decision,
+                stamp: None,
+            });
+        }
         let outcome = self.writable()?.rmw_entry(key, BUFFERED, decide)?;
         if let Some(stamp) = outcome.stamp {
             self.session.wrote(stamp);
