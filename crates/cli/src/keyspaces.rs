@@ -9,7 +9,7 @@ use crate::output::Output;
 use crate::table::Table;
 use clap::{Args, Subcommand, ValueEnum};
 use serde_json::json;
-use velella::{Compression, KeyspaceOptions, KeyspaceStats, MemtableKind};
+use velella::{Compression, Error, ErrorKind, KeyspaceOptions, KeyspaceStats, MemtableKind};
 
 /// Arguments of `keyspaces`.
 #[derive(Debug, Args)]
@@ -143,7 +143,8 @@ impl Keyspaces {
             Action::Change(change) => change.run(output),
             Action::Drop { name, place, .. } => {
                 let db = place.open()?;
-                db.drop_keyspace(&name)?;
+                db.drop_keyspace(&name)
+                    .map_err(|error| missing(error, "drop", &name))?;
                 db.close()?;
                 output.result(&json!({"dropped": name}), |out| {
                     writeln!(out, "dropped keyspace {name}")
@@ -151,6 +152,16 @@ impl Keyspaces {
             }
         }
     }
+}
+
+/// That there is no such keyspace, told as what was attempted: the engine speaks of opening it.
+fn missing(error: Error, attempt: &str, name: &str) -> Error {
+    if error.kind() != ErrorKind::NotFound {
+        return error;
+    }
+    let attempt = format!("{attempt} keyspace `{name}`");
+    Error::new(error.kind(), attempt, "there is none of that name")
+        .remedy("`keyspaces list` names all there are")
 }
 
 fn list(place: &Place, output: &mut Output) -> Result<(), Failure> {
@@ -194,7 +205,11 @@ pub(crate) fn table(keyspaces: &[KeyspaceStats]) -> Table {
 impl Create {
     fn run(self, output: &mut Output) -> Result<(), Failure> {
         let db = self.place.open_or_create()?;
-        db.create_keyspace(&self.name, self.settings.into())?;
+        db.create_keyspace(&self.name, self.settings.into())
+            .map_err(|error| match error.kind() {
+                ErrorKind::AlreadyExists => error.remedy("`keyspaces change` changes its settings"),
+                _ => error,
+            })?;
         db.close()?;
         output.result(&json!({"created": self.name}), |out| {
             writeln!(out, "created keyspace {}", self.name)
@@ -205,7 +220,8 @@ impl Create {
 impl Change {
     fn run(self, output: &mut Output) -> Result<(), Failure> {
         let db = self.place.open()?;
-        db.open_keyspace(&self.name, self.settings.into())?;
+        db.open_keyspace(&self.name, self.settings.into())
+            .map_err(|error| missing(error, "change", &self.name))?;
         let stats = db.stats();
         db.close()?;
         let changed = stats

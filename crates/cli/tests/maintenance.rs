@@ -23,7 +23,12 @@ fn keyspaces_are_created_listed_and_dropped() {
     ]);
     place
         .run(&["keyspaces", "create", "words"])
-        .failed(1, &["velella: cannot", "words"]);
+        .failed(1, &["cannot create keyspace `words`", "keyspaces change"]);
+    for arguments in [&["drop", "nope", "--yes"][..], &["change", "nope"]] {
+        let said = place.run(&[&["keyspaces"], arguments].concat());
+        let attempt = format!("cannot {} keyspace `nope`", arguments[0]);
+        said.failed(1, &[&attempt, "keyspaces list"]);
+    }
     place.ok(&["put", "a", "1", "-k", "words"]);
     place.run(&["get", "a"]).failed(1, &["keyspace `default`"]);
     let listed = place.ok(&["keyspaces", "list"]).text().to_owned();

@@ -113,7 +113,9 @@ fn a_port_in_use_is_told_and_harms_nothing() {
 fn an_address_that_others_reach_needs_a_password() {
     let place = Place::new();
     let serve = ["serve", "--port", "0", "--bind", "0.0.0.0"];
-    place.run(&serve).failed(1, &["0.0.0.0", "password"]);
+    place
+        .run(&serve)
+        .failed(1, &["0.0.0.0", "requirepass", "--requirepass-file FILE"]);
     place.write("empty", "\n");
     let with_empty = [&serve[..], &["--requirepass-file", "empty"]].concat();
     place.run(&with_empty).failed(1, &["empty", "first line"]);

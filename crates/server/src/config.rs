@@ -66,7 +66,7 @@ impl Config {
             return refuse(
                 format!("bind {}", self.bind),
                 "other machines could reach it, and it asks for no password".into(),
-                "set requirepass, or bind 127.0.0.1",
+                "set requirepass (`--requirepass-file FILE`), or bind 127.0.0.1",
             );
         }
         if !(1..=1_000_000).contains(&self.maxclients) {
@@ -110,7 +110,7 @@ mod tests {
         };
         let error = open.clone().validated().unwrap_err().to_string();
         assert!(
-            error.contains("0.0.0.0") && error.contains("requirepass"),
+            error.contains("0.0.0.0") && error.contains("--requirepass-file FILE"),
             "{error}"
         );
         let empty = Config {

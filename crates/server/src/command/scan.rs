@@ -10,7 +10,7 @@
 
 use super::failure::{Failure, NOT_AN_INTEGER, Outcome, SYNTAX};
 use super::options::is;
-use super::row::{Context, DANGEROUS, FAST, READ, Row};
+use super::row::{Context, DANGEROUS, READ, Row};
 use crate::glob;
 use crate::number::{Decimal, parse_i64, parse_u64};
 use crate::resp::request::Args;
@@ -34,7 +34,7 @@ pub(crate) const ROWS: &[Row] = &[
         "Get all keys that match a pattern; on large data, SCAN is kinder.",
     ),
     Row::new("randomkey", 1, READ, randomkey).doc("generic", "1.0.0", "Get some key."),
-    Row::new("dbsize", 1, READ | FAST, dbsize).doc(
+    Row::new("dbsize", 1, READ, dbsize).doc(
         "server",
         "1.0.0",
         "Count the keys; takes time in proportion to them.",
