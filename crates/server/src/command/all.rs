@@ -85,4 +85,20 @@ mod tests {
             assert!(table().find(name.as_bytes()).is_none(), "{name} is there");
         }
     }
+
+    #[test]
+    fn the_page_on_the_server_has_all_commands() {
+        let page = include_str!("../../../../docs/server.md");
+        let (_, commands) = page.split_once("## Commands\n").unwrap();
+        let found = commands.lines().filter(|line| line.starts_with("| `"));
+        let rows = table().rows().iter().copied();
+        let rows = rows.flat_map(|row| std::iter::once(row).chain(row.subcommands));
+        let lines = rows.map(|row| {
+            let name = row.name.replace('|', " ").to_uppercase();
+            format!("| `{name}` | {} |", row.summary.replace('|', "\\|"))
+        });
+        let lines: Vec<String> = lines.collect();
+        let page = lines.join("\n");
+        assert_eq!(found.collect::<Vec<_>>(), lines, "should be\n{page}\n");
+    }
 }
