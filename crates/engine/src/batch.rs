@@ -48,7 +48,7 @@ pub(crate) struct Operation {
 }
 
 /// Changes in the order in which they are installed (B1).
-struct Plan<'a> {
+pub(crate) struct Plan<'a> {
     changes: Vec<(&'a Arc<Core>, Change<'a>)>,
 }
 
@@ -76,6 +76,16 @@ impl Engine {
         }
         let plan = self.plan(operations)?;
         let committed = self.commit_plan(&plan, unchanged_since, options);
+        self.conclude(&plan, committed, options)
+    }
+
+    /// What is left to do once a batch was `committed` or not, and its pair given back.
+    pub(crate) fn conclude(
+        &self,
+        plan: &Plan<'_>,
+        committed: Result<Option<Stamp>>,
+        options: WriteOptions,
+    ) -> Result<Option<Stamp>> {
         match &committed {
             Ok(Some(_)) => {}
             Ok(None) => abandon_all(self, &plan.changes),
@@ -103,7 +113,7 @@ impl Engine {
     }
 
     /// Sorts, keeps the last operation on each key, and checks the limits.
-    fn plan<'a>(&self, operations: &'a [Operation]) -> Result<Plan<'a>> {
+    pub(crate) fn plan<'a>(&self, operations: &'a [Operation]) -> Result<Plan<'a>> {
         if operations.len() > BATCH_OPERATIONS_MAX {
             let found = format!(
                 "{} operations, at most {BATCH_OPERATIONS_MAX}",
@@ -172,10 +182,20 @@ impl Engine {
             .iter()
             .map(|(_, change)| change.key.len() + change.payload_len());
         self.admit(bytes.sum())?;
-        let mut pair = self.checkout(options);
+        let mut pair = self.checkout(options)?;
         // Closing waits for the pairs, then for nobody: who gets one later must not write.
         self.check()?;
-        if let Some(lane) = &mut *pair {
+        self.commit_in(plan, since, &mut pair)
+    }
+
+    /// As `commit_plan`, with a pair that the caller has.
+    pub(crate) fn commit_in(
+        &self,
+        plan: &Plan<'_>,
+        since: Option<Stamp>,
+        pair: &mut PoolGuard<'_, Pair>,
+    ) -> Result<Option<Stamp>> {
+        if let Some(lane) = &mut **pair {
             let mut record = Vec::new();
             plan.changes
                 .iter()
@@ -185,7 +205,7 @@ impl Engine {
         self.counters.batches.increment();
         let mut unswitched = None;
         loop {
-            match self.try_batch(plan, since, &mut pair, &epoch::pin())? {
+            match self.try_batch(plan, since, pair, &epoch::pin())? {
                 Try::Committed(stamp) => return Ok(Some(stamp)),
                 Try::Refused => return Ok(None),
                 Try::Lost(core, stamp) => {

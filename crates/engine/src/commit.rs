@@ -78,7 +78,7 @@ impl Engine {
         options: WriteOptions,
     ) -> Result<Stamp> {
         self.admit(change.key.len() + change.payload_len())?;
-        let mut pair = self.checkout(options);
+        let mut pair = self.checkout(options)?;
         // Closing waits for the pairs, then for nobody: who gets one later must not write.
         self.check()?;
         let hint = core.prefetch(change.key);

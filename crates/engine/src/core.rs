@@ -6,10 +6,10 @@
 //! E2. Once `halt` was called with a cause, every later write and sync fails with it; reads go on
 //!     unless the database was closed.
 //!
-//! Threads: all. Locks, outermost first: `compacting`, `changing`, `switching`, `keyspaces`,
-//! `Core::publishing`, the flush queue; none is taken by a get or an uncontended put. The turn of
-//! flushes is taken inside of `compacting` and outside of `switching`: with a journal outside of
-//! `changing`, too, and without one, where flushes make a change durable, inside.
+//! Threads: all. Locks, outermost first: `writing_alone`, `compacting`, `changing`, `switching`,
+//! `keyspaces`, `Core::publishing`, the flush queue; none is taken by a get or an uncontended put.
+//! The turn of flushes is taken inside of `compacting` and outside of `switching`: with a journal
+//! outside of `changing`, too, and without one, where flushes make a change durable, inside.
 
 use crate::flush_queue::FlushQueue;
 use crate::keyspace_core::{Core, MadeOf};
@@ -25,7 +25,7 @@ use std::time::{Duration, Instant};
 use velella_base::{Error, ErrorKind, Result, Stamp};
 use velella_journal::{Journal, Lane};
 use velella_mvcc::{Clock, Retention, Slots, Snapshots};
-use velella_sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use velella_sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use velella_sync::counter::Counter;
 use velella_sync::lock::{Mutex, RwLock};
 use velella_sync::parker::Parker;
@@ -34,6 +34,9 @@ use velella_tree::Edit;
 
 /// A lane, or nothing where the database keeps no journal.
 pub(crate) type Pair = Option<Lane>;
+
+/// No thread is the only writer.
+pub(crate) const NOBODY: usize = usize::MAX;
 
 /// An open database.
 #[derive(Debug)]
@@ -62,6 +65,9 @@ pub(crate) struct Engine {
     pub(crate) changing: Mutex<()>,
     /// Held during a switch of memtables.
     pub(crate) switching: Mutex<()>,
+    /// The turn of the only writer (`transact.rs`), and its thread.
+    pub(crate) writing_alone: Mutex<()>,
+    pub(crate) only_writer: AtomicUsize,
     pub(crate) flushes: FlushQueue,
     pub(crate) stalls: Stalls,
     pub(crate) shortages: Shortages,
@@ -117,6 +123,8 @@ pub(crate) struct Counters {
     pub(crate) rmws: Counter,
     pub(crate) rmw_retries: Counter,
     pub(crate) switch_aborts: Counter,
+    /// Turns of the only writer (`transact.rs`).
+    pub(crate) written_alone: Counter,
     pub(crate) flushes: Counter,
     pub(crate) flush_bytes: Counter,
     pub(crate) gatherings: Counter,
@@ -204,6 +212,8 @@ impl Engine {
             memtable_bytes: MemtableBytes::default(),
             changing: Mutex::new(()),
             switching: Mutex::new(()),
+            writing_alone: Mutex::new(()),
+            only_writer: AtomicUsize::new(NOBODY),
             flushes: FlushQueue::default(),
             stalls: Stalls::default(),
             shortages: Shortages::default(),
@@ -325,21 +335,22 @@ impl Engine {
     /// A (slot, lane) pair for one write. Writes that wait for the device share lanes, so that
     /// their records stand in few pages; they wait without the lane.
     #[inline]
-    pub(crate) fn checkout(&self, options: WriteOptions) -> PoolGuard<'_, Pair> {
+    pub(crate) fn checkout(&self, options: WriteOptions) -> Result<PoolGuard<'_, Pair>> {
         let pair = match options.durability.unwrap_or(self.options.durability) {
             Durability::Buffered => self.pairs.checkout(),
             Durability::Sync | Durability::Group(_) => self.pairs.checkout_first(),
         };
-        pair.unwrap_or_else(|| self.checkout_slowly())
+        pair.map_or_else(|| self.checkout_slowly(), Ok)
     }
 
     #[cold]
-    fn checkout_slowly(&self) -> PoolGuard<'_, Pair> {
+    fn checkout_slowly(&self) -> Result<PoolGuard<'_, Pair>> {
+        self.refuse_inside_transact()?;
         let started = thread::now();
         for turn in 0u32.. {
             if let Some(pair) = self.pairs.checkout() {
                 self.stalls.note(Cause::Slots, started.elapsed());
-                return pair;
+                return Ok(pair);
             }
             if turn < 100 {
                 thread::yield_now()
@@ -348,6 +359,18 @@ impl Engine {
             }
         }
         unreachable!("the loop ends only by returning")
+    }
+
+    /// The only writer has every pair: whatever it asks to write beside would wait for itself.
+    #[cold]
+    pub(crate) fn refuse_inside_transact(&self) -> Result<()> {
+        // Relaxed: only the thread that stored it acts on it. Those of a model have one number.
+        let only = self.only_writer.load(Ordering::Relaxed);
+        if only != thread::ordinal() || cfg!(any(loom, shuttle)) {
+            return Ok(());
+        }
+        let found = "the function given to `transact` writes by itself";
+        Err(Error::invalid("write", found).remedy("have it add to its batch instead"))
     }
 
     /// D: every stamp at or below it survives a power loss.

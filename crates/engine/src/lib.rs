@@ -70,6 +70,7 @@ mod snapshot_reads;
 mod write_batch;
 mod open;
 mod db;
+mod transact;
 #[cfg(test)]
 mod fixture;
 

@@ -125,6 +125,7 @@ impl Engine {
             ("rmw_retries", &own.rmw_retries),
             ("rmws", &own.rmws),
             ("switch_aborts", &own.switch_aborts),
+            ("written_alone", &own.written_alone),
             ("writes", &own.writes),
             ("memtable_comparisons", &memtable.comparisons),
             ("memtable_cas_attempts", &memtable.cas_attempts),

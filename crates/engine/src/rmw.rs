@@ -146,7 +146,7 @@ impl Engine {
         seen: &Seen,
         options: WriteOptions,
     ) -> Result<Option<Published>> {
-        let mut pair = self.checkout(options);
+        let mut pair = self.checkout(options)?;
         // Closing waits for the pairs, then for nobody: who gets one later must not write.
         self.check()?;
         reserve(&mut pair, core, change)?;

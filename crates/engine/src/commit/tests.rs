@@ -39,7 +39,7 @@ fn a_panic_in_a_window_ends_writing_with_an_error_and_holds_nobody_up() {
     db.put("k", "before").unwrap();
     let view = db.core.view.load_full(&epoch::pin());
     let owner = catch_unwind(AssertUnwindSafe(|| {
-        let pair = engine.checkout(WriteOptions::default());
+        let pair = engine.checkout(WriteOptions::default()).unwrap();
         let guard = epoch::pin();
         let change = Change::put(&engine, b"k", b"never", None).unwrap();
         let owner = Owner::Slot(pair.index());

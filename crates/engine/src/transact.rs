@@ -1,0 +1,146 @@
+//! Read, decide and write over any keys as one step, as often as it takes, and that ends.
+//!
+//! Source: optimistic first, then alone: what databases call lock escalation; the papers retry
+//! without end.
+//!
+//! T1. An attempt reads a snapshot and writes if none of the batch's keys was written since. After
+//!     [`ATTEMPTS`] that lost to other writers it is done as the only writer, which cannot lose.
+//! T2. The only writer holds every pair, so every write that had begun is over and none begins;
+//!     gets, snapshots and iterators go on. There is one at a time, and it waits for room in memory
+//!     before and after, never in between.
+//! T3. A write that the user's function asks for meanwhile would wait for itself: it is refused.
+//!
+//! Threads: any. Tests: `tests/transact.rs`.
+
+use crate::batch::Operation;
+use crate::core::{Engine, NOBODY, Pair};
+use crate::db::Db;
+use crate::options::WriteOptions;
+use crate::snapshot::Snapshot;
+use crate::stalls::Cause;
+use crate::write_batch::WriteBatch;
+use std::time::Duration;
+use velella_base::{Error, Result, Stamp};
+use velella_sync::atomic::Ordering;
+use velella_sync::lock::MutexGuard;
+use velella_sync::{PoolGuard, thread};
+
+/// Attempts that let others write meanwhile.
+const ATTEMPTS: u32 = 4;
+
+/// The right to write alone (T2).
+struct OnlyWriter<'a> {
+    engine: &'a Engine,
+    pairs: Vec<PoolGuard<'a, Pair>>,
+    _turn: MutexGuard<'a, ()>,
+}
+
+impl Drop for OnlyWriter<'_> {
+    fn drop(&mut self) {
+        // Relaxed: see `refuse_inside_transact`.
+        self.engine.only_writer.store(NOBODY, Ordering::Relaxed);
+    }
+}
+
+impl Engine {
+    /// Waits until every write that has begun is over, and lets none begin.
+    fn only_writer(&self) -> Result<OnlyWriter<'_>> {
+        self.refuse_inside_transact()?;
+        self.admit(0)?;
+        let started = thread::now();
+        let turn = self.writing_alone.lock();
+        let mut only = OnlyWriter {
+            engine: self,
+            pairs: Vec::with_capacity(self.pairs.len()),
+            _turn: turn,
+        };
+        for index in 0..self.pairs.len() {
+            only.pairs.push(loop {
+                // Whoever closes the database keeps the pairs that it has.
+                self.check()?;
+                match self.pairs.try_checkout(index) {
+                    Some(pair) => break pair,
+                    None => thread::sleep(Duration::from_micros(100)),
+                }
+            });
+        }
+        // Relaxed: see `refuse_inside_transact`.
+        self.only_writer.store(thread::ordinal(), Ordering::Relaxed);
+        self.stalls.note(Cause::Slots, started.elapsed());
+        self.counters.written_alone.increment();
+        Ok(only)
+    }
+
+    /// What `attempt` makes of the database now, written before anybody else writes.
+    fn write_alone<R, E: From<Error>>(
+        &self,
+        options: WriteOptions,
+        attempt: impl FnOnce() -> Result<(R, Vec<Operation>), E>,
+    ) -> Result<(R, Option<Stamp>), E> {
+        let mut only = self.only_writer()?;
+        let (result, operations) = attempt()?;
+        if operations.is_empty() {
+            return Ok((result, None));
+        }
+        let plan = self.plan(&operations)?;
+        let committed = self.commit_in(&plan, None, &mut only.pairs[0]);
+        drop(only);
+        let stamp = self.conclude(&plan, committed, options)?;
+        Ok((result, stamp))
+    }
+}
+
+impl Db {
+    /// Reads, decides and writes as one step, over any keys: `decide` reads a snapshot and fills a
+    /// batch, which is written if none of *its* keys was written since (snapshot isolation). If one
+    /// was, `decide` is called again with a new snapshot and an empty batch; after a few times all
+    /// other writers wait, so that it ends. Returns what `decide` returned at last, and the stamp
+    /// of the write; no stamp if the batch was left empty.
+    ///
+    /// `decide` must not write, nor close the database.
+    ///
+    /// ```
+    /// # let dir = std::env::temp_dir().join(format!("velella-transact-{}", std::process::id()));
+    /// # let db = velella::open(&dir)?;
+    /// # db.put("a", "10")?;
+    /// let (moved, stamp) = db.transact(Default::default(), |snapshot, batch| {
+    ///     let Some(value) = snapshot.get(&db, "a")? else {
+    ///         return Ok(false);
+    ///     };
+    ///     batch.delete(&db, "a").put(&db, "b", &value);
+    ///     Ok::<_, velella::Error>(true)
+    /// })?;
+    /// assert!(moved && stamp.is_some());
+    /// assert_eq!(db.get("b")?.unwrap(), "10");
+    /// # db.close()?;
+    /// # std::fs::remove_dir_all(&dir).unwrap();
+    /// # Ok::<(), velella::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Db::write`], and what `decide` returns.
+    pub fn transact<R, E: From<Error>>(
+        &self,
+        options: WriteOptions,
+        mut decide: impl FnMut(&Snapshot, &mut WriteBatch) -> Result<R, E>,
+    ) -> Result<(R, Option<Stamp>), E> {
+        let mut batch = WriteBatch::new();
+        for _ in 0..ATTEMPTS {
+            let snapshot = self.snapshot();
+            batch.clear();
+            let result = decide(&snapshot, &mut batch)?;
+            if batch.is_empty() {
+                return Ok((result, None));
+            }
+            let written = self.write_if_unchanged(&batch, &snapshot, options)?;
+            if written.is_some() {
+                return Ok((result, written));
+            }
+        }
+        self.engine().write_alone(options, move || {
+            batch.clear();
+            let result = decide(&self.snapshot(), &mut batch)?;
+            Ok((result, batch.operations))
+        })
+    }
+}
