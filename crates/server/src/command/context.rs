@@ -105,29 +105,17 @@ impl Context<'_> {
     }
 
     /// Applies the batch that `fill` makes of a snapshot, as one step: if a key of the batch was
-    /// written since, it starts over with a new snapshot. Nothing is written if the batch stays
-    /// empty.
+    /// written since, it starts over with a new snapshot, after a few times with the other writers
+    /// waiting. Nothing is written if the batch stays empty.
     pub(crate) fn atomically<R>(
         &mut self,
-        mut fill: impl FnMut(&Snapshot, &mut WriteBatch) -> Result<R, Failure>,
+        fill: impl FnMut(&Snapshot, &mut WriteBatch) -> Result<R, Failure>,
     ) -> Result<R, Failure> {
-        let mut batch = WriteBatch::new();
-        loop {
-            let snapshot = self.shared.db.snapshot();
-            batch.clear();
-            let result = fill(&snapshot, &mut batch)?;
-            if batch.is_empty() {
-                return Ok(result);
-            }
-            if let Some(stamp) = self
-                .shared
-                .db
-                .write_if_unchanged(&batch, &snapshot, BUFFERED)?
-            {
-                self.session.wrote(stamp);
-                return Ok(result);
-            }
+        let (result, stamp) = self.shared.db.transact(BUFFERED, fill)?;
+        if let Some(stamp) = stamp {
+            self.session.wrote(stamp);
         }
+        Ok(result)
     }
 
     /// Whether the connection speaks RESP3.
