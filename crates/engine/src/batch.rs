@@ -24,15 +24,13 @@ use crate::core::{Engine, Pair};
 use crate::keyspace_core::Core;
 use crate::options::WriteOptions;
 use crate::read::Reader;
-use crate::stalls::Cause;
 use crate::view::View;
 use std::sync::Arc;
 use velella_base::limits::{BATCH_BYTES_MAX, BATCH_OPERATIONS_MAX};
 use velella_base::{Error, ErrorKind, Result, Stamp, seeded};
 use velella_memtable::{BatchCell, Hint, Install, Owner, Pending};
+use velella_sync::PoolGuard;
 use velella_sync::epoch::{self, Guard};
-use velella_sync::lock::MutexGuard;
-use velella_sync::{PoolGuard, thread};
 
 /// How many keys of a batch ahead memory is asked for (decision 0013).
 const AHEAD: usize = 4;
@@ -216,16 +214,6 @@ impl Engine {
                 }
             }
         }
-    }
-
-    /// While this is held no memtable is switched (B6). Who asks for it has installed nothing, and
-    /// nobody who holds it waits for a pair.
-    #[cold]
-    fn keep_switches_off(&self) -> MutexGuard<'_, ()> {
-        let started = thread::now();
-        let switching = self.switching.lock();
-        self.stalls.note(Cause::Switch, started.elapsed());
-        switching
     }
 
     fn try_batch<'a>(

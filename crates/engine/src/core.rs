@@ -65,6 +65,8 @@ pub(crate) struct Engine {
     pub(crate) changing: Mutex<()>,
     /// Held during a switch of memtables.
     pub(crate) switching: Mutex<()>,
+    /// A batch holds that lock, to keep switches off.
+    pub(crate) switches_off: AtomicBool,
     /// The turn of the only writer (`transact.rs`), and its thread.
     pub(crate) writing_alone: Mutex<()>,
     pub(crate) only_writer: AtomicUsize,
@@ -212,6 +214,7 @@ impl Engine {
             memtable_bytes: MemtableBytes::default(),
             changing: Mutex::new(()),
             switching: Mutex::new(()),
+            switches_off: AtomicBool::new(false),
             writing_alone: Mutex::new(()),
             only_writer: AtomicUsize::new(NOBODY),
             flushes: FlushQueue::default(),

@@ -16,9 +16,11 @@
 use crate::core::Engine;
 use crate::flush_queue::Group;
 use crate::keyspace_core::Core;
+use crate::stalls::Cause;
 use crate::view::{Mem, Split, View};
 use std::sync::Arc;
 use velella_base::seeded;
+use velella_sync::atomic::Ordering;
 use velella_sync::epoch::{self, Guard};
 use velella_sync::lock::MutexGuard;
 use velella_sync::{Replaced, thread};
@@ -40,12 +42,15 @@ impl Engine {
         drop(switching);
     }
 
-    /// As `switch` for one keyspace, unless its memtable is not full (any more), or another thread
-    /// is switching or keeps switches off: then the next writer to find it full comes here.
+    /// As `switch` for one keyspace, unless its memtable is not full (any more), or a batch keeps
+    /// switches off: then the next writer to find it full comes here.
     pub(crate) fn switch_if_full(&self, core: &Arc<Core>) {
-        let Some(switching) = self.switching.try_lock() else {
+        // Relaxed: a hint. Who misses the change waits for an attempt of the batch.
+        if self.switches_off.load(Ordering::Relaxed) {
             return;
-        };
+        }
+        // Who comes while another thread switches waits: to write on would be to overrun the limit.
+        let switching = self.switching.lock();
         if self.is_full(core) {
             if self.journal.is_none() {
                 self.switch_locked(&self.cores());
@@ -138,6 +143,36 @@ impl Engine {
             }
         };
         tables.into_iter().map(lock).collect()
+    }
+}
+
+/// While it lives no memtable is switched.
+pub(crate) struct SwitchesOff<'a> {
+    engine: &'a Engine,
+    _switching: MutexGuard<'a, ()>,
+}
+
+impl Engine {
+    /// Waits until no memtable is being switched, and lets none be. Who asks for it has installed
+    /// nothing.
+    #[cold]
+    pub(crate) fn keep_switches_off(&self) -> SwitchesOff<'_> {
+        let started = thread::now();
+        let switching = self.switching.lock();
+        self.stalls.note(Cause::Switch, started.elapsed());
+        // Relaxed: see `switch_if_full`.
+        self.switches_off.store(true, Ordering::Relaxed);
+        SwitchesOff {
+            engine: self,
+            _switching: switching,
+        }
+    }
+}
+
+impl Drop for SwitchesOff<'_> {
+    fn drop(&mut self) {
+        // Relaxed: see `switch_if_full`.
+        self.engine.switches_off.store(false, Ordering::Relaxed);
     }
 }
 
