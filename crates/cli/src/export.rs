@@ -111,8 +111,9 @@ impl Export {
         drop(walk);
         db.close()?;
         job.summary.seconds = start.elapsed().as_secs_f64();
-        let to_stdout = matches!(destination, Destination::Stdout);
-        finish(&job.summary, to_stdout, output)
+        // A device may be where results go, as /dev/stdout is.
+        let to_file = matches!(destination, Destination::File(_));
+        finish(&job.summary, to_file, output)
     }
 }
 
@@ -182,14 +183,14 @@ fn take_name(partial: &Path, path: &Path, force: bool) -> velella::Result<()> {
     fs::rename(partial, path).map_err(failed)
 }
 
-fn finish(summary: &Summary, to_stdout: bool, output: &mut Output) -> Result<(), Failure> {
+fn finish(summary: &Summary, to_file: bool, output: &mut Output) -> Result<(), Failure> {
     if summary.expiries_lost > 0 {
         let pairs = human::counted(summary.expiries_lost, "pair");
         output.note(&format!(
             "note: {pairs} had an expiry time, which this format does not carry; jsonl and raw do"
         ));
     }
-    if to_stdout {
+    if !to_file {
         return Ok(());
     }
     let time = std::time::Duration::from_secs_f64(summary.seconds);

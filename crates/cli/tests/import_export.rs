@@ -340,9 +340,12 @@ fn what_is_no_file_is_written_to_and_stays() {
         place.ok(&[&["export", file], flags].concat());
         let mut bytes = [0; 4096];
         let len = ends.read(&mut bytes).unwrap();
-        assert_eq!(bytes[..len], place.read("x.tsv"));
+        assert_eq!(bytes[..len], place.read("x.tsv"), "no summary behind it");
         assert!(pipe.metadata().unwrap().file_type().is_fifo());
     }
+    // Results go there, too: only the data may.
+    let out = place.ok(&["export", "/dev/stdout"]).out;
+    assert_eq!(out, place.read("x.tsv"));
     let _socket = std::os::unix::net::UnixListener::bind(place.path("socket")).unwrap();
     let said = place.run(&["export", "socket"]);
     said.failed(1, &["cannot export to socket"]);
