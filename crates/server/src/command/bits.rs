@@ -214,7 +214,7 @@ fn bitop(ctx: &mut Context<'_>, args: Args<'_>) -> Outcome {
         }
         if !result.is_empty() {
             batch.put(&keyspace, args.at(2), &result);
-        } else if snapshot.get(&keyspace, args.at(2))?.is_some() {
+        } else if snapshot.contains(&keyspace, args.at(2))? {
             batch.delete(&keyspace, args.at(2));
         }
         Ok(result.len())

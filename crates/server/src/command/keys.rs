@@ -81,7 +81,7 @@ fn delete_all(ctx: &mut Context<'_>, args: Args<'_>) -> Result<i64, Failure> {
         deleted += ctx.atomically(|snapshot, batch| {
             let mut found = 0;
             for key in &part {
-                if snapshot.get(&keyspace, key)?.is_some() {
+                if snapshot.contains(&keyspace, key)? {
                     batch.delete(&keyspace, key);
                     found += 1;
                 }

@@ -55,7 +55,7 @@ fn rename_key(
         let Some(entry) = snapshot.get_entry(&keyspace, from)? else {
             return Ok(None);
         };
-        if !overwrite && snapshot.get(&keyspace, to)?.is_some() {
+        if !overwrite && snapshot.contains(&keyspace, to)? {
             return Ok(Some(false));
         }
         if from != to {
@@ -114,7 +114,7 @@ fn copy(ctx: &mut Context<'_>, args: Args<'_>) -> Outcome {
         let Some(entry) = snapshot.get_entry(&source, from)? else {
             return Ok(false);
         };
-        if !replace && snapshot.get(&target, to)?.is_some() {
+        if !replace && snapshot.contains(&target, to)? {
             return Ok(false);
         }
         // The source is written as it is, so that the batch fails if it changed: the copy then

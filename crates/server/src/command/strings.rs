@@ -356,7 +356,7 @@ fn msetnx(ctx: &mut Context<'_>, args: Args<'_>) -> Outcome {
     let keyspace = ctx.writable()?.clone();
     let set = ctx.atomically(|snapshot, batch| {
         for key in args.from(1).iter().step_by(2) {
-            if snapshot.get(&keyspace, key)?.is_some() {
+            if snapshot.contains(&keyspace, key)? {
                 return Ok(false);
             }
         }
