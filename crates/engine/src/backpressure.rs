@@ -151,7 +151,8 @@ impl Engine {
     }
 
     /// After a write that found its memtable full, or all together: makes it immutable, once there
-    /// is room for one more immutable memtable. Every writer that comes by waits for that room.
+    /// is room for one more immutable memtable. Every writer that comes by waits for that room; but
+    /// where a batch keeps switches off, the next one makes it immutable.
     #[cold]
     pub(crate) fn make_room(&self, core: &Arc<Core>) -> Result<()> {
         let limit = self.immutable_limit();
@@ -212,6 +213,8 @@ impl Engine {
             flushes,
             compactions,
         } = &self.shortages;
+        // Again where it could not: a batch may have kept switches off.
+        self.bound_memtables();
         let flushed = self.flush_next();
         let flushed = flushed.or_else(|error| self.run_short(flushes, error));
         let worked = flushed.and_then(|flushed| match flushed {

@@ -11,8 +11,8 @@
 //!     first committer wins (snapshot isolation).
 //! B5. Keyspaces of another database, or of an earlier opening of this one, are refused before
 //!     anything happens: their memtables are not ours.
-//! B6. It begins anew at most once for a switch: having lost to one, it keeps others off until it
-//!     is over. A batch larger than the write buffer would else bring about the next one itself.
+//! B6. It begins anew at most once for a switch: having lost an attempt, it keeps switches off in
+//!     the next. A batch larger than the write buffer would else bring about the next one itself.
 //!     Writers that find their memtable full meanwhile go on in it.
 //!
 //! Tests: `cl6_torn_batch`, `batches_in_opposite_order`, `batch_overtaken_by_put`,
@@ -24,6 +24,7 @@ use crate::core::{Engine, Pair};
 use crate::keyspace_core::Core;
 use crate::options::WriteOptions;
 use crate::read::Reader;
+use crate::switch::SwitchesOff;
 use crate::view::View;
 use std::sync::Arc;
 use velella_base::limits::{BATCH_BYTES_MAX, BATCH_OPERATIONS_MAX};
@@ -48,6 +49,16 @@ pub(crate) struct Operation {
 /// Changes in the order in which they are installed (B1).
 pub(crate) struct Plan<'a> {
     changes: Vec<(&'a Arc<Core>, Change<'a>)>,
+}
+
+impl Plan<'_> {
+    /// Bytes of keys and payloads.
+    pub(crate) fn bytes(&self) -> usize {
+        let changes = self.changes.iter();
+        changes
+            .map(|(_, change)| change.key.len() + change.payload_len())
+            .sum()
+    }
 }
 
 /// What became of one try.
@@ -103,6 +114,8 @@ impl Engine {
                 let _ = self.make_room(core);
             }
         }
+        // Others may have found too much in memory while this one kept switches off.
+        self.bound_memtables();
         let Some(stamp) = committed? else {
             return Ok(None);
         };
@@ -175,11 +188,7 @@ impl Engine {
         since: Option<Stamp>,
         options: WriteOptions,
     ) -> Result<Option<Stamp>> {
-        let bytes = plan
-            .changes
-            .iter()
-            .map(|(_, change)| change.key.len() + change.payload_len());
-        self.admit(bytes.sum())?;
+        self.admit(plan.bytes())?;
         let mut pair = self.checkout(options)?;
         // Closing waits for the pairs, then for nobody: who gets one later must not write.
         self.check()?;
@@ -201,11 +210,13 @@ impl Engine {
             lane.reserve(&[&record])?;
         }
         self.counters.batches.increment();
-        let mut unswitched = None;
+        let mut unswitched: Option<SwitchesOff<'_>> = None;
         loop {
-            match self.try_batch(plan, since, pair, &epoch::pin())? {
-                Try::Committed(stamp) => return Ok(Some(stamp)),
-                Try::Refused => return Ok(None),
+            // Not in the match: the pin would last as long as what follows a loss.
+            let tried = self.try_batch(plan, since, pair, &epoch::pin())?;
+            match tried {
+                Try::Committed(stamp) => break Ok(Some(stamp)),
+                Try::Refused => break Ok(None),
                 Try::Lost(core, stamp) => {
                     // Without the lock: the lease takes others.
                     drop(unswitched.take());

@@ -157,9 +157,12 @@ impl Engine {
     /// nothing.
     #[cold]
     pub(crate) fn keep_switches_off(&self) -> SwitchesOff<'_> {
-        let started = thread::now();
-        let switching = self.switching.lock();
-        self.stalls.note(Cause::Switch, started.elapsed());
+        let switching = self.switching.try_lock().unwrap_or_else(|| {
+            let started = thread::now();
+            let switching = self.switching.lock();
+            self.stalls.note(Cause::Switch, started.elapsed());
+            switching
+        });
         // Relaxed: see `switch_if_full`.
         self.switches_off.store(true, Ordering::Relaxed);
         SwitchesOff {

@@ -64,6 +64,8 @@ impl Engine {
                 }
             });
         }
+        // Closing waits for the pairs, then for nobody: who gets the last one later must not write.
+        self.check()?;
         // Relaxed: see `refuse_inside_transact`.
         self.only_writer.store(thread::ordinal(), Ordering::Relaxed);
         self.stalls.note(Cause::Slots, started.elapsed());
@@ -85,6 +87,7 @@ impl Engine {
         let plan = self.plan(&operations)?;
         let committed = self.commit_in(&plan, None, &mut only.pairs[0]);
         drop(only);
+        self.charge(plan.bytes());
         let stamp = self.conclude(&plan, committed, options)?;
         Ok((result, stamp))
     }
@@ -97,7 +100,9 @@ impl Db {
     /// other writers wait, so that it ends. Returns what `decide` returned at last, and the stamp
     /// of the write; no stamp if the batch was left empty.
     ///
-    /// `decide` must not write, nor close the database.
+    /// `decide` must not write nor close the database, nor wait for anybody who does, by a lock or
+    /// otherwise: in the last call nobody else can write. Of its own thread a write is then refused
+    /// (`InvalidInput`). It should be short for the same reason.
     ///
     /// ```
     /// # let dir = std::env::temp_dir().join(format!("velella-transact-{}", std::process::id()));
