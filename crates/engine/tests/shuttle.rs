@@ -31,8 +31,12 @@ fn holds_in(schedules: usize, this: Model) {
 }
 
 fn fails(this: Model, fault: &'static str) {
+    fails_in(CONTROL, this, fault);
+}
+
+fn fails_in(schedules: usize, this: Model, fault: &'static str) {
     let name = format!("engine/{}, {fault}", this.name);
-    model::fails(&name, CONTROL, move || this.run(Some(fault)));
+    model::fails(&name, schedules, move || this.run(Some(fault)));
 }
 
 #[test]
@@ -89,8 +93,12 @@ fn a_batch_is_whole_over_a_switch() {
     fails(models::BATCHES, "a-write-does-not-look-at-the-view-again");
     holds(models::BATCHES_WRITTEN);
     holds(models::BATCHES_BY_GETS);
-    // TODO: its control, `a-write-does-not-look-below-a-switch`, is not met in 5,000 schedules since
-    // a batch that lost keeps switches off: the model needs another shape (issue 3).
+    // Every sixth batch of PCT's schedules meets it: by luck more than ten may not.
+    fails_in(
+        8 * CONTROL,
+        models::BATCHES_BY_GETS,
+        "a-write-does-not-look-below-a-switch",
+    );
 }
 
 #[test]

@@ -27,23 +27,20 @@ enum Scheduler {
 pub fn holds(name: &str, schedules: usize, model: impl Fn() + Send + Sync + 'static) {
     let model = Arc::new(model);
     for scheduler in [Scheduler::Random, Scheduler::Pct] {
-        let explored = explore(scheduler, schedules, budget(), &model);
+        let explored = explore(&[scheduler], schedules, budget(), &model);
         report(name, how(scheduler), true, &explored);
     }
 }
 
-/// Within `schedules` schedules of one scheduler or the other, `model` fails.
+/// Within `schedules` schedules of each scheduler, batch by batch in turns, `model` fails: which of
+/// the two meets a fault early, nobody knows beforehand.
 ///
 /// # Panics
 /// If it does not.
 pub fn fails(name: &str, schedules: usize, model: impl Fn() + Send + Sync + 'static) {
-    let model = Arc::new(model);
-    let first = explore(Scheduler::Random, schedules, None, &model);
-    if first.failure.is_some() {
-        return report(name, how(Scheduler::Random), false, &first);
-    }
-    let second = explore(Scheduler::Pct, schedules, None, &model);
-    report(name, how(Scheduler::Pct), false, &second);
+    let both = [Scheduler::Random, Scheduler::Pct];
+    let explored = explore(&both, schedules, None, &Arc::new(model));
+    report(name, "shuttle, random and PCT", false, &explored);
 }
 
 fn how(scheduler: Scheduler) -> &'static str {
@@ -54,7 +51,7 @@ fn how(scheduler: Scheduler) -> &'static str {
 }
 
 fn explore(
-    scheduler: Scheduler,
+    schedulers: &[Scheduler],
     schedules: usize,
     budget: Option<Duration>,
     model: &Arc<impl Fn() + Send + Sync + 'static>,
@@ -73,7 +70,9 @@ fn explore(
         let start = Instant::now();
         let mut batch = 0;
         loop {
-            run(scheduler, base + batch, model, &count);
+            for &scheduler in schedulers {
+                run(scheduler, base + batch, model, &count);
+            }
             batch += 1;
             let is_over = match budget {
                 Some(budget) if number("VELELLA_SEED").is_none() => start.elapsed() >= budget,
@@ -86,7 +85,8 @@ fn explore(
     });
     // Relaxed: the thread was joined.
     result.executions = count.load(Ordering::Relaxed);
-    let seed = base + result.executions.saturating_sub(1) / BATCH as u64;
+    let runs = result.executions.saturating_sub(1) / BATCH as u64;
+    let seed = base + runs / schedulers.len() as u64;
     if let Some(failure) = &mut result.failure {
         *failure = format!("{failure}\nrepeat it with VELELLA_SEED={seed}");
     }
