@@ -8,6 +8,18 @@ use common::{Answer, Client, Fixture, bulk, encode, error, ok};
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+/// A server, and the database under it to look into.
+fn over_a_database() -> (tempfile::TempDir, velella::Db, velella_server::Server) {
+    let directory = tempfile::tempdir().unwrap();
+    let db = velella::open(directory.path()).unwrap();
+    let config = velella_server::Config {
+        port: 0,
+        ..velella_server::Config::default()
+    };
+    let server = velella_server::Server::start(config, db.clone()).unwrap();
+    (directory, db, server)
+}
+
 #[test]
 fn increments_of_many_clients_are_all_counted() {
     let fixture = Fixture::start();
@@ -283,13 +295,7 @@ fn databases_are_apart_and_flushed_apart() {
 
 #[test]
 fn what_writes_nothing_creates_no_database() {
-    let directory = tempfile::tempdir().unwrap();
-    let db = velella::open(directory.path()).unwrap();
-    let config = velella_server::Config {
-        port: 0,
-        ..velella_server::Config::default()
-    };
-    let server = velella_server::Server::start(config, db.clone()).unwrap();
+    let (_directory, db, server) = over_a_database();
     let mut client = common::Client::connect(server.address());
     assert_eq!(client.ask("COPY none y DB 3"), Answer::Integer(0));
     assert_eq!(client.ask("SELECT 3"), ok());
@@ -319,14 +325,8 @@ fn what_writes_nothing_creates_no_database() {
 
 #[test]
 fn what_the_library_writes_the_server_reads_and_the_reverse() {
-    let directory = tempfile::tempdir().unwrap();
-    let db = velella::open(directory.path()).unwrap();
+    let (_directory, db, server) = over_a_database();
     db.put("from the library", "v").unwrap();
-    let config = velella_server::Config {
-        port: 0,
-        ..velella_server::Config::default()
-    };
-    let server = velella_server::Server::start(config, db.clone()).unwrap();
     let mut client = common::Client::connect(server.address());
     assert_eq!(client.call(&[b"GET", b"from the library"]), bulk("v"));
     assert_eq!(client.call(&[b"SET", b"from a client", b"w"]), ok());
@@ -335,15 +335,61 @@ fn what_the_library_writes_the_server_reads_and_the_reverse() {
     server.wait().unwrap();
 }
 
+/// Each attempt to delete them at one instant loses to a client that sets one of them.
+#[test]
+fn a_deletion_of_many_keys_ends_beside_clients_that_set_them() {
+    const KEYS: usize = 20_000;
+    let (_directory, db, server) = over_a_database();
+    let keys: Vec<String> = (0..KEYS).map(|key| format!("k{key}")).collect();
+    for key in &keys {
+        db.put(key, "v").unwrap();
+    }
+    let (going, ended) = (AtomicBool::new(true), AtomicBool::new(false));
+    std::thread::scope(|scope| {
+        for first in 0..2 {
+            let (going, keys) = (&going, &keys);
+            let mut client = Client::connect(server.address());
+            scope.spawn(move || {
+                for turn in 0usize.. {
+                    if !going.load(Ordering::Relaxed) {
+                        break;
+                    }
+                    let key =
+                        |step: usize| keys[(first + 7 * (turn * 100 + step)) % KEYS].as_bytes();
+                    let sets = (0..100).map(|step| encode(&[b"SET", key(step), b"v"]));
+                    client.send(&sets.flatten().collect::<Vec<u8>>());
+                    (0..100).for_each(|_| assert_eq!(client.answer(), ok()));
+                }
+            });
+        }
+        let (going_on, keys, ended, db) = (&going, &keys, &ended, &db);
+        let mut client = Client::connect(server.address());
+        scope.spawn(move || {
+            // Most often within a few: then it had lost to them again and again, and ended.
+            while going_on.load(Ordering::Relaxed) && db.stats().counters["written_alone"] == 0 {
+                let mut request = vec![&b"DEL"[..]];
+                request.extend(keys.iter().map(|key| key.as_bytes()));
+                assert!(matches!(client.call(&request), Answer::Integer(_)));
+            }
+            ended.store(going_on.load(Ordering::Relaxed), Ordering::Relaxed);
+        });
+        // Without an end of its own it has one with the others', and is found out.
+        for _ in 0..3_000 {
+            if ended.load(Ordering::Relaxed) {
+                break;
+            }
+            std::thread::sleep(std::time::Duration::from_millis(10));
+        }
+        going.store(false, Ordering::Relaxed);
+        assert!(ended.load(Ordering::Relaxed), "not within 30 s");
+    });
+    server.handle().stop();
+    server.wait().unwrap();
+}
+
 #[test]
 fn several_keys_are_deleted_at_one_instant_and_one_given_twice_counts_once() {
-    let directory = tempfile::tempdir().unwrap();
-    let db = velella::open(directory.path()).unwrap();
-    let config = velella_server::Config {
-        port: 0,
-        ..velella_server::Config::default()
-    };
-    let server = velella_server::Server::start(config, db.clone()).unwrap();
+    let (_directory, db, server) = over_a_database();
     let mut client = common::Client::connect(server.address());
     assert_eq!(client.ask("MSET a 1 b 2 c 3"), ok());
     let before = db.stats().last_stamp;
