@@ -344,10 +344,7 @@ fn recover(
         false => state.clock_lease,
         true => Stamp::MAX,
     };
-    let known = Known {
-        dropped: &state.dropped,
-        lease,
-    };
+    let known = Known { state, lease };
     let recovered = replay(&mut journal, cores, &known, options.memory / 4)?;
     sync_externals(env, &recovered, &journal)?;
     let mut report = journal.report().clone();

@@ -26,7 +26,7 @@ use velella_journal::{Recovery, batch};
 use velella_mvcc::Retention;
 use velella_sync::helpers::{self, Made};
 use velella_sync::lock::Mutex;
-use velella_tree::{Built, Edit};
+use velella_tree::{Built, Edit, State};
 
 /// Most tables the last gathering becomes, and each before it, which is written while one thread
 /// reads: they stand in level 0, which has to stay small.
@@ -57,8 +57,8 @@ impl Recovered {
 
 /// What the manifest says of the records there can be.
 pub(crate) struct Known<'a> {
-    /// Keyspaces whose records are skipped.
-    pub(crate) dropped: &'a [KeyspaceId],
+    /// Which keyspaces were dropped: their records are skipped.
+    pub(crate) state: &'a State,
     /// The highest stamp that was allowed.
     pub(crate) lease: Stamp,
 }
@@ -151,7 +151,7 @@ impl Gatherer<'_> {
         for operation in batch::decode(record.payload) {
             let operation = operation?;
             let Some(piece) = self.pieces.get_mut(&operation.keyspace) else {
-                if self.known.dropped.contains(&operation.keyspace) {
+                if self.known.state.is_dropped(operation.keyspace) {
                     continue;
                 }
                 return Err(unknown_keyspace(operation.keyspace, record.stamp));

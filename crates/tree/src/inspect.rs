@@ -131,7 +131,7 @@ pub fn describe(edit: &Edit) -> String {
         Edit::WallClock { ms } => format!("{name} {ms} ms"),
         Edit::FileLease { until } => format!("{name} below={until}"),
         Edit::Origin { below, database } => format!("{name} below={below} {database:032x}"),
-        Edit::KeyspaceIds { next, dropped } => format!("{name} next={next} dropped={dropped:?}"),
+        Edit::KeyspaceIds { next } => format!("{name} next={next}"),
         Edit::Durable { below } => format!("{name} below={below}"),
         Edit::KeyspaceSettings { keyspace, settings } => {
             format!("{name} keyspace={keyspace} {}", settings.describe())

@@ -200,10 +200,11 @@ impl Model {
             }
             assert_eq!(found, *tables);
         }
-        let dropped: BTreeSet<u32> = state.dropped.iter().copied().collect();
-        assert_eq!(dropped, self.dropped);
+        for id in 1..=self.next {
+            assert_eq!(state.is_dropped(id), self.dropped.contains(&id), "{id}");
+        }
         let figures = (state.next_keyspace, state.clock_lease.0, state.wall_ms);
-        assert_eq!(figures, (self.next.max(1), self.lease, self.wall));
+        assert_eq!(figures, (self.next, self.lease, self.wall));
         assert_eq!(state.incarnation, self.incarnation);
     }
 }

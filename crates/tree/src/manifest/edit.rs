@@ -86,12 +86,10 @@ pub enum Edit {
         /// Whose checksums the files carry.
         database: DatabaseId,
     },
-    /// Keyspace ids used so far.
+    /// Every keyspace id below this was used.
     KeyspaceIds {
-        /// The next one.
+        /// The first that was not.
         next: KeyspaceId,
-        /// Those dropped.
-        dropped: Vec<KeyspaceId>,
     },
     /// A keyspace's settings are these now, instead of what they were.
     KeyspaceSettings {
@@ -216,9 +214,9 @@ impl Edit {
                 put_varint(out, *below);
                 out.extend_from_slice(&database.to_le_bytes());
             }
-            Edit::KeyspaceIds { next, dropped } => {
+            Edit::KeyspaceIds { next } => {
                 put_varint(out, u64::from(*next));
-                put_numbers(out, dropped.iter().map(|id| u64::from(*id)));
+                put_numbers(out, std::iter::empty());
             }
             Edit::KeyspaceSettings { keyspace, settings } => {
                 put_varint(out, u64::from(*keyspace));
@@ -394,9 +392,7 @@ fn decode_settings(body: &mut Reader<'_>) -> Result<Option<Edit>, Fault> {
 
 fn decode_ids(body: &mut Reader<'_>) -> Option<Edit> {
     let next = id(body)?;
-    let dropped = numbers(body)?
-        .into_iter()
-        .map(|id| KeyspaceId::try_from(id).ok())
-        .collect::<Option<_>>()?;
-    Some(Edit::KeyspaceIds { next, dropped })
+    // Earlier builds listed the dropped ones; all of them are below `next`.
+    numbers(body)?;
+    Some(Edit::KeyspaceIds { next })
 }

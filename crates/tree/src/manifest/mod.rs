@@ -98,11 +98,7 @@ impl Manifest {
     /// # Errors
     /// `AlreadyExists`: a database, or something else, is there; or what the file system refused.
     pub fn create(vfs: Arc<dyn Vfs>, dir: &Path) -> Result<(Manifest, State)> {
-        let state = State {
-            next_keyspace: 1,
-            ..State::default()
-        };
-        Self::create_with(vfs, dir, directory::random_id(), state)
+        Self::create_with(vfs, dir, directory::random_id(), State::default())
     }
 
     /// Writes the manifest of a checkpoint into `dir`, which holds the tables of `state` (and

@@ -4,6 +4,9 @@
 //! J2. An edit that does not fit (a table removed that is not there, an id used twice) is an error,
 //!     never ignored: the manifest and the directory would drift apart.
 //!
+//! J3. Ids of keyspaces are used in turn, so no list is kept of those that were dropped: a database
+//!     that makes keyspaces and drops them does not grow.
+//!
 //! Pure. Tests: `manifest/tests.rs`.
 
 use super::edit::{Edit, KeyspaceRecord};
@@ -18,9 +21,7 @@ use velella_vfs::Identity;
 pub struct State {
     /// The living keyspaces by id, with their tables per level and their floor W.
     pub keyspaces: Vec<KeyspaceState>,
-    /// Ids of dropped keyspaces (records that name them are skipped).
-    pub dropped: Vec<KeyspaceId>,
-    /// The next keyspace id.
+    /// The next keyspace id: those below it were used.
     pub next_keyspace: KeyspaceId,
     /// Every number below this may have been used for a file.
     pub next_file: u64,
@@ -59,6 +60,13 @@ impl State {
     #[must_use]
     pub fn keyspace(&self, id: KeyspaceId) -> Option<&KeyspaceState> {
         self.keyspaces.iter().find(|state| state.record.id == id)
+    }
+
+    /// Whether a keyspace had this id and was dropped: ids are given in turn, and no record names
+    /// a keyspace before the manifest does.
+    #[must_use]
+    pub fn is_dropped(&self, id: KeyspaceId) -> bool {
+        id < self.next_keyspace && self.keyspace(id).is_none()
     }
 
     /// The database under whose id file number `file` was written: `own`, unless it came with a
@@ -108,7 +116,6 @@ impl State {
                 self.living(*id)?;
                 self.raise_durable(*stamp);
                 self.keyspaces.retain(|state| state.record.id != *id);
-                self.dropped.push(*id);
             }
             Edit::AddTables {
                 keyspace,
@@ -144,10 +151,7 @@ impl State {
                 }
                 self.origins.push((*below, *database));
             }
-            Edit::KeyspaceIds { next, dropped } => {
-                self.next_keyspace = self.next_keyspace.max(*next);
-                self.dropped.extend_from_slice(dropped);
-            }
+            Edit::KeyspaceIds { next } => self.next_keyspace = self.next_keyspace.max(*next),
             Edit::KeyspaceSettings { keyspace, settings } => {
                 self.living(*keyspace)?.settings = settings.clone();
             }
@@ -196,7 +200,6 @@ impl State {
         }
         edits.push(Edit::KeyspaceIds {
             next: self.next_keyspace,
-            dropped: self.dropped.clone(),
         });
         edits.push(Edit::Incarnation {
             number: self.incarnation,
@@ -219,7 +222,7 @@ impl State {
 
     fn create(&mut self, record: &KeyspaceRecord) -> Result<(), String> {
         let id = record.id;
-        if self.keyspace(id).is_some() || self.dropped.contains(&id) {
+        if id < self.next_keyspace {
             return Err(format!("keyspace id {id} was used before"));
         }
         let name = &record.name;

@@ -94,10 +94,7 @@ fn every_edit() -> Vec<Edit> {
             below: 6,
             database: u128::MAX - 5,
         },
-        Edit::KeyspaceIds {
-            next: 12,
-            dropped: vec![3, 4],
-        },
+        Edit::KeyspaceIds { next: 12 },
         Edit::KeyspaceSettings {
             keyspace: 1,
             settings: settings(),
@@ -194,7 +191,8 @@ fn counts_beyond_what_is_left_are_refused_without_allocating() {
 fn a_state_is_its_edits() {
     let state = applied(&every_edit());
     assert_eq!(applied(&state.edits()), state);
-    assert_eq!(state.dropped, [2, 3, 4]);
+    let dropped: Vec<u32> = (0..20).filter(|id| state.is_dropped(*id)).collect();
+    assert_eq!(dropped, (0..12).filter(|id| *id != 1).collect::<Vec<_>>());
     assert_eq!(state.next_keyspace, 12);
     assert_eq!(
         state.tables().map(|table| table.file).collect::<Vec<_>>(),
@@ -202,6 +200,39 @@ fn a_state_is_its_edits() {
     );
     assert_eq!(state.origin(5, 1), u128::MAX - 5);
     assert_eq!(state.origin(6, 1), 1);
+}
+
+#[test]
+fn keyspaces_that_come_and_go_leave_nothing() {
+    let encoded = |state: &State| {
+        let mut bytes = Vec::new();
+        for edit in state.edits() {
+            edit.encode(&mut bytes);
+        }
+        bytes.len()
+    };
+    let mut state = applied(&[Edit::CreateKeyspace(record(0, "default"))]);
+    let before = encoded(&state);
+    for id in 1..=1000 {
+        let stamp = Stamp(9);
+        state
+            .apply(&Edit::CreateKeyspace(record(id, "passing")))
+            .unwrap();
+        state.apply(&Edit::DropKeyspace { id, stamp }).unwrap();
+    }
+    // Of them only the next id is left, and what the last drop told to be durable.
+    let left = encoded(&state) - before;
+    assert!(left <= 8, "{left} bytes");
+    assert!((1..=1000).all(|id| state.is_dropped(id)));
+    assert!(!state.is_dropped(0) && !state.is_dropped(1001));
+}
+
+#[test]
+fn an_old_list_of_dropped_keyspaces_is_read_and_ignored() {
+    let mut bytes = vec![11];
+    velella_base::codec::put_slice(&mut bytes, &[12, 2, 3, 4]);
+    let edit = Edit::decode(&mut Reader::new(&bytes)).unwrap();
+    assert_eq!(edit, Edit::KeyspaceIds { next: 12 });
 }
 
 #[test]
