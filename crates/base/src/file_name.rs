@@ -17,6 +17,8 @@ use std::path::{Path, PathBuf};
 
 /// Directory of the journal's files, below the database directory.
 pub const JOURNAL_DIR: &str = "journal";
+/// What a file system itself keeps at the top of a volume; a database may lie beside it.
+pub const LOST_AND_FOUND: &str = "lost+found";
 /// Name of the lock file.
 pub const LOCK: &str = "LOCK";
 /// Name of the file that names the manifest.

@@ -158,6 +158,10 @@ fn make_directory(vfs: &dyn Vfs, dir: &Path, options: &Options) -> Result<()> {
             missing(dir)
         });
     }
+    if vfs.exists(dir)? {
+        // Before the lock file is made, here too.
+        Manifest::check_room(vfs, dir)?;
+    }
     // Its own name must be as durable as what will be written below it.
     velella_tree::create_directory(vfs, dir)
 }

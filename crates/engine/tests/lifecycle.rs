@@ -210,15 +210,34 @@ fn what_was_acknowledged_while_closing_is_there_afterwards() {
 }
 
 #[test]
+fn a_database_may_be_a_whole_volume() {
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::create_dir(dir.path().join("lost+found")).unwrap();
+    for value in ["a", "b"] {
+        velella::open(dir.path()).unwrap().put("k", value).unwrap();
+    }
+    assert!(dir.path().join("lost+found").is_dir());
+}
+
+#[test]
 fn a_directory_of_something_else_is_left_alone() {
     let dir = tempfile::tempdir().unwrap();
     std::fs::write(dir.path().join("letter.txt"), "dear").unwrap();
-    let outcome = velella::open(dir.path());
-    if let Ok(db) = outcome {
-        // Strangers may live beside a database; verify names them.
-        assert_eq!(db.verify().unwrap().foreign_files, ["letter.txt"]);
-        db.close().unwrap();
-    }
+    let error = velella::open(dir.path()).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::AlreadyExists, "{error}");
+    let names = || std::fs::read_dir(dir.path()).unwrap().count();
+    assert_eq!(names(), 1, "a lock file was left there");
+    // Strangers may come to live beside a database; verify names them.
+    let (letter, away) = (
+        dir.path().join("letter.txt"),
+        dir.path().with_extension("t"),
+    );
+    std::fs::rename(&letter, &away).unwrap();
+    let db = velella::open(dir.path()).unwrap();
+    std::fs::rename(&away, &letter).unwrap();
+    assert_eq!(db.verify().unwrap().foreign_files, ["letter.txt"]);
+    db.close().unwrap();
+    velella::open(dir.path()).unwrap();
     assert_eq!(
         std::fs::read_to_string(dir.path().join("letter.txt")).unwrap(),
         "dear"

@@ -329,14 +329,22 @@ fn current_missing_pointing_nowhere_or_garbled_is_told_apart() {
 fn a_foreign_directory_is_left_alone() {
     let attempt = |names: &[&str]| {
         let fs = MemFs::new();
-        fs.create_dir_all(&db().join("journal")).unwrap();
+        for below in ["journal", "lost+found"] {
+            fs.create_dir_all(&db().join(below)).unwrap();
+        }
         for name in names {
             fs.write_file(&db().join(name), b"mine").unwrap();
         }
         let outcome = Manifest::create(arc(&fs), db()).map(|_| ());
         (outcome, fs.files().len())
     };
-    for harmless in [&[][..], &["LOCK"], &["LOCK", "CURRENT.tmp", "x.tmp"]] {
+    let mounted = ["lost+found/#17"];
+    for harmless in [
+        &[][..],
+        &["LOCK"],
+        &["LOCK", "CURRENT.tmp", "x.tmp"],
+        &mounted,
+    ] {
         attempt(harmless).0.unwrap();
     }
     for foreign in [

@@ -6,7 +6,7 @@ use crate::header::Purpose;
 use std::collections::BTreeSet;
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::path::{Path, PathBuf};
-use velella_base::file_name::{FileName, JOURNAL_DIR};
+use velella_base::file_name::{FileName, JOURNAL_DIR, LOST_AND_FOUND};
 use velella_base::{DatabaseId, Error, ErrorKind, Result};
 use velella_vfs::Vfs;
 
@@ -74,10 +74,17 @@ fn named(path: &Path) -> &Path {
     }
 }
 
-/// Makes `dir` ready for a new database: it is created, or holds nothing but what an interrupted
-/// creation leaves, which is removed.
+/// Makes `dir` ready for a new database: it is created, or what an interrupted creation left there
+/// is removed.
 pub(super) fn prepare(vfs: &dyn Vfs, dir: &Path) -> Result<()> {
     create_directory(vfs, dir)?;
+    let leftovers = leftovers(vfs, dir)?;
+    leftovers.iter().try_for_each(|path| vfs.remove(path))
+}
+
+/// What an interrupted creation left in `dir`, where a database may be created: nothing else is
+/// there.
+pub(super) fn leftovers(vfs: &dyn Vfs, dir: &Path) -> Result<Vec<PathBuf>> {
     let mut leftovers = Vec::new();
     for name in names(vfs, dir)? {
         match FileName::parse(&name) {
@@ -96,10 +103,11 @@ pub(super) fn prepare(vfs: &dyn Vfs, dir: &Path) -> Result<()> {
             }
             None if is_temporary(&name) => leftovers.push(dir.join(&name)),
             None if name == JOURNAL_DIR && is_empty_dir(vfs, &dir.join(&name)) => {}
+            None if name == LOST_AND_FOUND => {}
             _ => return Err(foreign(dir, &name)),
         }
     }
-    leftovers.iter().try_for_each(|path| vfs.remove(path))
+    Ok(leftovers)
 }
 
 /// Whether a manifest without a `CURRENT` is what an interrupted creation leaves: unreadable from

@@ -123,6 +123,14 @@ impl Manifest {
         Ok(manifest.database())
     }
 
+    /// Whether a database may be created in `dir`, which is there; nothing is changed.
+    ///
+    /// # Errors
+    /// As [`Manifest::create`].
+    pub fn check_room(vfs: &dyn Vfs, dir: &Path) -> Result<()> {
+        directory::leftovers(vfs, dir).map(drop)
+    }
+
     /// As [`Manifest::create`], under a given id (golden files, tests).
     ///
     /// # Errors
