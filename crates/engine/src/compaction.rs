@@ -18,7 +18,7 @@ use crate::keyspace_core::Core;
 use crate::shortage::Shortages;
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;
-use velella_base::Result;
+use velella_base::{Error, ErrorKind, Result};
 use velella_sync::thread;
 use velella_tree::{Job, Wanted};
 
@@ -126,7 +126,9 @@ impl Engine {
         if let Some(error) = failed.into_inner() {
             return Err(error);
         }
-        if self.is_stopping() || (report.is_err() && core.is_dropped()) {
+        // A drop under way ends a job with its keyspace; what a device says then is heard, too.
+        let ended = |error: &Error| error.kind() == ErrorKind::NotFound && core.is_dropped();
+        if self.is_stopping() || report.as_ref().is_err_and(ended) {
             return Ok(());
         }
         let report = report.inspect_err(|error| self.halt_after_job("a compaction", error))?;

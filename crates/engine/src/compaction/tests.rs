@@ -50,6 +50,28 @@ fn writers_of_another_keyspace_are_relieved_as_well() {
 }
 
 #[test]
+fn what_a_device_says_is_heard_while_the_keyspace_is_being_dropped() {
+    let faulty = FaultFs::over_mem(&MemFs::new());
+    let (db, engine) = open(Arc::new(faulty.clone()), tiny());
+    let keyspace = db.create_keyspace("k", Default::default()).unwrap();
+    let _whole = engine.compacting.write();
+    for round in 0..3u32 {
+        keyspace.put("k", round.to_le_bytes()).unwrap();
+        keyspace.flush().unwrap();
+    }
+    let core = &keyspace.core;
+    let job = core
+        .tree
+        .next_job(Wanted::Everything, &engine.retention())
+        .unwrap();
+    assert!(core.mark_dropped());
+    faulty.inject(Rule::every(Fault::Io).on(".sst").of(Operation::Append));
+    let error = engine.run_job(core, job).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Io, "{error}");
+    assert_eq!(engine.check().unwrap_err().kind(), ErrorKind::ReadOnly);
+}
+
+#[test]
 fn a_job_that_begins_after_the_close_changes_nothing() {
     let fs = MemFs::new();
     let (db, engine) = open(Arc::new(fs.clone()), tiny());
