@@ -47,6 +47,18 @@ impl Snapshot {
             .is_live(&keyspace.core, key.as_ref(), self.reader())
     }
 
+    /// The values of all `keys` in this view.
+    ///
+    /// # Errors
+    /// As [`Snapshot::get`].
+    pub fn multi_get<K: AsRef<[u8]>>(
+        &self,
+        keyspace: &Keyspace,
+        keys: &[K],
+    ) -> Result<Vec<Option<Value>>> {
+        keys.iter().map(|key| self.get(keyspace, key)).collect()
+    }
+
     /// All pairs of a keyspace in this view.
     ///
     /// # Errors
@@ -54,6 +66,18 @@ impl Snapshot {
     pub fn iter(&self, keyspace: &Keyspace) -> Result<Iter> {
         keyspace.iter_with(IterOptions {
             snapshot: Some(self.clone()),
+            ..IterOptions::default()
+        })
+    }
+
+    /// The pairs of a keyspace whose keys begin with `prefix`, in this view.
+    ///
+    /// # Errors
+    /// As [`Snapshot::get`]; `InvalidInput`: the keyspace has an order of its own.
+    pub fn prefix(&self, keyspace: &Keyspace, prefix: impl AsRef<[u8]>) -> Result<Iter> {
+        keyspace.iter_with(IterOptions {
+            snapshot: Some(self.clone()),
+            prefix: prefix.as_ref().to_vec(),
             ..IterOptions::default()
         })
     }

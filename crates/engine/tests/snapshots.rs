@@ -45,7 +45,19 @@ fn snapshots_of_every_age_equal_the_replay_of_their_prefix() {
                 for snapshot in &snapshots {
                     let expected = model.at(snapshot.stamp().0);
                     assert_eq!(view(snapshot, &db), expected, "{snapshot:?}");
+                    let keys: Vec<_> = model.keys().collect();
+                    let values = snapshot.multi_get(&db, &keys).unwrap();
+                    let values = values.into_iter().map(|value| value.map(|v| v.to_vec()));
+                    let wanted = keys.iter().map(|key| expected.get(*key).cloned());
+                    assert_eq!(values.collect::<Vec<_>>(), wanted.collect::<Vec<_>>());
                     for key in model.keys() {
+                        let first = &key[..key.len().min(1)];
+                        let with = |(found, _): &(Vec<u8>, Vec<u8>)| found.starts_with(first);
+                        let pairs = snapshot.prefix(&db, first).unwrap();
+                        let pairs = pairs.map(|pair| pair.unwrap());
+                        let found = pairs.map(|(key, value)| (key, value.to_vec()));
+                        let all = expected.clone().into_iter().filter(with);
+                        assert_eq!(found.collect::<Vec<_>>(), all.collect::<Vec<_>>());
                         let value = snapshot.get(&db, key).unwrap().map(|value| value.to_vec());
                         assert_eq!(value.as_ref(), expected.get(key), "{snapshot:?} {key:?}");
                         assert_eq!(snapshot.contains(&db, key).unwrap(), value.is_some());
