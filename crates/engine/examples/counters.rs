@@ -46,7 +46,7 @@ fn count(db: &Db) -> velella::Result<u64> {
             let next = old.map_or(0, number) + 1;
             Decision::Put(next.to_string().into_bytes())
         })?;
-        db.fetch_add("right", 1)?;
+        db.increment("right", 1)?;
     }
     Ok(runs - INCREMENTS)
 }

@@ -309,7 +309,7 @@ impl Keyspace {
     ///
     /// # Errors
     /// As [`Keyspace::rmw`]; `InvalidInput`: the value is no 64-bit integer, or the sum is none.
-    pub fn fetch_add(&self, key: impl AsRef<[u8]>, delta: i64) -> Result<i64> {
+    pub fn increment(&self, key: impl AsRef<[u8]>, delta: i64) -> Result<i64> {
         let mut sum = 0;
         self.rmw_entry(key, WriteOptions::default(), |old| {
             let before = old.map_or(Ok(0), |entry| parse_integer(&entry.value))?;

@@ -8,7 +8,7 @@
 //! assert_eq!(db.get("greeting")?.unwrap(), "hello");
 //!
 //! let before = db.snapshot();
-//! db.fetch_add("visits", 1)?;
+//! db.increment("visits", 1)?;
 //! assert_eq!(before.get(&db, "visits")?, None);
 //!
 //! for pair in db.prefix("gr")? {

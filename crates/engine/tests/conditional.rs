@@ -74,7 +74,7 @@ fn step(seed: &mut Seed, keyspace: &Keyspace, map: &mut Map, folded: Folded) {
         3 => {
             let is_number = |text: &[u8]| std::str::from_utf8(text).ok()?.parse::<i64>().ok();
             let before = old.as_ref().map_or(Some(0), |(value, _)| is_number(value));
-            match (keyspace.fetch_add(&key, 7), before) {
+            match (keyspace.increment(&key, 7), before) {
                 (Ok(sum), Some(before)) => {
                     assert_eq!(sum, before + 7);
                     let expiry = old.and_then(|(_, expiry)| expiry);
@@ -201,7 +201,7 @@ const BETWEEN: [Between; 15] = [
     },
     Between {
         what: "an addition",
-        act: |_, own| own.fetch_add("k", 0).map(drop),
+        act: |_, own| own.increment("k", 0).map(drop),
         is_write: true,
     },
     Between {

@@ -105,7 +105,7 @@ const ACTS: [(&str, Act, Moves); 22] = [
     ),
     (
         "an addition",
-        |db| drop(db.fetch_add("n", 1)),
+        |db| drop(db.increment("n", 1)),
         &[
             ("writes", 1),
             ("rmws", 1),
@@ -125,7 +125,7 @@ const ACTS: [(&str, Act, Moves); 22] = [
     ),
     (
         "an addition to no number",
-        |db| drop(db.fetch_add("text", 1).unwrap_err()),
+        |db| drop(db.increment("text", 1).unwrap_err()),
         &[("rmws", 1)],
     ),
     (

@@ -216,7 +216,7 @@ fn writes(db: &Db) -> Vec<(&'static str, Result<()>)> {
             "compare_and_swap",
             db.compare_and_swap("k", None, None).map(drop),
         ),
-        ("fetch_add", db.fetch_add("n", 1).map(drop)),
+        ("increment", db.increment("n", 1).map(drop)),
         ("flush", db.flush()),
         ("compact", db.compact()),
         ("persist", db.persist().map(drop)),

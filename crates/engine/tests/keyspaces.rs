@@ -86,7 +86,7 @@ fn a_dropped_keyspace_is_gone_for_its_handles_and_after_every_sort_of_opening() 
             ErrorKind::NotFound
         );
         assert_eq!(
-            dropped.fetch_add("late", 1).unwrap_err().kind(),
+            dropped.increment("late", 1).unwrap_err().kind(),
             ErrorKind::NotFound
         );
         assert_eq!(dropped.flush().unwrap_err().kind(), ErrorKind::NotFound);

@@ -85,7 +85,7 @@ fn close_gives_up_the_lock_though_handles_live_on() {
         db.keyspace_or_create("new").unwrap_err().kind(),
         ErrorKind::Closed
     );
-    assert_eq!(db.fetch_add("n", 1).unwrap_err().kind(), ErrorKind::Closed);
+    assert_eq!(db.increment("n", 1).unwrap_err().kind(), ErrorKind::Closed);
     let batch = velella::WriteBatch::new();
     assert_eq!(db.write(&batch).unwrap_err().kind(), ErrorKind::Closed);
     // A dead handle that drops late harms nobody.

@@ -22,7 +22,7 @@ fn the_longest_key_works_everywhere_and_one_byte_more_is_refused() {
             assert_eq!(db.get(long(last)).unwrap().unwrap(), [last]);
         }
         assert_eq!(contents(&db).len(), 3);
-        assert_eq!(db.fetch_add(long(9), 1).unwrap(), 1);
+        assert_eq!(db.increment(long(9), 1).unwrap(), 1);
         db.delete(long(9)).unwrap();
         db.compact().unwrap();
     }
@@ -32,7 +32,7 @@ fn the_longest_key_works_everywhere_and_one_byte_more_is_refused() {
     let errors = [
         db.put(&too_long, "").unwrap_err(),
         db.delete(&too_long).unwrap_err(),
-        db.fetch_add(&too_long, 1).unwrap_err(),
+        db.increment(&too_long, 1).unwrap_err(),
         db.write(&batch).unwrap_err(),
     ];
     for error in errors {

@@ -138,7 +138,7 @@ impl Scene {
     }
 
     fn add(&self) {
-        self.db.fetch_add("k", 1).unwrap();
+        self.db.increment("k", 1).unwrap();
     }
 
     fn flush(&self) {

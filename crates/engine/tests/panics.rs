@@ -51,7 +51,7 @@ fn a_panicking_order_blocks_no_key_and_nobody_else() {
     type Write = fn(&Db, &Keyspace, &[u8]);
     let writes: [Write; 3] = [
         |_, keyspace, key| drop(keyspace.put(key, "1")),
-        |_, keyspace, key| drop(keyspace.fetch_add(key, 1)),
+        |_, keyspace, key| drop(keyspace.increment(key, 1)),
         |db, keyspace, key| {
             let mut batch = WriteBatch::new();
             batch.put(keyspace, [key, b"-a"].concat(), "1");

@@ -148,7 +148,7 @@ fn jf7_same_key_race() {
     let db = on(&MemFs::new(), tiny().memory(1 << 30).write_buffer(64 << 20));
     for turn in 0..2_000u32 {
         race(2, |_| {
-            assert!(db.fetch_add(turn.to_be_bytes(), 1).unwrap() > 0)
+            assert!(db.increment(turn.to_be_bytes(), 1).unwrap() > 0)
         });
     }
     assert_eq!(db.iter().unwrap().count(), 2_000, "a key is met once");

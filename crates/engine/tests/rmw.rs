@@ -57,7 +57,7 @@ fn rmw_loses_no_update_across_switches() {
                 scope.spawn(move || {
                     for round in 0..2_000u64 {
                         let key = format!("counter{}", (thread + round) % 3);
-                        db.fetch_add(&key, 1).unwrap();
+                        db.increment(&key, 1).unwrap();
                         // So that memtables fill and switch under the counters.
                         db.put(format!("fill{thread}-{}", round % 50), vec![0; 400])
                             .unwrap();
@@ -66,7 +66,7 @@ fn rmw_loses_no_update_across_switches() {
             }
         });
         let sum: i64 = (0..3)
-            .map(|key| db.fetch_add(format!("counter{key}"), 0).unwrap())
+            .map(|key| db.increment(format!("counter{key}"), 0).unwrap())
             .sum();
         assert_eq!(sum, 8_000, "{kind:?}");
         let flushes = common::counter(&db, "flushes");
@@ -110,23 +110,23 @@ fn compare_and_swap_compares() {
 }
 
 #[test]
-fn fetch_add_refuses_what_is_no_integer_and_keeps_the_expiry() {
+fn increment_refuses_what_is_no_integer_and_keeps_the_expiry() {
     let db = fresh();
     db.put("text", "ten").unwrap();
     assert_eq!(
-        db.fetch_add("text", 1).unwrap_err().kind(),
+        db.increment("text", 1).unwrap_err().kind(),
         ErrorKind::InvalidInput
     );
     db.put("max", i64::MAX.to_string()).unwrap();
     assert_eq!(
-        db.fetch_add("max", 1).unwrap_err().kind(),
+        db.increment("max", 1).unwrap_err().kind(),
         ErrorKind::InvalidInput
     );
-    assert_eq!(db.fetch_add("max", -1).unwrap(), i64::MAX - 1);
+    assert_eq!(db.increment("max", -1).unwrap(), i64::MAX - 1);
     let expiry = common::wall_ms() + 1_000_000;
     db.put_expiring("short", "5", expiry, WriteOptions::default())
         .unwrap();
-    assert_eq!(db.fetch_add("short", 2).unwrap(), 7);
+    assert_eq!(db.increment("short", 2).unwrap(), 7);
     assert_eq!(
         db.get_entry("short").unwrap().unwrap().expires_at_ms,
         Some(expiry)
@@ -144,7 +144,7 @@ fn an_error_of_the_decision_writes_nothing() {
     assert_eq!(db.get("k").unwrap().unwrap(), "v");
     // Nor does it leave anything behind that others would wait for.
     db.put("k", "w").unwrap();
-    assert_eq!(db.fetch_add("n", 1).unwrap(), 1);
+    assert_eq!(db.increment("n", 1).unwrap(), 1);
 }
 
 #[test]

@@ -184,7 +184,7 @@ fn only_what_the_table_says_waits_for_a_stalled_writer() {
     }
     let journal = JournalMode::Write;
     Stalled { journal, ..put }.stops(&WRITER);
-    let add = |db: &Db| drop(db.fetch_add(KEY, 1));
+    let add = |db: &Db| drop(db.increment(KEY, 1));
     Stalled::new("update", add).stops(&WRITER);
     let mut rows = WRITER;
     rows[2] = &[

@@ -52,10 +52,10 @@ fn an_update_takes_no_tower_and_one_cas() {
 #[test]
 fn an_rmw_of_an_existing_key_takes_no_tower_and_one_cas() {
     let db = on(&MemFs::new(), roomy());
-    db.fetch_add("n", 1).unwrap();
+    db.increment("n", 1).unwrap();
     let names = ["memtable_towers", "memtable_cas_attempts", "rmw_retries"];
     let costs = costs(&db, names, || {
-        (2..502).for_each(|sum| assert_eq!(db.fetch_add("n", 1).unwrap(), sum))
+        (2..502).for_each(|sum| assert_eq!(db.increment("n", 1).unwrap(), sum))
     });
     assert_eq!(costs, [0, 500, 0]);
 }
@@ -216,7 +216,7 @@ fn stats_say_what_was_done() {
     }
     let stamp = db.put_with("last", "v", WriteOptions::sync()).unwrap();
     db.flush().unwrap();
-    db.fetch_add("n", 1).unwrap();
+    db.increment("n", 1).unwrap();
     let stats = db.stats();
     assert_eq!(stats.counters["writes"], 102);
     assert_eq!(stats.counters["rmws"], 1);

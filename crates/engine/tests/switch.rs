@@ -89,7 +89,7 @@ fn switch_storm() {
         for turn in 0..400u32 {
             db.put([thread, turn].map(u32::to_be_bytes).concat(), "v")
                 .unwrap();
-            db.fetch_add("sum", 1).unwrap();
+            db.increment("sum", 1).unwrap();
             if turn % 5 == thread {
                 db.flush().unwrap();
             }

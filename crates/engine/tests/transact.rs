@@ -78,7 +78,7 @@ fn transactions_of_many_keys_beside_writers_lose_no_write_and_end() {
     let keys: Vec<String> = (0..300).map(|key| format!("{key:03}")).collect();
     let going = AtomicBool::new(true);
     // Each writer adds to keys one by one, each transaction to all of them.
-    let add = |key: &str| db.fetch_add(key, 1).unwrap();
+    let add = |key: &str| db.increment(key, 1).unwrap();
     let add_to_all = || {
         let added = db.transact(buffered(), |snapshot, batch| {
             for key in &keys {

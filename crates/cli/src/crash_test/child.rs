@@ -161,7 +161,7 @@ impl CrashTestChild {
             Sabotage::Lose => return keyspace.delete(key).map(drop).map_err(told),
             Sabotage::Count => {
                 let key = counter(0).key(padding);
-                return db.fetch_add(key, 1).map(drop).map_err(told);
+                return db.increment(key, 1).map(drop).map_err(told);
             }
             Sabotage::Forge => WriteId {
                 number: 0xff_fff0,

@@ -224,7 +224,7 @@ impl History {
                     class,
                     is_acknowledged: true,
                 };
-                // Of `fetch_add` only the sum counts, and that has no order.
+                // Of `increment` only the sum counts, and that has no order.
                 let order = if *by_rmw { ack.stamp * 2 } else { 0 };
                 self.add(*place, order, Effect::Plus(*delta), by);
                 let class = if *by_rmw { class } else { Class::Buffered };

@@ -193,7 +193,7 @@ impl Load<'_> {
     fn add(&self, place: Place, delta: i64, by_rmw: bool, class: Class) -> Result<Ack, String> {
         let key = place.key(self.settings.key_padding);
         if !by_rmw {
-            let sum = self.db.fetch_add(&key, delta).map_err(told)?;
+            let sum = self.db.increment(&key, delta).map_err(told)?;
             let detail = u64::try_from(sum).map_err(|_| format!("wrong: {place} fell to {sum}"))?;
             return Ok(Ack { stamp: 0, detail });
         }

@@ -54,7 +54,7 @@ pub(super) enum Action {
         change: Change,
         if_absent: bool,
     },
-    /// Adds to a counter; by `fetch_add`, whose stamp stays unknown, or by an `rmw`.
+    /// Adds to a counter; by `increment`, whose stamp stays unknown, or by an `rmw`.
     Add {
         place: Place,
         delta: i64,

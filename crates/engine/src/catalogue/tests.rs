@@ -25,7 +25,7 @@ fn a_drop_that_finds_no_room_leaves_the_keyspace_as_it_was() {
     assert_eq!(error.kind(), ErrorKind::NoSpace, "{error}");
     faulty.heal();
     keyspace.put("b", "2").unwrap();
-    assert_eq!(keyspace.fetch_add("n", 1).unwrap(), 1);
+    assert_eq!(keyspace.increment("n", 1).unwrap(), 1);
     assert_eq!(db.keyspace("k").unwrap().get("a").unwrap().unwrap(), "1");
     db.drop_keyspace("k").unwrap();
     assert_eq!(

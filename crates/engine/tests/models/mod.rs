@@ -130,7 +130,7 @@ fn number(value: &[u8]) -> u64 {
 }
 
 fn add(scene: &Scene) {
-    scene.db.fetch_add("sum", 1).unwrap();
+    scene.db.increment("sum", 1).unwrap();
 }
 
 /// A batch of a and b.

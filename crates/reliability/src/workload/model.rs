@@ -48,7 +48,7 @@ impl Model {
             | Operation::Delete(..)
             | Operation::Batch(..)
             | Operation::Append(..)
-            | Operation::FetchAdd(..)
+            | Operation::Increment(..)
             | Operation::PutIfAbsent(..)
             | Operation::Swap(..) => self.write(operation),
             Operation::Get(keyspace, key) | Operation::GetStrict(keyspace, key) => {
@@ -129,7 +129,7 @@ impl Model {
                 self.put(*keyspace, key, new);
                 Answer::Value(old.map(|old| (old.into(), None)))
             }
-            Operation::FetchAdd(keyspace, key, by) => self.fetch_add(*keyspace, key, *by),
+            Operation::Increment(keyspace, key, by) => self.increment(*keyspace, key, *by),
             Operation::PutIfAbsent(keyspace, key, value) => {
                 let absent = !self.maps[*keyspace].contains_key(key);
                 if absent {
@@ -174,7 +174,7 @@ impl Model {
         Answer::Is(true)
     }
 
-    fn fetch_add(&mut self, keyspace: usize, key: &[u8], by: i64) -> Answer {
+    fn increment(&mut self, keyspace: usize, key: &[u8], by: i64) -> Answer {
         let (before, expiry) = match self.maps[keyspace].get(key) {
             None => (Some(0), None),
             Some((value, expiry)) => (integer(value), *expiry),

@@ -62,7 +62,7 @@ pub enum Operation {
     /// Appends a byte to the value, or begins one; a value over 64 bytes is deleted.
     Append(usize, Vec<u8>, u8),
     /// Adds to a decimal number.
-    FetchAdd(usize, Vec<u8>, i64),
+    Increment(usize, Vec<u8>, i64),
     /// Puts if the key is absent.
     PutIfAbsent(usize, Vec<u8>, Bytes),
     /// Puts or deletes if the value is as expected.
@@ -124,7 +124,7 @@ fn operation(draws: &mut Draws<'_>) -> Operation {
         46..=50 => Operation::Append(keyspace, key(draws), draws.u8()),
         51..=53 => {
             let by = i64::from(draws.u8()) - 100;
-            Operation::FetchAdd(keyspace, key(draws), by)
+            Operation::Increment(keyspace, key(draws), by)
         }
         54..=56 => Operation::PutIfAbsent(keyspace, key(draws), value(draws)),
         57..=59 => {

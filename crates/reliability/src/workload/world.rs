@@ -260,8 +260,8 @@ impl Open {
                 })?;
                 Answer::Value(outcome.old.map(|old| (old.value[..].into(), None)))
             }
-            Operation::FetchAdd(keyspace, key, by) => {
-                match keyspaces[*keyspace].fetch_add(key, *by) {
+            Operation::Increment(keyspace, key, by) => {
+                match keyspaces[*keyspace].increment(key, *by) {
                     Ok(sum) => Answer::Number(sum),
                     Err(error) if error.kind() == ErrorKind::InvalidInput => Answer::Refused,
                     Err(error) => return Err(error),
