@@ -348,7 +348,7 @@ impl Engine {
 
     #[cold]
     fn checkout_slowly(&self) -> Result<PoolGuard<'_, Pair>> {
-        self.refuse_inside_transact()?;
+        self.refuse_inside_transact("write")?;
         let started = thread::now();
         for turn in 0u32.. {
             if let Some(pair) = self.pairs.checkout() {
@@ -364,16 +364,16 @@ impl Engine {
         unreachable!("the loop ends only by returning")
     }
 
-    /// The only writer has every pair: whatever it asks to write beside would wait for itself.
+    /// The only writer has every pair: what waits for one would wait for itself.
     #[cold]
-    pub(crate) fn refuse_inside_transact(&self) -> Result<()> {
+    pub(crate) fn refuse_inside_transact(&self, attempt: &str) -> Result<()> {
         // Relaxed: only the thread that stored it acts on it. Those of a model have one number.
         let only = self.only_writer.load(Ordering::Relaxed);
         if only != thread::ordinal() || cfg!(any(loom, shuttle)) {
             return Ok(());
         }
-        let found = "the function given to `transact` writes by itself";
-        Err(Error::invalid("write", found).remedy("have it add to its batch instead"))
+        let found = "it is asked for within the function given to `transact`";
+        Err(Error::invalid(attempt, found).remedy("add writes to its batch; close after it"))
     }
 
     /// D: every stamp at or below it survives a power loss.

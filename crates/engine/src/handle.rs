@@ -20,8 +20,9 @@ pub(crate) struct Handle {
 impl Handle {
     /// Shuts the door, ends background work, makes everything durable, gives up the lock.
     pub(crate) fn close(&self) -> Result<()> {
-        let mut workers = self.workers.lock();
         let engine = &self.engine;
+        engine.refuse_inside_transact("close the database")?;
+        let mut workers = self.workers.lock();
         let healthy = engine.check();
         if matches!(&healthy, Err(error) if error.kind() == ErrorKind::Closed) {
             return Ok(());

@@ -4,10 +4,10 @@
 
 mod common;
 
-use common::{alone, contents, counter, fresh, on};
-use std::sync::atomic::{AtomicBool, Ordering};
+use common::{alone, contents, counter, fresh, on, tiny};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use velella::vfs::MemFs;
-use velella::{Db, Error, ErrorKind, WriteOptions};
+use velella::{Db, Error, ErrorKind, JournalMode, Snapshot, WriteBatch, WriteOptions};
 use velella_testkit::Watchdog;
 
 fn number(value: Option<velella::Value>) -> u64 {
@@ -110,6 +110,152 @@ fn transactions_of_many_keys_beside_writers_lose_no_write_and_end() {
     });
     let sum: u64 = keys.iter().map(|key| number(db.get(key).unwrap())).sum();
     assert_eq!(sum, 60 * 300 + singles.iter().sum::<u64>());
+}
+
+/// Has `last` decide as the only writer: the attempts before lose, each to a put of its own.
+fn alone_with<R>(
+    db: &Db,
+    mut last: impl FnMut(&Snapshot, &mut WriteBatch) -> velella::Result<R>,
+) -> velella::Result<(Option<R>, Option<velella::Stamp>)> {
+    let mut calls = 0;
+    db.transact(buffered(), |snapshot, batch| {
+        calls += 1;
+        batch.put(db, "contended", "mine");
+        if calls == 5 {
+            return last(snapshot, batch).map(Some);
+        }
+        db.put("contended", "other")?;
+        Ok(None)
+    })
+}
+
+#[test]
+fn two_only_writers_take_turns() {
+    let _watchdog = Watchdog::new("two_only_writers_take_turns", 60);
+    let db = fresh();
+    let inside = AtomicU64::new(0);
+    std::thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| {
+                for _ in 0..20 {
+                    let added = alone_with(&db, |snapshot, batch| {
+                        assert_eq!(inside.fetch_add(1, Ordering::Relaxed), 0, "two at once");
+                        let next = number(snapshot.get(&db, "sum")?) + 1;
+                        batch.put(&db, "sum", next.to_string());
+                        inside.fetch_sub(1, Ordering::Relaxed);
+                        Ok(())
+                    });
+                    assert!(added.unwrap().1.is_some());
+                }
+            });
+        }
+    });
+    assert_eq!(db.get("sum").unwrap().unwrap(), "80");
+    assert_eq!(counter(&db, "written_alone"), 80);
+}
+
+/// In every journal mode, with a memtable that one batch fills, while somebody flushes.
+#[test]
+fn the_only_writer_goes_on_over_switches() {
+    let _watchdog = Watchdog::new("the_only_writer_goes_on_over_switches", 120);
+    for journal in [JournalMode::Mapped, JournalMode::Write, JournalMode::Off] {
+        let mem = MemFs::new();
+        let db = on(&mem, tiny().journal(journal));
+        let large = vec![7; 400];
+        for round in 0..4u8 {
+            let (_, stamp) = alone_with(&db, |_, batch| {
+                for key in 0..2_000u16 {
+                    batch.put(&db, key.to_be_bytes(), [&large[..], &[round]].concat());
+                }
+                // Reads, flushes and syncs wait for no writer.
+                db.flush()?;
+                db.compact()?;
+                db.persist()?;
+                assert!(db.get("contended")?.is_some());
+                Ok(())
+            })
+            .unwrap();
+            assert!(stamp.is_some());
+        }
+        db.close().unwrap();
+        drop(db);
+        let db = on(&mem, tiny().journal(journal));
+        let last = (0..2_000u16).map(|key| db.get(key.to_be_bytes()).unwrap().unwrap()[400]);
+        assert!(last.into_iter().all(|round| round == 3), "{journal:?}");
+    }
+}
+
+#[test]
+fn keyspaces_are_made_and_dropped_beside_the_only_writer() {
+    let _watchdog = Watchdog::new("keyspaces_beside_the_only_writer", 60);
+    let db = fresh();
+    let other = db.create_keyspace("other", Default::default()).unwrap();
+    let written = alone_with(&db, |_, batch| {
+        batch.put(&other, "k", "v");
+        db.create_keyspace("third", Default::default())?;
+        db.drop_keyspace("third")
+    });
+    assert!(written.unwrap().1.is_some());
+    // One that its batch writes to: nothing of the batch is written.
+    let refused = alone_with(&db, |_, batch| {
+        batch.put(&other, "k", "v").put(&db, "beside", "v");
+        db.drop_keyspace("other")
+    });
+    assert_eq!(refused.unwrap_err().kind(), ErrorKind::NotFound);
+    assert_eq!(db.get("beside").unwrap(), None);
+    db.put("later", "v").unwrap();
+}
+
+#[test]
+fn a_close_waits_for_the_only_writer_and_keeps_what_it_wrote() {
+    let _watchdog = Watchdog::new("a_close_waits_for_the_only_writer", 60);
+    let mem = MemFs::new();
+    let db = on(&mem, tiny());
+    std::thread::scope(|scope| {
+        let (inside, is_inside) = std::sync::mpsc::channel();
+        let closer = scope.spawn({
+            let db = db.clone();
+            move || {
+                is_inside.recv().unwrap();
+                db.close()
+            }
+        });
+        let written = alone_with(&db, |_, batch| {
+            batch.put(&db, "k", "written");
+            // Its own close would wait for it.
+            let error = db.close().unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::InvalidInput, "{error}");
+            inside.send(()).unwrap();
+            // Until the door is shut.
+            while db.get("k").is_ok() {
+                std::thread::yield_now();
+            }
+            Ok(())
+        });
+        assert!(written.unwrap().1.is_some());
+        closer.join().unwrap().unwrap();
+        let late = alone_with(&db, |_, _| Ok(()));
+        assert_eq!(late.unwrap_err().kind(), ErrorKind::Closed);
+    });
+    drop(db);
+    let db = on(&mem, tiny());
+    assert_eq!(db.get("k").unwrap().unwrap(), "written");
+}
+
+#[test]
+fn a_panic_of_the_only_writer_lets_the_others_go_on() {
+    let _watchdog = Watchdog::new("a_panic_of_the_only_writer", 60);
+    let db = fresh();
+    let panicked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+        alone_with(&db, |_, batch| -> velella::Result<()> {
+            batch.put(&db, "k", "half");
+            panic!("on purpose")
+        })
+    }));
+    assert!(panicked.is_err());
+    std::thread::scope(|scope| scope.spawn(|| db.put("k", "whole").unwrap()).join()).unwrap();
+    assert_eq!(db.get("k").unwrap().unwrap(), "whole");
+    assert!(alone_with(&db, |_, _| Ok(())).unwrap().1.is_some());
 }
 
 /// The only writer has every pair: what its function writes would wait for it.
