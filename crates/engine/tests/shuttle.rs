@@ -111,6 +111,13 @@ fn batches_that_cross_do_not_wait_for_each_other() {
 }
 
 #[test]
+fn transactions_that_meet_lose_nothing() {
+    holds(models::TRANSACTIONS);
+    fails(models::TRANSACTIONS, "the-only-writer-leaves-a-pair-out");
+    holds(models::TRANSACTIONS_WITHOUT_JOURNAL);
+}
+
+#[test]
 fn keyspaces_come_and_go_beside_writers() {
     holds(models::KEYSPACES);
     fails(
@@ -225,6 +232,14 @@ fn a_batch_that_installs_stops_writers_of_what_it_holds() {
     let mut rows = WRITER.to_vec();
     rows.insert(1, &["batch"]);
     Stalled::new("batch", |db| stalled::put_both(db, "a", KEY)).stops(&rows);
+}
+
+#[test]
+fn the_only_writer_stops_writers_everywhere_once_and_gets_never() {
+    let writers: Row = &["put elsewhere", "insert elsewhere"];
+    let columns = [&["get"], writers].concat().leak();
+    let transaction = Stalled::new("only writer", stalled::write_alone);
+    transaction.stops_of(columns, &[&[], writers, &[]]);
 }
 
 #[test]

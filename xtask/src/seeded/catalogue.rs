@@ -109,6 +109,7 @@ pub(super) const FAULTS: &[Fault] = &[
     fault("a-memtable-leaves-before-its-table-is-there", "engine", "shuttle", "a_get_meets"),
     fault("an-iterator-takes-the-tree-first", "engine", "shuttle", "an_iterator_goes_on"),
     fault("a-batch-takes-its-keys-as-they-come", "engine", "shuttle", "batches_that_cross"),
+    fault("the-only-writer-leaves-a-pair-out", "engine", "shuttle", "transactions_that_meet"),
     fault("tables-are-taken-for-overtaken", "engine", "overtaken", "a_key_that_was_not"),
     fault("overtaken-by-the-last-key", "engine", "overtaken", "a_reader_between"),
     fault("an-iterator-goes-on-after-an-error", "engine", "iterator_errors", ""),

@@ -14,7 +14,7 @@ use std::sync::{Arc, Mutex};
 use velella::simulation::{self, Step};
 use velella::vfs::MemFs;
 use velella::vfs::mem::CrashMode;
-use velella::{Builder, Db, JournalMode, WriteBatch, WriteOptions};
+use velella::{Builder, Db, Error, JournalMode, WriteBatch, WriteOptions};
 use velella_base::{Stamp, put_in};
 use velella_sync::thread;
 
@@ -200,6 +200,45 @@ pub(crate) const SWITCH_WITHOUT_JOURNAL: Model = Model {
     name: "switch without a journal",
     journal: JournalMode::Off,
     ..SWITCH
+};
+
+/// Adds one to a, b and the sum, which a and b have a part in.
+fn add_to_all(scene: &Scene) {
+    let (_, stamp) = scene
+        .db
+        .transact(WriteOptions::default(), |snapshot, batch| {
+            let mut next = |key| {
+                let value = snapshot.get(&scene.db, key)?;
+                let next = value.map_or(0, |value| number(&value)) + 1;
+                batch.put(&scene.db, key, next.to_string());
+                Ok::<_, Error>(next)
+            };
+            let (a, b) = (next("a")?, next("b")?);
+            assert_eq!(a, b, "half of another is seen");
+            next("sum")
+        })
+        .unwrap();
+    assert!(stamp.is_some());
+}
+
+/// Transactions of the same keys, of which most end as the only writer, beside an update of one of
+/// them and a switch.
+pub(crate) const TRANSACTIONS: Model = model(
+    "transactions",
+    |_| {},
+    &[add_to_all, add_to_all, add, flush],
+    |scene| {
+        let all = ["a", "b", "sum"].map(|key| scene.get(key));
+        assert_eq!(all, [Some(2), Some(2), Some(3)], "something is lost");
+        memory_is_back(scene);
+    },
+);
+
+/// The same where one switch is of all keyspaces.
+pub(crate) const TRANSACTIONS_WITHOUT_JOURNAL: Model = Model {
+    name: "transactions without a journal",
+    journal: JournalMode::Off,
+    ..TRANSACTIONS
 };
 
 /// A snapshot is read before, while and after what it sees is overwritten, flushed and compacted.

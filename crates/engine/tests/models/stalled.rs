@@ -14,7 +14,7 @@ use shuttle::{Config, FailurePersistence, MaxSteps, Runner};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
-use velella::{Db, Decision, JournalMode, MemtableKind, WriteBatch, WriteOptions};
+use velella::{Db, Decision, Error, JournalMode, MemtableKind, Snapshot, WriteBatch, WriteOptions};
 use velella_base::put_in;
 use velella_sync::thread;
 
@@ -76,6 +76,20 @@ pub(crate) fn put_both(db: &Db, one: &str, other: &str) {
     let mut batch = WriteBatch::new();
     batch.put(db, one, "2").put(db, other, "2");
     db.write(&batch).unwrap();
+}
+
+/// A transaction that loses its first attempt.
+pub(crate) fn write_alone(db: &Db) {
+    let mut calls = 0;
+    let decide = |_: &Snapshot, batch: &mut WriteBatch| {
+        calls += 1;
+        if calls == 1 {
+            put(db, KEY);
+        }
+        batch.put(db, KEY, "3");
+        Ok::<_, Error>(())
+    };
+    assert!(db.transact(WriteOptions::default(), decide).is_ok());
 }
 
 pub(crate) fn sync(db: &Db) {
