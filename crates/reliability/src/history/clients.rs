@@ -163,7 +163,8 @@ impl Client<'_> {
             20..34 => self.rmw()?,
             34..42 => return self.swap(),
             42..50 => self.batch()?,
-            50..56 => self.batch_if_unchanged()?,
+            50..53 => self.batch_if_unchanged()?,
+            53..56 => self.transact()?,
             56..70 => {
                 let key = self.seed.index(KEYS);
                 self.get(key)?.1
@@ -338,6 +339,31 @@ impl Client<'_> {
         let written = self.stage.db.write_if_unchanged(&batch, &since, options)?;
         self.synced &= written.is_some();
         Ok(written.map(|stamp| What::Based {
+            stamp,
+            changes,
+            bases,
+        }))
+    }
+
+    /// A batch of what was read in the same snapshot, however often it takes.
+    fn transact(&mut self) -> Result<Option<What>> {
+        let (_, changes) = self.changes();
+        let options = self.options();
+        let stage = self.stage;
+        let (bases, stamp) = stage.db.transact(options, |snapshot, batch| {
+            let mut bases = BTreeMap::new();
+            for (key, value) in &changes {
+                let (keyspace, name) = stage.place(*key);
+                bases.insert(*key, version(snapshot.get_entry(keyspace, name)?));
+                match value {
+                    Some(value) => batch.put(keyspace, name, value),
+                    None => batch.delete(keyspace, name),
+                };
+            }
+            Ok::<_, Error>(bases)
+        })?;
+        let stamp = stamp.expect("the batch has keys");
+        Ok(Some(What::Based {
             stamp,
             changes,
             bases,
