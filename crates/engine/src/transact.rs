@@ -104,8 +104,8 @@ impl Db {
     /// of the write; no stamp if the batch was left empty.
     ///
     /// `decide` must not write nor close the database, nor wait for anybody who does, by a lock or
-    /// otherwise: in the last call nobody else can write. Of its own thread a write or a close is then
-    /// refused (`InvalidInput`). It should be short for the same reason.
+    /// otherwise: in the last call nobody else can write. A write or a close by its own thread is
+    /// then refused (`InvalidInput`). It should be short for the same reason.
     ///
     /// ```
     /// # let dir = std::env::temp_dir().join(format!("velella-transact-{}", std::process::id()));

@@ -5,6 +5,8 @@
 //! I3. Nothing is added or left out of a call that is let pass.
 //! I4. Stores through windows are told as well if the mapped file is a model; those into memory
 //!     are not: nothing stands between a thread and its mapping.
+//!
+//! Tests: below; `fault/tests.rs`, whose faults are put in here.
 
 use crate::file::{FileLock, MapFile, ReadFile, WriteFile};
 use crate::operation::Operation;
