@@ -11,6 +11,7 @@ use velella::JournalMode;
 use velella::vfs::fault::{Fault, Rule};
 use velella::vfs::{FaultFs, MemFs, Operation};
 use velella_server::{Config, Server};
+use velella_testkit::Watchdog;
 
 #[test]
 fn without_the_password_nothing_is_said_or_done() {
@@ -255,6 +256,7 @@ fn info_tells_when_nothing_can_be_written_any_more() {
 
 #[test]
 fn info_tells_of_a_shortage_while_it_lasts() {
+    let _watchdog = Watchdog::new("info_tells_of_a_shortage", 120);
     let (_server, mut client, faults) = faulty(JournalMode::Write);
     let no_tables = Rule::every(Fault::NoSpace).of(Operation::Create).on(".sst");
     faults.inject(no_tables);
