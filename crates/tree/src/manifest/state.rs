@@ -222,7 +222,9 @@ impl State {
 
     fn create(&mut self, record: &KeyspaceRecord) -> Result<(), String> {
         let id = record.id;
-        if id < self.next_keyspace {
+        // Manifests of earlier builds begin with the next id 1, and then create keyspace 0.
+        let is_first = id == 0 && self.next_keyspace == 1 && self.keyspaces.is_empty();
+        if id < self.next_keyspace && !is_first {
             return Err(format!("keyspace id {id} was used before"));
         }
         let name = &record.name;

@@ -236,6 +236,22 @@ fn an_old_list_of_dropped_keyspaces_is_read_and_ignored() {
 }
 
 #[test]
+fn an_old_manifest_creates_keyspace_0_below_the_next_id() {
+    let begun = Edit::KeyspaceIds { next: 1 };
+    let first = Edit::CreateKeyspace(record(0, "default"));
+    let mut state = applied(&[begun.clone(), first.clone()]);
+    assert_eq!((state.keyspaces.len(), state.next_keyspace), (1, 1));
+    assert!(state.apply(&first).is_err());
+    // Nowhere else.
+    for before in [
+        &[Edit::KeyspaceIds { next: 2 }][..],
+        &[begun, Edit::CreateKeyspace(record(1, "other"))],
+    ] {
+        assert!(applied(before).apply(&first).is_err(), "{before:?}");
+    }
+}
+
+#[test]
 fn what_a_drop_tells_to_be_durable_stays_told() {
     let created = |id, created| {
         Edit::CreateKeyspace(KeyspaceRecord {
