@@ -123,12 +123,17 @@ impl Manifest {
         Ok(manifest.database())
     }
 
-    /// Whether a database may be created in `dir`, which is there; nothing is changed.
+    /// Whether a database is in `dir`, which is there, or may be created in it; nothing is changed
+    /// and no lock needed.
     ///
     /// # Errors
     /// As [`Manifest::create`].
     pub fn check_room(vfs: &dyn Vfs, dir: &Path) -> Result<()> {
-        directory::leftovers(vfs, dir).map(drop)
+        match directory::leftovers(vfs, dir) {
+            // Somebody may be creating one right now.
+            Err(_) if Self::exists(vfs, dir)? => Ok(()),
+            checked => checked.map(drop),
+        }
     }
 
     /// As [`Manifest::create`], under a given id (golden files, tests).
