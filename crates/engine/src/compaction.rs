@@ -4,7 +4,8 @@
 //!     older idea of what is still read, would hold tables back from it.
 //! C2. Under a brake a full compaction stops to relieve the writers first, of whichever keyspace:
 //!     nobody else can meanwhile (C1).
-//! C3. A job that outlived its keyspace fails in vain, and harms nobody.
+//! C3. A job that outlived its keyspace fails in vain, and harms nobody; what it was told by the
+//!     device counts.
 //! C4. A flush does not wait for a compaction: who runs one flushes in between, since writers wait
 //!     for flushes, and a compaction may take many seconds.
 //!
@@ -14,11 +15,12 @@
 //! `tests/keyspaces.rs`.
 
 use crate::core::Engine;
+use crate::jobs::is_of_the_device;
 use crate::keyspace_core::Core;
 use crate::shortage::Shortages;
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;
-use velella_base::{Error, ErrorKind, Result};
+use velella_base::{Error, Result};
 use velella_sync::thread;
 use velella_tree::{Job, Wanted};
 
@@ -126,8 +128,7 @@ impl Engine {
         if let Some(error) = failed.into_inner() {
             return Err(error);
         }
-        // A drop under way ends a job with its keyspace; what a device says then is heard, too.
-        let ended = |error: &Error| error.kind() == ErrorKind::NotFound && core.is_dropped();
+        let ended = |error: &Error| core.is_dropped() && !is_of_the_device(error);
         if self.is_stopping() || report.as_ref().is_err_and(ended) {
             return Ok(());
         }

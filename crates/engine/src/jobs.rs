@@ -132,10 +132,9 @@ fn start(name: &str, body: impl FnOnce() + Send + 'static) -> std::io::Result<Jo
 
 impl Engine {
     /// A worker halts on any error but a shortage. An error of the device ends writing also where a
-    /// caller of `flush` or `compact` met it: what it says of the device is the same. That too many
-    /// files are open says nothing of it.
+    /// caller of `flush` or `compact` met it: what it says of the device is the same.
     pub(crate) fn halt_after_job(&self, job: &str, error: &Error) {
-        if error.kind() == ErrorKind::Io && !lacks_descriptors(error) {
+        if is_of_the_device(error) {
             self.halt(failed(job, error));
         }
     }
@@ -267,6 +266,11 @@ impl Engine {
         }
         Ok(())
     }
+}
+
+/// Whether an error says something of the device; that too many files are open does not.
+pub(crate) fn is_of_the_device(error: &Error) -> bool {
+    error.kind() == ErrorKind::Io && !lacks_descriptors(error)
 }
 
 /// Lets a shortage pass: it is tried again.
