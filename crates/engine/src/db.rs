@@ -274,7 +274,8 @@ impl Db {
     /// Closes the database: ends background work, makes everything durable, gives up the lock.
     ///
     /// # Errors
-    /// What kept the last writes from becoming durable.
+    /// What kept the last writes from becoming durable; `InvalidInput`: called by the function
+    /// that the same thread gave to [`Db::transact`].
     pub fn close(&self) -> Result<()> {
         self.handle().close()
     }

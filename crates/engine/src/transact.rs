@@ -107,6 +107,9 @@ impl Db {
     /// otherwise: in the last call nobody else can write. A write or a close by its own thread is
     /// then refused (`InvalidInput`). It should be short for the same reason.
     ///
+    /// What expires is judged at the snapshot: a value that was read may have expired when the
+    /// batch is written, where [`rmw`](crate::Keyspace::rmw) would have decided anew.
+    ///
     /// ```
     /// # let dir = std::env::temp_dir().join(format!("velella-transact-{}", std::process::id()));
     /// # let db = velella::open(&dir)?;

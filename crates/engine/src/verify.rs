@@ -16,7 +16,7 @@ use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::Arc;
 use velella_base::external::ExternalRef;
-use velella_base::file_name::{FileName, JOURNAL_DIR};
+use velella_base::file_name::{FileName, JOURNAL_DIR, LOST_AND_FOUND};
 use velella_base::{Error, ErrorKind, Result, Stamp, ValueKind};
 use velella_journal::Recovery;
 use velella_tree::Manifest;
@@ -181,7 +181,7 @@ impl Engine {
         let names = names.filter_map(|path| Some(path.file_name()?.to_string_lossy().into_owned()));
         Ok(names
             .filter(|name| FileName::parse(name).is_none())
-            .filter(|name| name != velella_base::file_name::JOURNAL_DIR)
+            .filter(|name| name != JOURNAL_DIR && name != LOST_AND_FOUND)
             .collect())
     }
 }

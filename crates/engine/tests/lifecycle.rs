@@ -214,7 +214,9 @@ fn a_database_may_be_a_whole_volume() {
     let dir = tempfile::tempdir().unwrap();
     std::fs::create_dir(dir.path().join("lost+found")).unwrap();
     for value in ["a", "b"] {
-        velella::open(dir.path()).unwrap().put("k", value).unwrap();
+        let db = velella::open(dir.path()).unwrap();
+        db.put("k", value).unwrap();
+        assert!(db.verify().unwrap().foreign_files.is_empty());
     }
     assert!(dir.path().join("lost+found").is_dir());
 }
