@@ -15,9 +15,8 @@
 //! `tests/keyspaces.rs`.
 
 use crate::core::Engine;
-use crate::jobs::is_of_the_device;
 use crate::keyspace_core::Core;
-use crate::shortage::Shortages;
+use crate::shortage::{Shortages, is_of_the_device};
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;
 use velella_base::{Error, Result};

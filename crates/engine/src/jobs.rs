@@ -13,7 +13,7 @@
 
 use crate::core::Engine;
 use crate::durability::Urgency;
-use crate::shortage::Shortages;
+use crate::shortage::{Shortages, is_of_the_device};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -21,7 +21,6 @@ use velella_base::{Error, ErrorKind, Result};
 use velella_sync::atomic::Ordering;
 use velella_sync::memory;
 use velella_sync::thread::{self, JoinHandle};
-use velella_vfs::lacks_descriptors;
 
 /// A power loss takes at most what was written within this time (`Buffered`).
 const SYNC_EVERY: Duration = Duration::from_secs(1);
@@ -266,11 +265,6 @@ impl Engine {
         }
         Ok(())
     }
-}
-
-/// Whether an error says something of the device; that too many files are open does not.
-pub(crate) fn is_of_the_device(error: &Error) -> bool {
-    error.kind() == ErrorKind::Io && !lacks_descriptors(error)
 }
 
 /// Lets a shortage pass: it is tried again.
