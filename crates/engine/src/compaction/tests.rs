@@ -73,8 +73,8 @@ fn fails_while_dropped(fault: Fault) -> Option<ErrorKind> {
         .next_job(Wanted::Everything, &engine.retention())
         .unwrap();
     assert!(core.mark_dropped());
-    let anywhere = Rule::every(fault).on(".sst");
-    faulty.inject(anywhere.of(Operation::Create));
+    let no_table = Rule::every(fault).of(Operation::Create).on(".sst");
+    faulty.inject(no_table);
     let told = engine.run_job(core, job).err().map(|error| error.kind());
     assert_eq!(engine.check().is_err(), told.is_some());
     told

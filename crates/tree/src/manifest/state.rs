@@ -3,7 +3,6 @@
 //! J1. Applying the edits of [`State::edits`] to an empty state gives the state again.
 //! J2. An edit that does not fit (a table removed that is not there, an id used twice) is an error,
 //!     never ignored: the manifest and the directory would drift apart.
-//!
 //! J3. Ids of keyspaces are used in turn, so no list is kept of those that were dropped: a database
 //!     that makes keyspaces and drops them does not grow.
 //!
