@@ -190,6 +190,31 @@ fn the_golden_settings_say_what_they_said_and_survive_a_rewriting() {
     assert_eq!(again.keyspaces, state.keyspaces);
 }
 
+/// Of a database that a build made which still listed dropped keyspaces (a4be90a3, `velella put`):
+/// it begins with the next keyspace 1, and creates keyspace 0 after that.
+const OPENED_ONCE: &[u8] = include_bytes!("golden/opened_once/MANIFEST-000001");
+
+#[test]
+fn a_manifest_of_before_ids_told_what_was_dropped_is_read() {
+    let fs = MemFs::new();
+    fs.create_dir_all(db()).unwrap();
+    fs.write_file(&db().join("MANIFEST-000001"), OPENED_ONCE)
+        .unwrap();
+    fs.write_file(&db().join("CURRENT"), b"MANIFEST-000001 7ed3298a\n")
+        .unwrap();
+    // The second time it is one of this build, written anew.
+    for _ in 0..2 {
+        let (_, state) = Manifest::open(arc(&fs), db()).unwrap();
+        let names = state
+            .keyspaces
+            .iter()
+            .map(|keyspace| (keyspace.record.id, &*keyspace.record.name));
+        assert_eq!(names.collect::<Vec<_>>(), [(0, "default")]);
+        assert_eq!(state.next_keyspace, 1);
+    }
+    assert!(!fs.exists(&db().join("MANIFEST-000001")).unwrap());
+}
+
 #[test]
 fn a_flipped_bit_anywhere_is_found_and_named() {
     let (fs, manifest) = sample();
