@@ -154,7 +154,7 @@ fn two_only_writers_take_turns() {
     assert_eq!(counter(&db, "written_alone"), 80);
 }
 
-/// In every journal mode, with a memtable that one batch fills, while somebody flushes.
+/// In every journal mode: somebody flushes while the batch, larger than a memtable, is installed.
 #[test]
 fn the_only_writer_goes_on_over_switches() {
     let _watchdog = Watchdog::new("the_only_writer_goes_on_over_switches", 120);
@@ -162,8 +162,8 @@ fn the_only_writer_goes_on_over_switches() {
         let mem = MemFs::new();
         let db = on(&mem, tiny().journal(journal));
         let large = vec![7; 400];
-        for round in 0..4u8 {
-            let (_, stamp) = alone_with(&db, |_, batch| {
+        let write = |round: u8| {
+            alone_with(&db, |_, batch| {
                 for key in 0..2_000u16 {
                     batch.put(&db, key.to_be_bytes(), [&large[..], &[round]].concat());
                 }
@@ -174,8 +174,20 @@ fn the_only_writer_goes_on_over_switches() {
                 assert!(db.get("contended")?.is_some());
                 Ok(())
             })
-            .unwrap();
-            assert!(stamp.is_some());
+        };
+        let going = AtomicBool::new(true);
+        let written: Vec<_> = std::thread::scope(|scope| {
+            scope.spawn(|| {
+                while going.load(Ordering::Relaxed) {
+                    db.flush().unwrap();
+                }
+            });
+            let written = (0..4).map(write).collect();
+            going.store(false, Ordering::Relaxed);
+            written
+        });
+        for written in written {
+            assert!(written.unwrap().1.is_some(), "{journal:?}");
         }
         db.close().unwrap();
         drop(db);
