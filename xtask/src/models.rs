@@ -7,7 +7,7 @@
 //! Z1. A binary that fails fails the run, whatever it has printed.
 //! Z2. With `--minutes` the schedules drawn at random are continued, from new seeds, until the time
 //!     is over; what loom explores ends by itself. [`beyond`] goes further with one tool: from the
-//!     seeds it is told, or with one preemption more than the bound of a model.
+//!     seeds it is told, or with so many preemptions more than the bound of a model.
 //!
 //! Tests: below.
 
@@ -84,18 +84,22 @@ pub(crate) struct Sum {
     pub(crate) least: Option<(String, u64)>,
     /// Executions of all.
     pub(crate) executions: u64,
+    /// How many could go on, and how many of these ended before their time.
+    pub(crate) explorations: usize,
+    pub(crate) whole: usize,
     /// What that took, building left out.
     pub(crate) seconds: u64,
 }
 
 /// Goes beyond what every commit explores with `tool` for about so long: `shuttle` draws the
-/// schedules of the seeds from `seed` on, `loom` allows each model one preemption more.
+/// schedules of the seeds from `seed` on, `loom` allows each model `deeper` preemptions more.
 ///
 /// # Errors
 /// A model did not end as it must; what was explored until then is told, too.
 pub(crate) fn beyond(
     root: &Path,
     tool: &str,
+    deeper: u64,
     minutes: u64,
     seed: u64,
 ) -> Result<(Sum, Result<(), String>), String> {
@@ -106,7 +110,7 @@ pub(crate) fn beyond(
         let more = [
             seconds,
             ("VELELLA_MODEL_SEED", seed.to_string()),
-            ("VELELLA_MODEL_DEEPER", "1".to_owned()),
+            ("VELELLA_MODEL_DEEPER", deeper.to_string()),
         ];
         let begun = Instant::now();
         let mut run = Run::default();
@@ -166,6 +170,11 @@ impl Row {
         self.how.starts_with(tool) && !self.is_control()
     }
 
+    /// Whether it ended before its time.
+    fn is_whole(&self) -> bool {
+        self.verdict == "holds"
+    }
+
     fn is_control(&self) -> bool {
         self.verdict.to_lowercase().starts_with("control")
     }
@@ -221,6 +230,8 @@ impl Run {
             };
             sum.longest = sum.longest.max(executions);
             sum.executions += executions;
+            sum.explorations += 1;
+            sum.whole += usize::from(row.is_whole());
             *of_each.entry(&row.model).or_default() += executions;
         }
         let least = of_each
@@ -352,9 +363,9 @@ mod tests {
         };
         let other = Row {
             model: "a/c".to_owned(),
-            ..row("1200", "holds")
+            ..row("1200", "holds, as far as explored")
         };
-        let models = [row("1000", "holds"), row("501", "BROKEN"), other];
+        let models = [row("1000", "holds"), row("501", "holds"), other];
         let control = row("1", "control fails, as it must");
         let fixed = Row {
             how: "every step, shuttle".to_owned(),
@@ -366,6 +377,7 @@ mod tests {
         };
         let sum = run.sum("shuttle");
         assert_eq!((sum.longest, sum.executions), (1200, 2701));
+        assert_eq!((sum.whole, sum.explorations), (2, 3));
         // The others are two ways to explore one model, a control, and one that is whole.
         assert_eq!(sum.least, Some(("a/c".to_owned(), 1200)));
         let seconds = |rows: &[Row]| -> u64 {

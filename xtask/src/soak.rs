@@ -47,6 +47,7 @@ const ATTACKS: &[(&str, &str)] = &[
     ("fuzz", "every target in turns, on stable, without a sanitizer"),
     ("shuttle", "random schedules of the models: cargo xtask models"),
     ("loom", "the models with one preemption more than in every commit; draws nothing"),
+    ("loom:N", "the same with N, from 2 on"),
     ("tsan", "histories under ThreadSanitizer (nightly)"),
     ("asan", "histories under AddressSanitizer (nightly)"),
     ("fuzz:TARGET", "libFuzzer with AddressSanitizer on a target of fuzz/ (nightly)"),
@@ -163,8 +164,9 @@ fn parse(arguments: &[String]) -> Result<Asked, String> {
 }
 
 fn is_attack(what: &str) -> bool {
-    let named = |(name, _): &(&str, &str)| *name == what && !name.ends_with(":TARGET");
+    let named = |(name, _): &(&str, &str)| *name == what && !name.contains(':');
     ATTACKS.iter().any(named)
+        || explore::Tool::named(what).is_some()
         || what
             .strip_prefix("fuzz:")
             .is_some_and(|rest| !rest.is_empty())

@@ -1,8 +1,9 @@
-//! The models for long: schedules that no commit drew, or one preemption more.
+//! The models for long: schedules that no commit drew, or more preemptions.
 //!
 //! X1. Its line is written also if a model failed, and says in which crate.
 //! X2. All models have the same time; where schedules are drawn, its line says how many the model
-//!     got that got the fewest.
+//!     got that got the fewest, and where they are explored whole, how many models were.
+//! X3. What is explored whole is so again by the same command: `loom:N` is how to go on.
 //!
 //! Tests: below, and in `crate::models`, which explores.
 
@@ -19,35 +20,56 @@ pub(super) struct Tool {
     unit: &'static str,
     /// Executions that share a seed, if it draws at all, as `velella_sync::model` has it.
     of_a_seed: Option<u64>,
+    /// Preemptions beyond each model's bound.
+    deeper: u64,
 }
 
-const TOOLS: [Tool; 2] = [
-    Tool {
-        name: "loom",
-        goal: "G5",
-        unit: "executions",
-        of_a_seed: None,
-    },
-    Tool {
-        name: "shuttle",
-        goal: "G5b",
-        unit: "schedules",
-        of_a_seed: Some(500),
-    },
-];
+const LOOM: Tool = Tool {
+    name: "loom",
+    goal: "G5",
+    unit: "executions",
+    of_a_seed: None,
+    deeper: 1,
+};
+
+const SHUTTLE: Tool = Tool {
+    name: "shuttle",
+    goal: "G5b",
+    unit: "schedules",
+    of_a_seed: Some(500),
+    deeper: 0,
+};
 
 impl Tool {
+    /// `loom`, `loom:N` or `shuttle`.
     pub(super) fn named(what: &str) -> Option<Tool> {
-        TOOLS.into_iter().find(|tool| tool.name == what)
+        match what.split_once(':') {
+            None => [LOOM, SHUTTLE].into_iter().find(|tool| tool.name == what),
+            Some(("loom", deeper)) => match deeper.parse() {
+                Ok(deeper @ 2..=9) => Some(Tool { deeper, ..LOOM }),
+                _ => None,
+            },
+            Some(_) => None,
+        }
     }
 
-    /// X2. What is explored whole ends by itself, and its least tells nothing.
+    /// X2.
     fn unit_of(self, sum: &Sum) -> String {
+        let unit = self.unit;
         match (&sum.least, self.of_a_seed) {
             (Some((model, least)), Some(_)) => {
-                format!("{}, at least {least} of each model ({model})", self.unit)
+                format!("{unit}, at least {least} of each model ({model})")
             }
-            _ => self.unit.to_owned(),
+            (None, Some(_)) => unit.to_owned(),
+            (_, None) => format!("{unit}, {} of {} models whole", sum.whole, sum.explorations),
+        }
+    }
+
+    /// What the ledger calls it: all of loom is one campaign, which `, ` divides.
+    fn campaign(self) -> String {
+        match self.deeper {
+            0 | 1 => self.name.to_owned(),
+            deeper => format!("{}, {deeper} preemptions more", self.name),
         }
     }
 }
@@ -57,7 +79,7 @@ impl Tool {
 /// # Errors
 /// A model that does not end as it must, or nothing that could be explored.
 pub(super) fn run(root: &Path, tool: Tool, asked: &Asked, seed: u64) -> Result<(), String> {
-    let (sum, verdict) = models::beyond(root, tool.name, asked.minutes, seed)?;
+    let (sum, verdict) = models::beyond(root, tool.name, tool.deeper, asked.minutes, seed)?;
     let lost = match &verdict {
         Ok(()) => "0",
         Err(which) => which,
@@ -65,7 +87,7 @@ pub(super) fn run(root: &Path, tool: Tool, asked: &Asked, seed: u64) -> Result<(
     let unit = tool.unit_of(&sum);
     let line = Line {
         goal: tool.goal,
-        what: tool.name,
+        what: &tool.campaign(),
         seed,
         runs: tool
             .of_a_seed
@@ -74,7 +96,7 @@ pub(super) fn run(root: &Path, tool: Tool, asked: &Asked, seed: u64) -> Result<(
         checked: sum.executions,
         seconds: sum.seconds,
         lost,
-        command: &again(tool.name, asked.minutes, seed),
+        command: &again(&asked.what, asked.minutes, seed),
     };
     if !asked.again {
         line.keep(root)?;
@@ -87,9 +109,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_line_tells_of_the_model_with_the_fewest_schedules() {
+    fn a_line_tells_of_the_model_with_the_fewest_schedules_or_of_whole_ones() {
         let sum = Sum {
             least: Some(("engine/slow".to_owned(), 77)),
+            explorations: 5,
+            whole: 4,
             ..Sum::default()
         };
         let unit = |tool| Tool::named(tool).unwrap().unit_of(&sum);
@@ -97,15 +121,33 @@ mod tests {
             unit("shuttle"),
             "schedules, at least 77 of each model (engine/slow)"
         );
-        assert_eq!(unit("loom"), "executions");
+        assert_eq!(unit("loom"), "executions, 4 of 5 models whole");
     }
 
     #[test]
-    fn both_tools_can_be_soaked_and_nothing_else_is_one() {
-        for name in ["loom", "shuttle"] {
-            assert_eq!(Tool::named(name).unwrap().name, name);
+    fn both_tools_can_be_soaked_loom_ever_deeper_and_nothing_else_is_one() {
+        let campaigns = [
+            ("loom", "loom"),
+            ("loom:2", "loom, 2 preemptions more"),
+            ("shuttle", "shuttle"),
+        ];
+        for (name, campaign) in campaigns {
+            assert_eq!(Tool::named(name).unwrap().campaign(), campaign);
             assert!(crate::soak::is_attack(name), "{name}");
         }
-        assert_eq!(Tool::named("kill"), None);
+        for name in [
+            "kill",
+            "loom:",
+            "loom:0",
+            "loom:1",
+            "loom:N",
+            "loom:99",
+            "shuttle:2",
+        ] {
+            assert_eq!(Tool::named(name), None, "{name}");
+        }
+        for name in ["loom:", "loom:1", "loom:N"] {
+            assert!(!crate::soak::is_attack(name), "{name}");
+        }
     }
 }
