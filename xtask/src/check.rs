@@ -28,6 +28,9 @@ const TOOLCHAIN: &str = "+nightly";
 /// for a race with what another writes after the system has given it the same place; it sees calls
 /// of the C library, and not system calls made without it.
 const THREAD_FLAGS: &str = "-Zsanitizer=thread --cfg rustix_use_libc";
+/// How many times as long a test may take before its watchdog takes it for hung
+/// (`velella_testkit::patience`); a check that does not end has its own limit (C3).
+const PATIENCE: (&str, &str) = ("VELELLA_PATIENCE", "10");
 /// Only what every commit takes.
 pub(crate) const OFTEN: &str = "--often";
 /// Keep what came out (C7).
@@ -436,6 +439,7 @@ fn command(root: &Path, check: &Check) -> Result<Command, String> {
     command.args(["--package", check.package]);
     command.envs(check.kind.variables(check.package).iter().copied());
     command.env("CARGO_TARGET_DIR", check.kind.directory(root));
+    command.env(PATIENCE.0, PATIENCE.1);
     Ok(command)
 }
 

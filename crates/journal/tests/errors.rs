@@ -13,6 +13,7 @@ use std::time::Duration;
 use velella_base::{Error, ErrorKind, Stamp};
 use velella_journal::{Access, Config, Evidence, Journal, Last, Rule, evidence};
 use velella_sync::atomic::{AtomicU64, Ordering};
+use velella_testkit::patience;
 use velella_vfs::fault::{Fault, Rule as FaultRule};
 use velella_vfs::intercept::{Call, Intercepted, Interceptor, Verdict};
 use velella_vfs::mem::CrashMode;
@@ -549,7 +550,7 @@ fn a_failed_sync_of_a_new_files_name_ends_writing_and_waiting() {
         let refused = bench.write(0, b"after").unwrap_err();
         assert_eq!(refused.kind(), ErrorKind::ReadOnly, "{len}: {refused}");
         let waited = told
-            .recv_timeout(Duration::from_secs(60))
+            .recv_timeout(patience(Duration::from_secs(60)))
             .expect("it was woken");
         let waited = waited.unwrap_err();
         assert_eq!(waited.kind(), ErrorKind::ReadOnly, "{len}: {waited}");

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::atomic::AtomicU64;
+use std::time::Duration;
 use velella::vfs::MemFs;
 use velella::{Db, Stamp};
 use velella_reliability::campaign::{Plan, run};
@@ -10,7 +11,7 @@ use velella_reliability::history::clients::Stage;
 use velella_reliability::history::event::{Event, What};
 use velella_reliability::history::export;
 use velella_sync::spot;
-use velella_testkit::{Seed, Watchdog, scale};
+use velella_testkit::{Seed, Watchdog, patience, scale};
 
 #[test]
 fn histories_are_what_their_stamps_say_across_crashes_too() {
@@ -21,7 +22,7 @@ fn histories_are_what_their_stamps_say_across_crashes_too() {
         first: 1,
         runs: scale(40),
         limit: None,
-        run_limit: std::time::Duration::from_secs(400),
+        run_limit: patience(Duration::from_secs(400)),
         threads: 1,
     };
     let outcome = run(campaign, &plan, &|_| {});

@@ -19,4 +19,4 @@ mod explore;
 pub use explore::{Explored, Step, explore};
 pub use model::Model;
 pub use seed::{Seed, scale, seeds};
-pub use watchdog::Watchdog;
+pub use watchdog::{Watchdog, patience};

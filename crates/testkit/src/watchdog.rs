@@ -1,12 +1,21 @@
 //! Ends a test that hangs.
 //!
 //! A deadlock must fail with the name of what hung, not stop the whole run. The limit is far above
-//! any healthy duration, so it never decides about speed.
+//! any healthy duration, so it never decides about speed; where everything takes many times as
+//! long, as under a sanitizer, [`patience`] is asked for more.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
+
+/// `limit`, after which something hangs, times what `VELELLA_PATIENCE` says (default 1).
+#[must_use]
+pub fn patience(limit: Duration) -> Duration {
+    let factor = std::env::var("VELELLA_PATIENCE").ok();
+    let factor = factor.and_then(|text| text.parse::<u32>().ok());
+    limit * factor.unwrap_or(1)
+}
 
 /// Ends the process, naming the test, unless it is dropped in time. No test measures by it.
 #[derive(Debug)]
@@ -15,20 +24,22 @@ pub struct Watchdog {
 }
 
 impl Watchdog {
-    /// Watches `test` for so many seconds.
+    /// Watches `test` for so many seconds, or its [`patience`].
     #[must_use]
     pub fn new(test: &'static str, seconds: u64) -> Self {
         let over = Arc::new(AtomicBool::new(false));
         let seen = Arc::clone(&over);
         let watch = move || {
-            for _ in 0..seconds * 20 {
+            let limit = patience(Duration::from_secs(seconds));
+            let begun = Instant::now();
+            while begun.elapsed() < limit {
                 thread::sleep(Duration::from_millis(50));
                 // Acquire, partner: `drop`.
                 if seen.load(Ordering::Acquire) {
                     return;
                 }
             }
-            eprintln!("{test} hangs: no end after {seconds} s");
+            eprintln!("{test} hangs: no end after {limit:?}");
             std::process::abort();
         };
         drop(thread::spawn(watch));

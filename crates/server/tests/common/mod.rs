@@ -84,12 +84,11 @@ pub struct Client {
 }
 
 impl Client {
-    /// Connects; what has no answer after two minutes hangs.
+    /// Connects; what has no answer after two minutes, or their patience, hangs.
     pub fn connect(address: SocketAddr) -> Client {
         let stream = TcpStream::connect(address).unwrap();
-        stream
-            .set_read_timeout(Some(Duration::from_secs(120)))
-            .unwrap();
+        let limit = velella_testkit::patience(Duration::from_secs(120));
+        stream.set_read_timeout(Some(limit)).unwrap();
         Client {
             stream,
             received: Vec::new(),
