@@ -5,6 +5,8 @@
 //!     working tree, byte by byte; one whose tree was not its commit's never does. These are the
 //!     storage crates, but for the fuzz targets that reach a part of them only, or none.
 //! G2. A line that failed counts for nothing, and is told; so are gates that are not reached.
+//!     Of a check, whose tests are always the same, the newest commit that ran it decides: what has
+//!     mended a test is in a later one, and to run it again at the same commit mends nothing.
 //! G3. Where a seed decides which part of something a run attacks, parts are counted, not runs.
 //!
 //! Tests: below, and beside the module.
@@ -256,10 +258,7 @@ impl Gate {
             Measure::Runs => held.map(|row| row.runs).sum(),
             Measure::Checked => held.map(|row| row.checked).sum(),
             Measure::Minutes => held.map(|row| row.seconds).sum::<u64>() / 60,
-            Measure::Campaigns => {
-                let names: BTreeSet<&str> = held.map(|row| row.campaign).collect();
-                u64::try_from(names.len()).unwrap_or(u64::MAX)
-            }
+            Measure::Campaigns => return self.checks(rows),
             // A run that held went through all seeds from its first on.
             Measure::Covered(session) => {
                 session.covered(held.map(|row| row.seed..row.seed.saturating_add(row.runs)))
@@ -269,6 +268,26 @@ impl Gate {
             failed: rows.iter().filter(|row| !row.held).count(),
             gate: self,
             sum,
+        }
+    }
+}
+
+impl Gate {
+    /// How many checks held, and how many failed, at the newest commit of each (G2).
+    fn checks(self, rows: &[&Row]) -> Reached {
+        let names: BTreeSet<&str> = rows.iter().map(|row| row.campaign).collect();
+        let count = names.len();
+        let held = names.into_iter().filter(|name| {
+            let of_it = || rows.iter().filter(|row| row.campaign == *name);
+            let newest = of_it().next_back().map(|row| row.commit);
+            let at_newest = of_it().filter(|row| Some(row.commit) == newest);
+            at_newest.into_iter().all(|row| row.held)
+        });
+        let held = held.count();
+        Reached {
+            failed: count - held,
+            gate: self,
+            sum: u64::try_from(held).unwrap_or(u64::MAX),
         }
     }
 }
@@ -458,6 +477,23 @@ mod tests {
         let of = |asked| reached("check ", Measure::Campaigns, asked, &lines);
         assert_eq!(of(2).sum, 2);
         assert!(of(2).holds() && !of(3).holds());
+    }
+
+    #[test]
+    fn of_a_check_the_newest_commit_decides() {
+        let known = check::recorded().next().unwrap();
+        let at = |commit: &str, verdict: &str| {
+            let line = line(&known, 1, 3, 1, verdict);
+            line.replacen("\tc\t", &format!("\t{commit}\t"), 1)
+        };
+        let of = |lines: &[String]| {
+            let reached = reached("check ", Measure::Campaigns, 1, lines);
+            (reached.sum, reached.failed)
+        };
+        let (held, failed) = (at("a", "held"), at("a", "FAILED"));
+        assert_eq!(of(&[failed.clone(), at("b", "held")]), (1, 0), "mended");
+        assert_eq!(of(&[held.clone(), at("b", "FAILED")]), (0, 1));
+        assert_eq!(of(&[failed, held]), (0, 1), "run again at the same commit");
     }
 
     #[test]
