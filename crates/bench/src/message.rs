@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use velella_cli::scratch;
 
 /// What to do.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -77,8 +78,9 @@ pub(crate) struct Scratch(PathBuf);
 impl Scratch {
     /// One below `parent`, named by this process.
     pub(crate) fn new(parent: &Path) -> Outcome<Self> {
-        let dir = parent.join(format!("velella-bench-{}", std::process::id()));
-        std::fs::create_dir_all(&dir).map_err(|error| Failure::file("create", &dir, error))?;
+        std::fs::create_dir_all(parent).map_err(|error| Failure::file("create", parent, error))?;
+        let dir = scratch::create(parent, "velella-bench");
+        let dir = dir.map_err(|error| Failure::file("create a directory in", parent, error))?;
         Ok(Scratch(dir))
     }
 

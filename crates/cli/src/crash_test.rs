@@ -70,8 +70,8 @@ interleave. What fails is printed with the command that repeats it.
 the image by reference is what a power cut at that moment leaves. It needs root, loop devices and
 xfsprogs or btrfs-progs; where they are missing it says SKIPPED and ends with exit code 0.
 
-Ended by a signal, it leaves its directories velella-crash-test-PID, in the place for its databases
-and in /dev/shm.
+Ended by a signal, it leaves its directories: velella-crash-test-PID in the place for its databases,
+and velella-crash-test-oracles-PID in /dev/shm.
 
 Exit codes: 0 no promise was broken, or skipped; 1 one was.")]
 pub(crate) struct CrashTest {

@@ -6,6 +6,7 @@
 
 use super::Load;
 use crate::failure::Failure;
+use crate::scratch;
 use std::path::{Path, PathBuf};
 use velella::{Db, Error, ErrorKind, Result};
 
@@ -20,9 +21,8 @@ pub(super) struct Scratch {
 impl Scratch {
     /// Makes a directory in `parent`.
     pub(super) fn new(parent: &Path, load: &Load) -> Result<Self, Failure> {
-        let dir = parent.join(format!("velella-bench-{}", std::process::id()));
-        std::fs::create_dir(&dir)
-            .map_err(|error| Error::io("create the directory", &dir, error))?;
+        let dir = scratch::create(parent, "velella-bench")
+            .map_err(|error| Error::io("create a directory", parent, error))?;
         Ok(Scratch {
             dir,
             load: load.clone(),

@@ -5,6 +5,7 @@
 
 use super::judge::{Fault, Violation};
 use super::tally::{OPENING_GOAL, Tally};
+use crate::scratch;
 use indicatif::ProgressBar;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -177,15 +178,13 @@ pub(super) struct Scratch {
 impl Scratch {
     /// Makes one in `parent`, and one for the oracles in memory if there is such.
     pub(super) fn new(parent: &Path) -> std::io::Result<Self> {
-        let name = format!("velella-crash-test-{}", std::process::id());
-        let dir = parent.join(&name);
-        std::fs::create_dir(&dir)?;
+        let dir = scratch::create(parent, "velella-crash-test")?;
         let memory = Path::new(MEMORY_DIR);
-        let oracles = match memory.is_dir() {
-            true => memory.join(format!("{name}-oracles")),
-            false => dir.join("oracles"),
+        let beside = match memory.is_dir() {
+            true => memory,
+            false => &dir,
         };
-        std::fs::create_dir_all(&oracles)?;
+        let oracles = scratch::create(beside, "velella-crash-test-oracles")?;
         Ok(Scratch {
             dir,
             oracles,
