@@ -1,6 +1,7 @@
 //! Gates asked of made-up ledgers, and whether the campaigns are as their sessions have it.
 
 use super::*;
+use crate::workspace::Workspace;
 
 fn line(campaign: &str, runs: u64, checked: u64, seconds: u64, verdict: &str) -> String {
     from(5, campaign, runs, checked, seconds, verdict)
@@ -156,7 +157,10 @@ fn a_commit_counts_while_its_sources_are_those_of_the_tree() {
         String::from_utf8(output.stdout).unwrap().trim().to_owned()
     };
     let write = |file: &str, text: &str| std::fs::write(root.join(file), text).unwrap();
-    write("attacked", "1");
+    std::fs::create_dir_all(root.join("crates/a/src/part")).unwrap();
+    let (attacked, tests) = ("crates/a/src/part.rs", "crates/a/src/part/tests.rs");
+    write(attacked, "1");
+    write(tests, "1");
     write("other", "1");
     git(&["init", "--quiet"]);
     git(&["add", "."]);
@@ -164,13 +168,37 @@ fn a_commit_counts_while_its_sources_are_those_of_the_tree() {
     let head = git(&["rev-parse", "--short=12", "HEAD"]);
     // Whatever git might take that name for.
     git(&["branch", &format!("{head}{DIRTY}")]);
-    let is_same = |commit: &str| is_same(&root, commit, &["attacked".to_owned()]);
+    let is_same = |commit: &str| is_same(&root, commit, &["crates/a/src".to_owned()]);
     write("other", "2");
+    write(tests, "2");
     assert!(is_same(&head));
     assert!(!is_same(&format!("{head}{DIRTY}")) && !is_same("0123456789ab"));
-    write("attacked", "2");
+    write(attacked, "2");
     assert!(!is_same(&head));
     std::fs::remove_dir_all(&root).unwrap();
+}
+
+#[test]
+fn files_of_tests_are_in_no_product() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
+    let workspace = Workspace::load(root).unwrap();
+    let paths = workspace.sources().map(|source| source.path.as_str());
+    let modules: Vec<&str> = paths
+        .filter_map(|path| path.strip_suffix("/tests.rs"))
+        .collect();
+    assert!(modules.len() > 20, "{modules:?}");
+    for module in modules {
+        let parents = [".rs", "/mod.rs", "/lib.rs"].map(|end| root.join(format!("{module}{end}")));
+        let parent = parents.iter().find(|parent| parent.is_file()).unwrap();
+        let text = std::fs::read_to_string(parent).unwrap();
+        let (before, _) = text.split_once("\nmod tests;").unwrap();
+        let mut attributes = before
+            .lines()
+            .rev()
+            .take_while(|line| line.starts_with("#["));
+        let is_test = |line: &str| line == "#[cfg(test)]" || line.starts_with("#[cfg(all(test,");
+        assert!(attributes.any(is_test), "{module}");
+    }
 }
 
 #[test]
