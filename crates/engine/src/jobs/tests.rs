@@ -80,10 +80,14 @@ fn a_journal_that_is_too_long_is_flushed_for_once() {
 #[test]
 fn a_flush_that_waits_keeps_no_other_keyspace_from_giving_up_the_journal() {
     let _watchdog = Watchdog::new("a_flush_that_waits", 60);
-    let builder = tiny().write_buffer(3 << 20);
+    let builder = tiny().write_buffer(3 << 20).memory(128 << 20);
     let (db, engine) = open(Arc::new(MemFs::new()), builder);
-    let quiet = db.create_keyspace("quiet", Default::default()).unwrap();
+    let create = |name: &str| db.create_keyspace(name, Default::default()).unwrap();
+    let quiet = create("quiet");
     quiet.put("once", "v").unwrap();
+    // Journal for several buffers and none full, even where a reader of another test keeps what
+    // was overwritten: the writer must never wait for a flush.
+    let others = ["a", "b", "c", "d", "e", "f", "g", "h", "i", "j"].map(create);
     let _paused = engine.flushes.pause();
     db.put("again and again", "v").unwrap();
     engine.switch(&[Arc::clone(&db.core)]);
@@ -91,8 +95,11 @@ fn a_flush_that_waits_keeps_no_other_keyspace_from_giving_up_the_journal() {
         let guard = velella_sync::epoch::pin();
         quiet.core.view.load(&guard).immutables() == 1
     };
-    while !is_switched() {
-        db.put("again and again", [7; 1_000]).unwrap();
+    for other in others.iter().cycle() {
+        if is_switched() {
+            break;
+        }
+        other.put("again and again", [7; 1_000]).unwrap();
         engine.bound_journal().unwrap();
     }
 }
