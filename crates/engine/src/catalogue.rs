@@ -13,6 +13,8 @@
 //!     part of what was there. Until the edit is durable it is read as ever.
 //! C7. D does not reach the stamp of a creation or a drop before its edit is durable: its window is
 //!     open until then. Without a journal that is not so: there D moves by flushes of everything.
+//! C8. What a dropped keyspace had, in memory and on the disk, goes with its last reader: not with
+//!     its last handle, which somebody may keep for ever.
 //!
 //! Tests: `tests/keyspaces.rs`, `tests/settings.rs`, `tests/views.rs`.
 
@@ -21,6 +23,7 @@ use crate::keyspace_core::Core;
 use crate::lease::check_left;
 use crate::options::KeyspaceOptions;
 use crate::settings::{self, Effective};
+use crate::view::{Mem, View};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -208,20 +211,29 @@ impl Engine {
         self.keyspaces.lock().remove(&core.name);
         // C6. Before a flush can run, which takes memtables away and makes no tables of them.
         core.give_up();
-        let guard = epoch::pin();
-        for mem in core.view.load(&guard).memtables() {
-            mem.discount(&self.memtable_bytes);
-            // Those that tables name were given up with them.
-            let values: Vec<u64> = mem.externals.lock().keys().copied().collect();
-            self.env.externals.discard(&values);
-        }
-        drop(guard);
+        self.empty_view(core);
         drop(paused);
         self.work.wake_all();
         self.relief.wake_all();
         // It has happened: what the journal cannot give back now is the next flush's business.
         let _ = self.release_journal();
         Ok(())
+    }
+
+    /// C8, for memtables.
+    fn empty_view(&self, core: &Core) {
+        let empty = self.made_of().memtable(&core.effective(), &core.order, 0);
+        let empty = View::new(Mem::new(velella_memtable::new(&empty)));
+        let guard = epoch::pin();
+        let publishing = core.publishing.lock();
+        for mem in core.view.load(&guard).memtables() {
+            mem.discount(&self.memtable_bytes);
+            // Those that tables name were given up with them.
+            let values: Vec<u64> = mem.externals.lock().keys().copied().collect();
+            self.env.externals.discard(&values);
+        }
+        core.publish(empty, &guard);
+        drop(publishing);
     }
 }
 

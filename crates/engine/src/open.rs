@@ -28,7 +28,9 @@ use velella_mvcc::{Clock, Snapshots};
 use velella_sst::BlockCache;
 use velella_sync::lock::Mutex;
 use velella_sync::thread;
-use velella_tree::{Edit, Env, ExternalStore, KeyspaceState, Manifest, OpenFiles, State};
+use velella_tree::{
+    Edit, Env, ExternalStore, Graveyard, KeyspaceState, Manifest, OpenFiles, State,
+};
 use velella_vfs::Vfs;
 
 /// Id of the keyspace every database has.
@@ -258,6 +260,7 @@ fn environment(vfs: &Arc<dyn Vfs>, dir: &Path, manifest: Manifest, options: &Opt
         database,
         cache: BlockCache::new(crate::budget::cache_bytes(options)),
         counters: Arc::default(),
+        graveyard: Graveyard::new(Arc::clone(vfs), Arc::clone(&manifest)),
         manifest,
         externals: Arc::new(externals),
         files: OpenFiles::new(Arc::clone(vfs), options.open_files),

@@ -1,10 +1,11 @@
 //! Keyspaces: created, opened, dropped, and with an order of their own.
 //!
-//! Claims: `catalogue.rs` C1-C3.
+//! Claims: `catalogue.rs` C1-C3, C8.
 
 mod common;
 
 use common::{alone, contents, fresh, on, tiny, try_on};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 use velella::vfs::fault::{Fault, Rule};
@@ -291,4 +292,50 @@ fn an_order_of_its_own_holds_in_memory_in_tables_and_must_be_given_again() {
     db.compact().unwrap();
     assert_eq!(keys(&keyspace), [[9], [5], [4], [3], [1]]);
     assert_eq!(keyspace.get([4]).unwrap().unwrap(), [4]);
+}
+
+fn files_of(fs: &MemFs, extension: &str) -> usize {
+    let is_one = |path: &PathBuf| path.extension().is_some_and(|found| found == extension);
+    fs.files().iter().filter(|path| is_one(path)).count()
+}
+
+/// Works in another keyspace until `is_gone`: background work is what removes files.
+fn work_until(db: &Db, is_gone: impl Fn() -> bool) {
+    while !is_gone() {
+        db.put("k", "v").unwrap();
+        db.compact().unwrap();
+    }
+}
+
+#[test]
+fn tables_of_a_dropped_keyspace_go_with_their_last_reader_though_there_is_a_handle() {
+    let _watchdog = Watchdog::new("tables_of_a_dropped_keyspace", 60);
+    let fs = MemFs::new();
+    let db = on(&fs, tiny());
+    let dropped = db.create_keyspace("dropped", Default::default()).unwrap();
+    for key in 0..3u8 {
+        dropped.put([key], "v").unwrap();
+        dropped.flush().unwrap();
+    }
+    let mut iterator = dropped.iter().unwrap();
+    assert!(iterator.step().unwrap());
+    db.drop_keyspace("dropped").unwrap();
+    db.put("k", "v").unwrap();
+    db.compact().unwrap();
+    assert!(files_of(&fs, "sst") > 1, "what is read stays");
+    drop(iterator);
+    work_until(&db, || files_of(&fs, "sst") == 1);
+    drop(dropped);
+}
+
+#[test]
+fn large_values_of_a_dropped_keyspace_go_from_memory_though_there_is_a_handle() {
+    let _watchdog = Watchdog::new("large_values_of_a_dropped_keyspace", 60);
+    let fs = MemFs::new();
+    let db = on(&fs, tiny());
+    let dropped = db.create_keyspace("dropped", Default::default()).unwrap();
+    dropped.put("large", vec![7; (1 << 20) + 1]).unwrap();
+    db.drop_keyspace("dropped").unwrap();
+    work_until(&db, || files_of(&fs, "ext") == 0);
+    drop(dropped);
 }

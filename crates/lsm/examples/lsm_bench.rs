@@ -13,7 +13,8 @@ use velella_mvcc::Retention;
 use velella_sst::{BlockCache, Compression, Counters, TableOptions, key_hash};
 use velella_sync::rng::Rng;
 use velella_tree::{
-    Edit, Env, ExternalStore, KeyspaceRecord, Manifest, OpenFiles, Tree, TreeOptions, Wanted,
+    Edit, Env, ExternalStore, Graveyard, KeyspaceRecord, Manifest, OpenFiles, Tree, TreeOptions,
+    Wanted,
 };
 use velella_vfs::{OsFs, Vfs};
 
@@ -117,6 +118,7 @@ fn open(dir: &std::path::Path) -> Result<(Env, TreeOptions, Arc<dyn Tree>)> {
     );
     let env = Env {
         files: OpenFiles::new(Arc::clone(&vfs), 1000),
+        graveyard: Graveyard::new(Arc::clone(&vfs), Arc::clone(&manifest)),
         vfs,
         dir: dir.to_path_buf(),
         database,

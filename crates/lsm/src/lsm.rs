@@ -18,8 +18,8 @@ use velella_base::{Cursor, Error, Result, Stamp};
 use velella_mvcc::Retention;
 use velella_sst::{Found, TableMeta, Tally};
 use velella_tree::{
-    Built, ConcatCursor, Env, Graveyard, Job, KeyspaceState, Level, MergeCursor, Pressure, Source,
-    TableFile, TableStyle, Tree, TreeOptions, Wanted,
+    Built, ConcatCursor, Env, Job, KeyspaceState, Level, MergeCursor, Pressure, Source, TableFile,
+    TableStyle, Tree, TreeOptions, Wanted,
 };
 
 /// Opens the tables of a keyspace.
@@ -34,8 +34,7 @@ pub fn open(env: Env, options: TreeOptions, state: &KeyspaceState) -> Result<Arc
         let attempt = format!("open keyspace \"{}\"", state.record.name);
         return Err(Error::invalid(attempt, found).remedy("give the order it was created with"));
     }
-    let graveyard = Graveyard::new(&env);
-    let open = |meta: &TableMeta| TableFile::open(&env, &graveyard, order, meta.clone());
+    let open = |meta: &TableMeta| TableFile::open(&env, order, meta.clone());
     let levels = state
         .levels
         .iter()
@@ -43,7 +42,7 @@ pub fn open(env: Env, options: TreeOptions, state: &KeyspaceState) -> Result<Arc
         .collect::<Result<Vec<_>>>()?;
     let version = Version::new(levels, order);
     check_order(&env, &version)?;
-    let shared = Shared::new(env, options, graveyard, version);
+    let shared = Shared::new(env, options, version);
     Ok(Arc::new(Lsm {
         shared: Arc::new(shared),
     }))

@@ -97,7 +97,7 @@ impl<'a> Output<'a> {
         }
         let open = |(meta, kept): (TableMeta, Option<KeptBlocks>)| {
             let order = &self.shared.options.table.order;
-            let file = TableFile::open(env, &self.shared.graveyard, order, meta)?;
+            let file = TableFile::open(env, order, meta)?;
             if let Some(kept) = kept {
                 file.table().warm(kept);
             }

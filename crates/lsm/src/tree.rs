@@ -14,7 +14,7 @@ use velella_sst::TableMeta;
 use velella_sync::atomic::{AtomicU64, Ordering};
 use velella_sync::lock::{Mutex, MutexGuard};
 use velella_sync::{Swap, epoch};
-use velella_tree::{Env, Graveyard, TableFile, TableStyle, TreeOptions};
+use velella_tree::{Env, TableFile, TableStyle, TreeOptions};
 
 /// What readers, flushes and jobs of one tree share.
 #[derive(Debug)]
@@ -23,7 +23,6 @@ pub(crate) struct Shared {
     /// As given at opening: the style may have changed since (`options_now`).
     pub(crate) options: TreeOptions,
     style: Mutex<TableStyle>,
-    pub(crate) graveyard: Arc<Graveyard>,
     version: Swap<Version>,
     generation: AtomicU64,
     upkeep: Mutex<Upkeep>,
@@ -48,17 +47,11 @@ pub(crate) struct Change {
 }
 
 impl Shared {
-    pub(crate) fn new(
-        env: Env,
-        options: TreeOptions,
-        graveyard: Arc<Graveyard>,
-        version: Version,
-    ) -> Self {
+    pub(crate) fn new(env: Env, options: TreeOptions, version: Version) -> Self {
         Shared {
             env,
             style: Mutex::new(options.style()),
             options,
-            graveyard,
             version: Swap::new(Arc::new(version)),
             generation: AtomicU64::new(1),
             upkeep: Mutex::default(),
@@ -197,7 +190,7 @@ impl Shared {
     /// Removes files nobody can reach any more.
     pub(crate) fn clean(&self) {
         epoch::flush();
-        self.graveyard.bury();
+        self.env.graveyard.bury();
         self.env.externals.reap();
     }
 

@@ -41,9 +41,12 @@ pub struct Env {
     pub externals: Arc<ExternalStore>,
     /// Files of tables that are open.
     pub files: Arc<OpenFiles>,
+    /// Where obsolete tables go.
+    pub graveyard: Arc<Graveyard>,
 }
 
-/// Tables waiting to be closed and deleted (Y2).
+/// Tables waiting to be closed and deleted (Y2): those of all trees of a database, since a dropped
+/// keyspace has no work of its own that would bury what its last reader leaves.
 #[derive(Debug)]
 pub struct Graveyard {
     vfs: Arc<dyn Vfs>,
@@ -54,11 +57,11 @@ pub struct Graveyard {
 impl Graveyard {
     /// An empty graveyard.
     #[must_use]
-    pub fn new(env: &Env) -> Arc<Self> {
+    pub fn new(vfs: Arc<dyn Vfs>, manifest: Arc<Manifest>) -> Arc<Self> {
         Arc::new(Graveyard {
-            vfs: Arc::clone(&env.vfs),
-            manifest: Arc::clone(&env.manifest),
-            dead: Mutex::new(Vec::new()),
+            vfs,
+            manifest,
+            dead: Mutex::default(),
         })
     }
 
@@ -72,12 +75,6 @@ impl Graveyard {
             }
         });
         dead.len()
-    }
-}
-
-impl Drop for Graveyard {
-    fn drop(&mut self) {
-        self.bury();
     }
 }
 
@@ -103,12 +100,7 @@ impl TableFile {
     ///
     /// # Errors
     /// `Corruption`: the file is not what the manifest says; `Unsupported`; `Io`.
-    pub fn open(
-        env: &Env,
-        graveyard: &Arc<Graveyard>,
-        order: &Order,
-        meta: TableMeta,
-    ) -> Result<Arc<TableFile>> {
+    pub fn open(env: &Env, order: &Order, meta: TableMeta) -> Result<Arc<TableFile>> {
         let path = FileName::Table(meta.file).path(&env.dir);
         let file = env.files.open(&path).map_err(|error| match error.kind() {
             ErrorKind::NotFound => {
@@ -151,7 +143,7 @@ impl TableFile {
             path,
             obsolete: AtomicBool::new(false),
             overtaken_from: AtomicU64::new(NEVER),
-            graveyard: Arc::clone(graveyard),
+            graveyard: Arc::clone(&env.graveyard),
             _externals: externals,
         }))
     }

@@ -1,7 +1,8 @@
 //! A database directory in memory with one keyspace: what the cases work on.
 
 use crate::{
-    Built, Edit, Env, ExternalStore, KeyspaceRecord, Manifest, OpenFiles, Tree, TreeOptions, Wanted,
+    Built, Edit, Env, ExternalStore, Graveyard, KeyspaceRecord, Manifest, OpenFiles, Tree,
+    TreeOptions, Wanted,
 };
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -101,6 +102,7 @@ impl Bench {
             vfs: Arc::clone(&vfs),
             // So few that they are closed and opened again.
             files: OpenFiles::new(Arc::clone(&vfs), 2),
+            graveyard: Graveyard::new(Arc::clone(&vfs), Arc::clone(&manifest)),
             dir,
             database,
             cache: BlockCache::new(1 << 20),
