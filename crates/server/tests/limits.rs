@@ -323,6 +323,23 @@ fn a_reply_beyond_the_limit_is_refused_and_the_connection_goes_on() {
 }
 
 #[test]
+fn a_command_described_again_and_again_is_refused_too() {
+    let fixture = Fixture::with(|config| config.max_output_bytes = 1 << 20);
+    let mut client = fixture.client();
+    for what in ["DOCS", "INFO"] {
+        let mut request = vec![&b"COMMAND"[..], what.as_bytes()];
+        request.resize(2 + 40_000, b"client");
+        let refused = client.call(&request);
+        assert!(
+            matches!(&refused, Answer::Error(text) if text.contains("exceeds")),
+            "{what}"
+        );
+    }
+    assert_eq!(client.ask("PING"), Answer::Simple("PONG".into()));
+    fixture.stop();
+}
+
+#[test]
 fn keys_and_values_are_limited_with_a_clear_error() {
     let fixture = Fixture::with(|config| config.max_bulk_bytes = 1 << 20);
     let mut client = fixture.client();

@@ -67,6 +67,7 @@ fn info(ctx: &mut Context<'_>, args: Args<'_>) -> Outcome {
             Some(row) => describe(ctx.reply, row),
             None => ctx.reply.null_array(),
         }
+        ctx.check_output()?;
     }
     Ok(())
 }
@@ -139,7 +140,11 @@ fn docs(ctx: &mut Context<'_>, args: Args<'_>) -> Outcome {
             .collect(),
     };
     ctx.reply.map(rows.len());
-    rows.iter().for_each(|row| document(ctx.reply, row));
+    for row in rows {
+        document(ctx.reply, row);
+        // The same name may come again and again.
+        ctx.check_output()?;
+    }
     Ok(())
 }
 
