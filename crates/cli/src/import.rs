@@ -65,9 +65,9 @@ pub(crate) struct Import {
     /// Column of the value, from 1 (tsv, csv); without it all but the key's
     #[arg(long, value_name = "N", value_parser = column)]
     value_column: Option<usize>,
-    /// What separates the columns of csv
-    #[arg(long, value_name = "CHAR", default_value = ",", value_parser = delimiter)]
-    delimiter: u8,
+    /// What separates the columns of csv, if not a comma
+    #[arg(long, value_name = "CHAR", value_parser = delimiter)]
+    delimiter: Option<u8>,
     /// Pass over the first line (tsv, csv)
     #[arg(long)]
     header: bool,
@@ -129,18 +129,24 @@ impl Import {
                 self.key_column
             )));
         }
-        let (source, bytes) = open(&self.file)?;
         let format = self
             .format
             .or_else(|| Format::of(&self.file))
             .unwrap_or(Format::Tsv);
+        if self.delimiter.is_some() && format != Format::Csv {
+            return Err(Failure::Usage(format!(
+                "--delimiter is of csv, and {} is read as another format: add --format csv",
+                self.file.display()
+            )));
+        }
+        let (source, bytes) = open(&self.file)?;
         let options = ReadOptions {
             format,
             columns: Columns {
                 key: self.key_column,
                 value: self.value_column,
             },
-            delimiter: self.delimiter,
+            delimiter: self.delimiter.unwrap_or(b','),
             header: self.header,
             bytes: self.bytes,
         };

@@ -54,6 +54,9 @@ fn nonsense_on_the_command_line_is_exit_code_2() {
         .run(&["serve", "--memory", "lots"])
         .failed(2, &["lots"]);
     place.run(&["bench", "nothing"]).failed(2, &["fillrandom"]);
+    place
+        .run(&["import", "pairs.txt", "--delimiter", ";"])
+        .failed(2, &["pairs.txt is read as another format", "--format csv"]);
     assert!(!place.data().exists());
 }
 
