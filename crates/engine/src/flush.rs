@@ -163,11 +163,9 @@ impl Engine {
         Ok(edits)
     }
 
-    /// Lets go of what the last readers have left: memtables behind old views, tables, external
-    /// files.
+    /// Lets go of what the last readers have left: memtables behind old views, external files.
     pub(crate) fn reclaim(&self) {
         epoch::flush();
-        self.env.graveyard.bury();
         self.env.externals.reap();
     }
 
