@@ -13,27 +13,40 @@ use velella_sst::Compression;
 use velella_tree::{Edit, KeyspaceSettings, Manifest, inspect};
 use velella_vfs::{MemFs, Vfs};
 
+const CURRENT: &[u8] = b"MANIFEST-000001 7ed3298a\n";
+
+/// A directory with this manifest in force.
+fn database_of(manifest: &[u8]) -> MemFs {
+    let fs = MemFs::new();
+    fs.create_dir_all(db()).unwrap();
+    fs.write_file(&db().join("MANIFEST-000001"), manifest)
+        .unwrap();
+    fs.write_file(&db().join("CURRENT"), CURRENT).unwrap();
+    fs
+}
+
+/// These bytes are those of this file below `golden`, which is written anew where that is asked.
+fn assert_golden(bytes: &[u8], file: &str, golden: &[u8]) {
+    if std::env::var_os("VELELLA_WRITE_GOLDEN").is_some() {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR"))
+            .join("tests/golden")
+            .join(file);
+        std::fs::write(path, bytes).unwrap();
+    }
+    assert_eq!(bytes, golden);
+}
+
 #[test]
 fn the_bytes_of_format_version_1_are_these() {
     let (fs, _manifest) = sample();
     let bytes = fs.read_file(&db().join("MANIFEST-000001")).unwrap();
-    if std::env::var_os("VELELLA_WRITE_GOLDEN").is_some() {
-        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/MANIFEST-000001");
-        std::fs::write(path, &bytes).unwrap();
-    }
-    assert_eq!(bytes, GOLDEN);
-    let current = fs.read_file(&db().join("CURRENT")).unwrap();
-    assert_eq!(current, b"MANIFEST-000001 7ed3298a\n");
+    assert_golden(&bytes, "MANIFEST-000001", GOLDEN);
+    assert_eq!(fs.read_file(&db().join("CURRENT")).unwrap(), CURRENT);
 }
 
 #[test]
 fn the_golden_manifest_says_what_it_said() {
-    let fs = MemFs::new();
-    fs.create_dir_all(db()).unwrap();
-    fs.write_file(&db().join("MANIFEST-000001"), GOLDEN)
-        .unwrap();
-    fs.write_file(&db().join("CURRENT"), b"MANIFEST-000001 7ed3298a\n")
-        .unwrap();
+    let fs = database_of(GOLDEN);
     let (database, state) = Manifest::read(&fs, db()).unwrap();
     assert_eq!(database, DATABASE);
     assert_eq!(state.keyspaces[0].flushed_below, Stamp(18));
@@ -85,22 +98,12 @@ const SETTINGS: &[u8] = include_bytes!("golden/settings/MANIFEST-000001");
 fn the_bytes_of_settings_in_format_version_1_are_these() {
     let (fs, _manifest) = sample_with_settings();
     let bytes = fs.read_file(&db().join("MANIFEST-000001")).unwrap();
-    if std::env::var_os("VELELLA_WRITE_GOLDEN").is_some() {
-        let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/settings");
-        std::fs::create_dir_all(&dir).unwrap();
-        std::fs::write(dir.join("MANIFEST-000001"), &bytes).unwrap();
-    }
-    assert_eq!(bytes, SETTINGS);
+    assert_golden(&bytes, "settings/MANIFEST-000001", SETTINGS);
 }
 
 #[test]
 fn the_golden_settings_say_what_they_said_and_survive_a_rewriting() {
-    let fs = MemFs::new();
-    fs.create_dir_all(db()).unwrap();
-    fs.write_file(&db().join("MANIFEST-000001"), SETTINGS)
-        .unwrap();
-    fs.write_file(&db().join("CURRENT"), b"MANIFEST-000001 7ed3298a\n")
-        .unwrap();
+    let fs = database_of(SETTINGS);
     let (_, state) = Manifest::open(arc(&fs), db()).unwrap();
     assert!(state.keyspaces[0].settings.is_empty());
     let listing = inspect::manifest(&fs, db()).unwrap();
@@ -118,12 +121,7 @@ const OPENED_ONCE: &[u8] = include_bytes!("golden/opened_once/MANIFEST-000001");
 
 #[test]
 fn a_manifest_of_before_ids_told_what_was_dropped_is_read() {
-    let fs = MemFs::new();
-    fs.create_dir_all(db()).unwrap();
-    fs.write_file(&db().join("MANIFEST-000001"), OPENED_ONCE)
-        .unwrap();
-    fs.write_file(&db().join("CURRENT"), b"MANIFEST-000001 7ed3298a\n")
-        .unwrap();
+    let fs = database_of(OPENED_ONCE);
     // The second time it is one of this build, written anew.
     for _ in 0..2 {
         let (_, state) = Manifest::open(arc(&fs), db()).unwrap();
