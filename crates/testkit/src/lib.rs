@@ -5,8 +5,8 @@
 //! T2. Nothing here knows the engine: keys, stamps and values are bytes and numbers.
 //! T3. A watchdog ends the process with the name of the test that hung; it times nothing else.
 //!
-//! Tests: `model.rs` and `history/checker.rs` below; the rest is used by tests that would hang or
-//! not repeat without it.
+//! Tests: `model.rs`, `watchdog.rs` and `history/checker.rs` below; the rest is used by tests that
+//! would hang or not repeat without it.
 
 #![forbid(unsafe_code)]
 

@@ -10,11 +10,18 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 /// `limit`, after which something hangs, times what `VELELLA_PATIENCE` says (default 1).
+///
+/// # Panics
+/// It says no number: who asked for more would get less.
 #[must_use]
 pub fn patience(limit: Duration) -> Duration {
-    let factor = std::env::var("VELELLA_PATIENCE").ok();
-    let factor = factor.and_then(|text| text.parse::<u32>().ok());
-    limit * factor.unwrap_or(1)
+    limit * times(std::env::var("VELELLA_PATIENCE").ok().as_deref())
+}
+
+fn times(told: Option<&str>) -> u32 {
+    told.map_or(1, |text| {
+        text.parse().expect("VELELLA_PATIENCE is a number")
+    })
 }
 
 /// Ends the process, naming the test, unless it is dropped in time. No test measures by it.
@@ -51,5 +58,21 @@ impl Drop for Watchdog {
     fn drop(&mut self) {
         // Release, partner: the watching thread.
         self.over.store(true, Ordering::Release);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn patience_is_one_unless_told() {
+        assert_eq!((times(None), times(Some("10"))), (1, 10));
+    }
+
+    #[test]
+    #[should_panic(expected = "VELELLA_PATIENCE is a number")]
+    fn patience_that_is_no_number_is_refused() {
+        let _ = times(Some("long"));
     }
 }
