@@ -4,6 +4,7 @@
 //!     of the tree, a cursor, a job (L2).
 //! Y2. The last owner may be whichever thread runs an epoch's deferred work, perhaps in the middle
 //!     of a write: so dropping only lays the table in the graveyard, and background work buries it.
+//!     A database has one, which work of any tree buries.
 //! Y3. Or it may be who kept an iterator beyond the close: what is buried then is left for the next
 //!     opening to remove (N5 of the manifest).
 //!
