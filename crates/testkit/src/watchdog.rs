@@ -4,6 +4,7 @@
 //! any healthy duration, so it never decides about speed; where everything takes many times as
 //! long, as under a sanitizer, [`patience`] is asked for more.
 
+use std::io::Write;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -46,7 +47,9 @@ impl Watchdog {
                     return;
                 }
             }
-            eprintln!("{test} hangs: no end after {limit:?}");
+            // Not by `eprintln!`: what that prints in a test is kept for its report, which an abort
+            // never prints.
+            let _ = writeln!(std::io::stderr(), "{test} hangs: no end after {limit:?}");
             std::process::abort();
         };
         drop(thread::spawn(watch));
