@@ -1,11 +1,11 @@
 //! A user's order that panics, at any of its calls: the panic reaches its caller, and nothing
 //! hangs, neither for the panicking thread nor for anybody else.
 //!
-//! Claims: `commit.rs` C3; docs/concurrency.md, "A write, step by step".
+//! Claims: `commit.rs` C3; S3 of the leveled tree; docs/concurrency.md, "A write, step by step".
 
 mod common;
 
-use common::{DIR, contents, tiny};
+use common::{DIR, alone, contents, tiny};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -88,4 +88,73 @@ fn a_panicking_order_blocks_no_key_and_nobody_else() {
     );
     db.verify().unwrap();
     db.close().unwrap();
+}
+
+/// Something that changes the tables of a keyspace.
+type Change = fn(&Db, &Keyspace);
+
+/// Flushes, and compacts what was flushed last.
+fn settle(db: &Db, keyspace: &Keyspace) {
+    db.flush().unwrap();
+    keyspace.compact().unwrap();
+}
+
+/// Three disjoint tables in level 1, and one in a memtable that meets the second.
+fn three_tables(db: &Db, keyspace: &Keyspace) {
+    for from in [b'a', b'h', b'x'] {
+        for key in from..from + 3 {
+            keyspace.put([key], "old").unwrap();
+        }
+        settle(db, keyspace);
+    }
+    keyspace.put("i", "new").unwrap();
+    keyspace.put("m", "new").unwrap();
+}
+
+#[test]
+fn a_panicking_order_leaves_the_tables_in_memory_those_that_the_manifest_names() {
+    let changes: [Change; 2] = [
+        |db, _| drop(db.flush()),
+        |db, keyspace| {
+            db.flush().unwrap();
+            drop(keyspace.compact());
+        },
+    ];
+    for change in changes {
+        let mut panics = 0u32;
+        for nth in 1u64.. {
+            let (order, fuse) = fused();
+            let fs = Arc::new(MemFs::new());
+            let open = || {
+                let builder = alone().vfs(Arc::clone(&fs) as _).order(order.clone());
+                builder.open(DIR).unwrap()
+            };
+            let db = open();
+            let fused = keyspace(&db, order.clone());
+            three_tables(&db, &fused);
+            fuse.store(nth, Ordering::Relaxed);
+            let outcome = catch_unwind(AssertUnwindSafe(|| change(&db, &fused)));
+            let is_over = fuse.swap(0, Ordering::Relaxed) > 0;
+            assert_eq!(outcome.is_ok(), is_over);
+            panics += u32::from(!is_over);
+            // What the manifest has and memory has not, no later compaction would meet.
+            fused.delete("m").unwrap();
+            fused.delete("b").unwrap();
+            settle(&db, &fused);
+            settle(&db, &fused);
+            let expected = contents(&fused);
+            assert!(!expected.contains_key(&b"m"[..]), "comparison {nth}");
+            drop(fused);
+            db.close().unwrap();
+            let db = open();
+            let fused = db.keyspace("fused").unwrap();
+            assert_eq!(contents(&fused), expected, "comparison {nth}");
+            db.verify().unwrap();
+            db.close().unwrap();
+            if is_over {
+                break;
+            }
+        }
+        assert!(panics > 1, "{panics} panics");
+    }
 }

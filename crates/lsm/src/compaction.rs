@@ -128,8 +128,7 @@ impl Compaction {
     fn relocate(&self) -> Result<JobReport> {
         let moved = self.inputs.upper.clone();
         let leaving: Vec<u64> = self.choice.files().collect();
-        self.commit(&moved, &leaving, None)?;
-        self.install(moved, leaving);
+        self.exchange(moved, &leaving, None)?;
         Ok(JobReport::default())
     }
 
@@ -169,7 +168,8 @@ impl Compaction {
             if seeded("inputs-go-before-the-edit-that-drops-them") {
                 self.remove_early(&leaving);
             }
-            if let Err(error) = self.commit(finished.files(), &leaving, Some(retention)) {
+            let outputs = finished.files().to_vec();
+            if let Err(error) = self.exchange(outputs, &leaving, Some(retention)) {
                 // The edit may be durable: then the files are not ours to remove.
                 if !Manifest::is_refusal(&error) {
                     drop(finished.keep());
@@ -181,7 +181,7 @@ impl Compaction {
             let gone = externals.pass(&part.lower, &files, until.is_none());
             // What it replaces is freed now, not when the job ends.
             drop(part);
-            self.install(files, leaving);
+            self.shared.clean();
             self.shared.env.externals.discard(&gone);
         }
         Ok(report)
@@ -306,14 +306,15 @@ impl Compaction {
     }
 
     /// Makes the exchange of `leaving` for `files` durable, with the time that `retention` judged
-    /// by (Z6).
-    fn commit(
+    /// by (Z6), and puts it in force.
+    fn exchange(
         &self,
-        files: &[Arc<TableFile>],
+        files: Vec<Arc<TableFile>>,
         leaving: &[u64],
         retention: Option<&Retention>,
     ) -> Result<()> {
         let keyspace = self.shared.options.keyspace;
+        let level = self.choice.output.level;
         let mut edits = vec![Edit::RemoveTables {
             keyspace,
             files: leaving.to_vec(),
@@ -321,24 +322,20 @@ impl Compaction {
         if !files.is_empty() {
             edits.push(Edit::AddTables {
                 keyspace,
-                level: u32::try_from(self.choice.output.level).unwrap_or(u32::MAX),
+                level: u32::try_from(level).unwrap_or(u32::MAX),
                 tables: files.iter().map(|file| file.meta().clone()).collect(),
             });
         }
         edits.extend(retention.map(|retention| Edit::WallClock {
             ms: retention.now_ms(),
         }));
-        self.shared.env.manifest.commit(&edits)
-    }
-
-    /// Puts the durable exchange in force.
-    fn install(&self, joining: Vec<Arc<TableFile>>, leaving: Vec<u64>) {
-        velella_sync::spot(45);
-        self.shared.install(Change {
-            level: self.choice.output.level,
-            joining,
-            leaving: leaving.into_iter().collect(),
-        });
+        let change = Change {
+            level,
+            joining: files,
+            leaving: leaving.iter().copied().collect(),
+        };
+        let commit = || self.shared.env.manifest.commit(&edits);
+        self.shared.exchange(change, commit)
     }
 
     fn miscounted(&self, found: String) -> Error {

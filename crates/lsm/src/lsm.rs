@@ -9,9 +9,8 @@ use crate::compaction::Compaction;
 use crate::flush;
 use crate::picker::{pick, pick_full, pick_gathering};
 use crate::pressure;
-use crate::tree::{Change, Shared};
+use crate::tree::Shared;
 use crate::version::Version;
-use std::collections::HashSet;
 use std::sync::Arc;
 use velella_base::file_name::FileName;
 use velella_base::{Cursor, Error, Result, Stamp};
@@ -136,14 +135,7 @@ impl Tree for Lsm {
     }
 
     fn apply(&self, built: Built) {
-        let joining = built.files().to_vec();
-        if !joining.is_empty() {
-            self.shared.install(Change {
-                level: 0,
-                joining,
-                leaving: HashSet::new(),
-            });
-        }
+        self.shared.add(built.files().to_vec());
         self.shared.env.externals.discard(&built.dropped_externals);
     }
 

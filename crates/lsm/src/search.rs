@@ -14,7 +14,7 @@ use velella_base::order::{without_prefix, word};
 use velella_sst::TableMeta;
 
 /// The search words of one level.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub(crate) struct Fences {
     /// What every key of the level begins with.
     shared: Vec<u8>,
@@ -24,7 +24,7 @@ pub(crate) struct Fences {
 }
 
 impl Fences {
-    /// The words of tables that ascend and are disjoint.
+    /// The words of tables that ascend and are disjoint. Asks nothing of the order.
     pub(crate) fn new<'a>(
         tables: impl ExactSizeIterator<Item = &'a TableMeta>,
         order: &Order,

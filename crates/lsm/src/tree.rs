@@ -3,6 +3,9 @@
 //!
 //! S1. A version is replaced under the upkeep lock, by one pointer; readers pin an epoch.
 //! S2. Tables that left are marked obsolete after the version without them is in force.
+//! S3. The order is not asked between a durable edit and the version it leads to: a user's may
+//!     panic, and memory would stay behind the manifest. So the version is made first, and the lock
+//!     held meanwhile, or, of what joins level 0, goes by stamps.
 //!
 //! Threads: any. Tests: `tests/model.rs`.
 
@@ -10,6 +13,7 @@ use crate::picker::{Busy, Choice};
 use crate::version::Version;
 use std::collections::HashSet;
 use std::sync::Arc;
+use velella_base::Result;
 use velella_sst::TableMeta;
 use velella_sync::atomic::{AtomicU64, Ordering};
 use velella_sync::lock::{Mutex, MutexGuard};
@@ -95,41 +99,60 @@ impl Shared {
         self.upkeep.lock()
     }
 
-    /// Puts a change in force, which the manifest has made durable.
-    pub(crate) fn install(&self, change: Change) {
-        let mut upkeep = self.upkeep.lock();
+    /// Puts a change in force once `commit` has made it durable, if it can (S3).
+    ///
+    /// # Errors
+    /// Those of `commit`: nothing has changed then.
+    pub(crate) fn exchange(
+        &self,
+        change: Change,
+        commit: impl FnOnce() -> Result<()>,
+    ) -> Result<()> {
+        let upkeep = self.upkeep.lock();
+        let next = self.after(&upkeep, &change);
+        commit()?;
+        velella_sync::spot(45);
+        self.install(upkeep, change, next);
+        Ok(())
+    }
+
+    /// Puts tables of level 0 in force that are durable by now (S3).
+    pub(crate) fn add(&self, joining: Vec<Arc<TableFile>>) {
+        if joining.is_empty() {
+            return;
+        }
+        let change = Change {
+            level: 0,
+            joining,
+            leaving: HashSet::new(),
+        };
+        let upkeep = self.upkeep.lock();
+        let next = self.after(&upkeep, &change);
+        self.install(upkeep, change, next);
+    }
+
+    /// The version that a change leads to.
+    fn after(&self, upkeep: &Upkeep, change: &Change) -> Version {
+        let joining: &[_] = match upkeep.dropped {
+            false => &change.joining,
+            true => &[],
+        };
+        self.version().after(change.level, joining, &change.leaving)
+    }
+
+    fn install(&self, mut upkeep: MutexGuard<'_, Upkeep>, change: Change, next: Version) {
         let old = self.version();
         let mut leaving = change.leaving;
-        let mut levels: Vec<Vec<Arc<TableFile>>> = old
-            .levels()
-            .iter()
-            .map(|tables| {
-                let stays = |file: &&Arc<TableFile>| !leaving.contains(&file.meta().file);
-                tables.files().iter().filter(stays).cloned().collect()
-            })
-            .collect();
-        if levels.len() <= change.level {
-            levels.resize_with(change.level + 1, Vec::new);
-        }
         for file in &change.joining {
             // A table that only changes its level is not obsolete.
             leaving.remove(&file.meta().file);
-        }
-        self.note_progress(
-            &mut upkeep,
-            &change.joining,
-            &leaving,
-            change.level,
-            levels.len(),
-        );
-        if upkeep.dropped {
-            for file in &change.joining {
+            if upkeep.dropped {
                 file.mark_obsolete();
             }
-        } else {
-            levels[change.level].extend(change.joining);
         }
-        self.replace(Version::new(levels, &self.options.table.order));
+        let levels = old.levels().len().max(change.level + 1);
+        self.note_progress(&mut upkeep, &change.joining, &leaving, change.level, levels);
+        self.replace(next);
         drop(upkeep);
         for file in old.all() {
             if leaving.contains(&file.meta().file) {

@@ -10,13 +10,14 @@
 //! Threads: immutable. Tests: `tests/model.rs`.
 
 use crate::search::Fences;
+use std::collections::HashSet;
 use std::sync::Arc;
 use velella_base::{Order, Result, Stamp, seeded};
 use velella_sst::{Found, Tally};
 use velella_tree::{Level, TableFile};
 
 /// One level: its tables, and for the deeper ones how to find a key's.
-#[derive(Debug)]
+#[derive(Debug, Clone, Default)]
 pub(crate) struct Tables {
     files: Arc<[Arc<TableFile>]>,
     fences: Fences,
@@ -47,6 +48,19 @@ impl Tables {
         }
     }
 
+    /// Without those of `leaving`. They stay in order, so the order is not asked.
+    fn without(&self, leaving: &HashSet<u64>, order: &Order) -> Tables {
+        let stays = |file: &&Arc<TableFile>| !leaving.contains(&file.meta().file);
+        if self.files.iter().all(|file| stays(&file)) {
+            return self.clone();
+        }
+        let files: Arc<[_]> = self.files.iter().filter(stays).cloned().collect();
+        Tables {
+            fences: Fences::new(files.iter().map(|file| file.meta()), order),
+            files,
+        }
+    }
+
     fn size(&self) -> Level {
         let metas = || self.files.iter().map(|file| file.meta());
         Level {
@@ -73,15 +87,38 @@ impl Tables {
 
 impl Version {
     /// A version of these tables, in any order within their levels.
-    pub(crate) fn new(mut levels: Vec<Vec<Arc<TableFile>>>, order: &Order) -> Self {
-        while levels.last().is_some_and(Vec::is_empty) {
+    pub(crate) fn new(levels: Vec<Vec<Arc<TableFile>>>, order: &Order) -> Self {
+        let levels = levels.into_iter().enumerate();
+        let levels = levels.map(|(level, files)| Tables::new(files, level, order));
+        Self::of(levels.collect(), order)
+    }
+
+    /// What this version becomes when tables join `level` and others leave any. Nothing is asked of
+    /// the order if they join level 0, or none does.
+    pub(crate) fn after(
+        &self,
+        level: usize,
+        joining: &[Arc<TableFile>],
+        leaving: &HashSet<u64>,
+    ) -> Self {
+        let levels = self.levels.iter();
+        let mut levels: Vec<Tables> = levels
+            .map(|tables| tables.without(leaving, &self.order))
+            .collect();
+        if !joining.is_empty() {
+            if levels.len() <= level {
+                levels.resize_with(level + 1, Tables::default);
+            }
+            let files = levels[level].files.iter().chain(joining);
+            levels[level] = Tables::new(files.cloned().collect(), level, &self.order);
+        }
+        Self::of(levels, &self.order)
+    }
+
+    fn of(mut levels: Vec<Tables>, order: &Order) -> Self {
+        while levels.last().is_some_and(|tables| tables.files.is_empty()) {
             levels.pop();
         }
-        let levels: Vec<Tables> = levels
-            .into_iter()
-            .enumerate()
-            .map(|(level, files)| Tables::new(files, level, order))
-            .collect();
         Version {
             sizes: levels.iter().map(Tables::size).collect(),
             levels,
