@@ -4,7 +4,7 @@
 //! C2. Creating and dropping are writes: they take a stamp, and their edit is committed only once
 //!     everything before it is durable, so a crash leaves a prefix here too.
 //! C3. Ids are never reused; recovery skips records of dropped ones.
-//! C4. A drop that failed before its edit has not happened. One whose edit is in doubt ends all
+//! C4. A drop that failed before its edit, or panicked in a user's order, has not happened. One whose edit is in doubt ends all
 //!     writing: what the keyspace took now, the next opening might not find.
 //! C5. A change of settings is in the manifest before it is in force. It is in force for the next
 //!     memtable and the tables begun from then on; what exists stays as it is, and is read either
@@ -158,19 +158,14 @@ impl Engine {
         }
         let core = self.core_named(name)?;
         // From here on its writers fail at step 9; those published before get lower stamps.
-        if !core.mark_dropped() {
+        let Some(marked) = Marked::new(&core) else {
             // Somebody else is at it; another may bear its name soon.
             return Err(core.refuse("drop"));
-        }
-        let outcome = self.drop_marked(&core);
-        match outcome {
-            Err(_) => core.unmark_dropped(),
-            // It may have been the one whose compactions lack something.
-            Ok(()) => {
-                self.shortages.compactions.end();
-            }
-        }
-        outcome
+        };
+        self.drop_marked(&core, marked)?;
+        // It may have been the one whose compactions lack something.
+        self.shortages.compactions.end();
+        Ok(())
     }
 
     /// Draws the stamp of a change of the set of keyspaces. While the second is held D does not
@@ -187,7 +182,7 @@ impl Engine {
 
     /// Drops a keyspace that takes no writes any more. After an error it is there, unchanged, and
     /// takes writes again as far as the database does (C4).
-    fn drop_marked(&self, core: &Arc<Core>) -> Result<()> {
+    fn drop_marked(&self, core: &Arc<Core>, marked: Marked<'_>) -> Result<()> {
         // No flush until the edit: it would name tables of a keyspace that is gone. Before the
         // window is opened: a flush under way waits for rounds, which that would hold back.
         let paused = self.journal.as_ref().map(|_| self.flushes.pause());
@@ -207,6 +202,7 @@ impl Engine {
             }
             error
         })?;
+        marked.for_good();
         drop(window);
         self.keyspaces.lock().remove(&core.name);
         // C6. Before a flush can run, which takes memtables away and makes no tables of them.
@@ -246,6 +242,34 @@ struct Changing<'a> {
 impl Drop for Changing<'_> {
     fn drop(&mut self) {
         self.slots.end_change();
+    }
+}
+
+/// A keyspace that turns writers away, until it is dropped or, however that ends, is not (C4).
+struct Marked<'a> {
+    core: &'a Core,
+    is_for_good: bool,
+}
+
+impl<'a> Marked<'a> {
+    /// Unless somebody marked it before.
+    fn new(core: &'a Core) -> Option<Self> {
+        core.mark_dropped().then_some(Marked {
+            core,
+            is_for_good: false,
+        })
+    }
+
+    fn for_good(mut self) {
+        self.is_for_good = true;
+    }
+}
+
+impl Drop for Marked<'_> {
+    fn drop(&mut self) {
+        if !self.is_for_good {
+            self.core.unmark_dropped();
+        }
     }
 }
 

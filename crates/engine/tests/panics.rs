@@ -1,7 +1,7 @@
 //! A user's order that panics, at any of its calls: the panic reaches its caller, and nothing
 //! hangs, neither for the panicking thread nor for anybody else.
 //!
-//! Claims: `commit.rs` C3; S3 of the leveled tree; docs/concurrency.md, "A write, step by step".
+//! Claims: `commit.rs` C3; `catalogue.rs` C4; S3 of the leveled tree; docs/concurrency.md, "A write, step by step".
 
 mod common;
 
@@ -10,7 +10,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use velella::vfs::MemFs;
-use velella::{Db, Keyspace, KeyspaceOptions, Order, WriteBatch, WriteOptions};
+use velella::{Db, JournalMode, Keyspace, KeyspaceOptions, Order, WriteBatch, WriteOptions};
 
 /// An order with a fuse: comparisons until one panics; 0: none does.
 fn fused() -> (Order, Arc<AtomicU64>) {
@@ -157,4 +157,23 @@ fn a_panicking_order_leaves_the_tables_in_memory_those_that_the_manifest_names()
         }
         assert!(panics > 1, "{panics} panics");
     }
+}
+
+#[test]
+fn a_drop_that_panics_has_not_happened() {
+    let (order, fuse) = fused();
+    let builder = alone().vfs(Arc::new(MemFs::new())).order(order.clone());
+    // It flushes everything first, in the keyspace's order.
+    let db = builder.journal(JournalMode::Off).open(DIR).unwrap();
+    let keyspace = keyspace(&db, order);
+    keyspace.put("a", "1").unwrap();
+    keyspace.put("b", "1").unwrap();
+    fuse.store(1, Ordering::Relaxed);
+    let outcome = catch_unwind(AssertUnwindSafe(|| db.drop_keyspace("fused")));
+    assert!(outcome.is_err());
+    keyspace.put("b", "2").unwrap();
+    assert_eq!(keyspace.get("b").unwrap().unwrap(), "2");
+    db.drop_keyspace("fused").unwrap();
+    assert!(db.keyspace("fused").is_err());
+    db.close().unwrap();
 }
