@@ -4,8 +4,9 @@
 //! C2. Creating and dropping are writes: they take a stamp, and their edit is committed only once
 //!     everything before it is durable, so a crash leaves a prefix here too.
 //! C3. Ids are never reused; recovery skips records of dropped ones.
-//! C4. A drop that failed before its edit, or panicked in a user's order, has not happened. One whose edit is in doubt ends all
-//!     writing: what the keyspace took now, the next opening might not find.
+//! C4. A drop that failed before its edit, or panicked in a user's order, has not happened. One
+//!     whose edit is in doubt ends all writing: what the keyspace took now, the next opening might
+//!     not find.
 //! C5. A change of settings is in the manifest before it is in force. It is in force for the next
 //!     memtable and the tables begun from then on; what exists stays as it is, and is read either
 //!     way, so it needs no stamp.

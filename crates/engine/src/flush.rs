@@ -8,7 +8,8 @@
 //! F2. The tree shows a table before the view drops its memtable: a reader meets each version at
 //!     least once.
 //! F3. Journal space is released only for stamps that are in tables in every keyspace.
-//! F4. A flush that fails leaves no files, unless the manifest may name them.
+//! F4. A flush that fails, or panics in a user's order, leaves no files, unless the manifest may
+//!     name them.
 //!
 //! Threads: one flush at a time, whoever holds the queue's turn; workers queue for it only to
 //! gather.
@@ -92,18 +93,17 @@ impl Engine {
     }
 
     fn flush_group(&self, members: &[(Arc<Core>, Arc<Mem>)], boundary: Stamp) -> Result<()> {
-        let mut built = Vec::with_capacity(members.len());
-        let mut is_unnamed = true;
-        let edits = self.build_group(members, boundary, &mut built);
-        let committed = edits.and_then(|edits| {
-            velella_sync::spot(42);
-            let committed = self.env.manifest.commit(&edits);
-            committed.inspect_err(|error| is_unnamed = Manifest::is_refusal(error))
-        });
-        if let Err(error) = committed {
+        let mut built = self.build_group(members)?;
+        // Everything below W is published, so one round reaches it.
+        if !seeded("a-flush-does-not-wait-for-the-journal") {
+            self.make_durable_unhurried(Stamp(boundary.0.saturating_sub(1)))?;
+        }
+        let edits = self.edits(members, &mut built, boundary);
+        velella_sync::spot(42);
+        if let Err(error) = self.env.manifest.commit(&edits) {
             // F4.
-            if is_unnamed {
-                built.into_iter().for_each(Built::discard);
+            if Manifest::is_refusal(&error) {
+                built.into_iter().flatten().for_each(Built::discard);
             }
             return Err(error);
         }
@@ -112,7 +112,9 @@ impl Engine {
             if seeded("a-memtable-leaves-before-its-table-is-there") {
                 leave_view(core, mem);
             }
-            core.tree.apply(run);
+            if let Some(run) = run {
+                core.tree.apply(run);
+            }
             core.set_flushed_below(boundary);
             velella_sync::spot(44);
             leave_view(core, mem);
@@ -125,42 +127,37 @@ impl Engine {
         Ok(())
     }
 
-    /// Writes the tables of a group, and makes durable what they hold (F1); the edits that name
-    /// them.
-    fn build_group(
+    /// Writes the tables of a group: a run for each member whose keyspace lives.
+    fn build_group(&self, members: &[(Arc<Core>, Arc<Mem>)]) -> Result<Vec<Option<Built>>> {
+        let build = |(core, mem): &(Arc<Core>, Arc<Mem>)| {
+            // A drop waits for the turn: who lives now lives until the edit is committed.
+            let run = self.lives(core).then(|| self.build_run(core, mem));
+            run.transpose()
+        };
+        members.iter().map(build).collect()
+    }
+
+    /// The edits that name the tables of a group.
+    fn edits(
         &self,
         members: &[(Arc<Core>, Arc<Mem>)],
+        built: &mut [Option<Built>],
         boundary: Stamp,
-        built: &mut Vec<Built>,
-    ) -> Result<Vec<Edit>> {
+    ) -> Vec<Edit> {
         let mut edits = Vec::with_capacity(2 * members.len() + 1);
-        for (core, mem) in members {
-            // A drop waits for the turn: who lives now lives until the edit is committed.
-            if !self.lives(core) {
-                built.push(Built::default());
-                continue;
-            }
-            let run = self.build_run(core, mem)?;
-            edits.push(Edit::AddTables {
-                keyspace: core.id,
-                level: 0,
-                tables: run.tables.clone(),
-            });
+        for ((core, _), run) in members.iter().zip(built) {
+            let Some(run) = run else { continue };
+            edits.extend(run.edits(core.id));
             edits.push(Edit::Flushed {
                 keyspace: core.id,
                 below: boundary,
             });
-            built.push(run);
-        }
-        if !seeded("a-flush-does-not-wait-for-the-journal") {
-            // Everything below W is published, so one round reaches it.
-            self.make_durable_unhurried(Stamp(boundary.0.saturating_sub(1)))?;
         }
         // What expired in this run stays expired in the next, wherever the wall clock is set.
         edits.push(Edit::WallClock {
             ms: self.wall.now_ms(),
         });
-        Ok(edits)
+        edits
     }
 
     /// Lets go of what the last readers have left: memtables behind old views, external files.

@@ -3,7 +3,8 @@
 //! O1. Order: lock; manifest; trees; what the journal of the last run still holds, written to
 //!     tables; the new journal, durable; one durable edit that names tables and new incarnation;
 //!     only then the old journal goes, and what only it referred to, and the database opens.
-//! O2. A crash anywhere repeats the opening; nobody has seen anything of it.
+//! O2. A crash anywhere repeats the opening; nobody has seen anything of it. One that fails leaves
+//!     none of its files, unless the manifest may name them.
 //! O3. The clock goes on above the stamp of every write of earlier runs, whatever survived of it.
 //!
 //! Tests: beside; `tests/lifecycle.rs`, `tests/crash.rs`, `tests/externals.rs`.
@@ -19,6 +20,7 @@ use crate::options::{Builder, JournalMode, Options, RecoveryMode};
 use crate::recovery::{Known, Recovered, replay};
 use crate::settings::check_order;
 use crate::sizes::Sizes;
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
 use velella_base::file_name::FileName;
@@ -50,21 +52,21 @@ pub(crate) fn open(builder: Builder, dir: &Path) -> Result<Arc<Handle>> {
     make_directory(&*vfs, dir, &options)?;
     let lock = vfs.lock(&FileName::Lock.path(dir))?;
     let (manifest, state, doubt) = open_manifest(&vfs, dir, &options)?;
-    if let Some(bytes) = sizes.manifest_bytes {
-        manifest.roll_early(bytes);
-    }
+    sizes
+        .manifest_bytes
+        .inspect(|bytes| manifest.roll_early(*bytes));
     let env = environment(&vfs, dir, manifest, &options);
     let shared = MadeOf::new(sizes.lanes, budget::spare_bytes(&options));
     let cores = open_keyspaces(&env, &state, &options, &orders, &shared)?;
+    let is_value = |name: &FileName| matches!(name, FileName::External(_));
+    // What openings wrote that were cut off, before this one needs the room.
+    remove_unreferenced(&*vfs, dir, &state, &BTreeSet::new(), |name| !is_value(name))?;
 
-    let (recovered, mut report) = match doubt {
+    let (mut recovered, mut report) = match doubt {
         None => recover(&env, &state, &cores, &options)?,
         Some(doubt) => (Recovered::default(), tables_only(&state, &doubt)),
     };
     report.notes.extend(clock_behind(&state));
-    let after = with(&state, &recovered);
-    let is_value = |name: &FileName| matches!(name, FileName::External(_));
-    remove_unreferenced(&*vfs, dir, &after, &recovered, |name| !is_value(name))?;
     let start = match seeded("stamps-go-on-from-the-highest-seen") {
         true => recovered.last,
         false => highest_stamp(&state).max(recovered.last),
@@ -76,9 +78,14 @@ pub(crate) fn open(builder: Builder, dir: &Path) -> Result<Arc<Handle>> {
     {
         journal.discard_older()?;
     }
-    commit_opening(&env, &recovered, &cores, edit, start, lease)?;
+    let edits = edits_of_opening(&mut recovered, &cores, edit, start, lease);
+    if let Err(error) = env.manifest.commit(&edits) {
+        give_up_opening(&error, recovered, journal.as_deref());
+        return Err(error);
+    }
     // Not before: were this opening given up, the next might believe more of the journal.
-    remove_unreferenced(&*vfs, dir, &after, &recovered, is_value)?;
+    let after = env.manifest.state();
+    remove_unreferenced(&*vfs, dir, &after, &recovered.externals, is_value)?;
     recovered.show();
     match &journal {
         Some(journal) => journal.discard_older()?,
@@ -132,10 +139,10 @@ fn remove_unreferenced(
     vfs: &dyn Vfs,
     dir: &Path,
     state: &State,
-    recovered: &Recovered,
+    externals: &BTreeSet<u64>,
     wanted: impl Fn(&FileName) -> bool,
 ) -> Result<()> {
-    let unreferenced = velella_tree::unreferenced(vfs, dir, state, &recovered.externals)?;
+    let unreferenced = velella_tree::unreferenced(vfs, dir, state, externals)?;
     for name in unreferenced.into_iter().filter(wanted) {
         match vfs.remove(&name.path(dir)) {
             // The last owner of a table may be a thread that is late, of an earlier opening in this
@@ -385,20 +392,6 @@ fn sync_externals(env: &Env, recovered: &Recovered, journal: &Recovery) -> Resul
     Ok(())
 }
 
-/// The state with the tables that recovery wrote, so that they do not count as unreferenced.
-fn with(state: &State, recovered: &Recovered) -> State {
-    let mut state = state.clone();
-    for (core, built) in &recovered.built {
-        let keyspace = state.keyspaces.iter_mut().find(|k| k.record.id == core.id);
-        let keyspace = keyspace.expect("recovery writes only to keyspaces of the state");
-        if keyspace.levels.is_empty() {
-            keyspace.levels.push(Vec::new());
-        }
-        keyspace.levels[0].extend(built.tables.iter().cloned());
-    }
-    state
-}
-
 type NewJournal = (Option<Arc<Journal>>, Vec<Pair>, Edit);
 
 fn new_journal(
@@ -449,16 +442,15 @@ fn new_journal(
     Ok((Some(journal), lanes.into_iter().map(Some).collect(), edit))
 }
 
-/// The one edit that makes the opening true (O1).
-fn commit_opening(
-    env: &Env,
-    recovered: &Recovered,
+/// What makes the opening true, to be committed as one (O1).
+fn edits_of_opening(
+    recovered: &mut Recovered,
     cores: &[Arc<Core>],
     incarnation: Edit,
     start: Stamp,
     lease: Stamp,
-) -> Result<()> {
-    let mut edits = recovered.edits.clone();
+) -> Vec<Edit> {
+    let mut edits = recovered.edits();
     // Everything that will ever be known of stamps up to `start` is in tables now.
     let below = crate::lease::above(start);
     for core in cores {
@@ -473,7 +465,16 @@ fn commit_opening(
     edits.push(Edit::WallClock {
         ms: thread::wall_ms(),
     });
-    env.manifest.commit(&edits)
+    edits
+}
+
+/// The commit of an opening has failed: unless it may be found all the same, what it would have
+/// named goes (O2).
+fn give_up_opening(error: &Error, recovered: Recovered, journal: Option<&Journal>) {
+    if Manifest::is_refusal(error) {
+        recovered.discard();
+        journal.inspect(|journal| journal.unmake());
+    }
 }
 
 #[cfg(test)]

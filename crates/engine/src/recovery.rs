@@ -39,7 +39,6 @@ const FIRST_BYTES: u64 = 64 << 20;
 #[derive(Default)]
 pub(crate) struct Recovered {
     pub(crate) built: Vec<(Arc<Core>, Built)>,
-    pub(crate) edits: Vec<Edit>,
     /// Externals that taken records refer to.
     pub(crate) externals: BTreeSet<u64>,
     /// The highest stamp taken.
@@ -47,6 +46,21 @@ pub(crate) struct Recovered {
 }
 
 impl Recovered {
+    /// The edits that name the tables, which are kept from here on.
+    pub(crate) fn edits(&mut self) -> Vec<Edit> {
+        let built = self.built.iter_mut();
+        built
+            .flat_map(|(core, built)| built.edits(core.id))
+            .collect()
+    }
+
+    /// Gives the tables up, whose edits' commit left nothing.
+    pub(crate) fn discard(self) {
+        self.built
+            .into_iter()
+            .for_each(|(_, built)| built.discard());
+    }
+
     /// Makes the tables visible, which the manifest names by now.
     pub(crate) fn show(self) {
         for (core, built) in self.built {
@@ -83,10 +97,7 @@ pub(crate) fn replay(
     };
     let built = helpers::in_turn(|| gatherer.next(), build)?;
     let mut recovered = gatherer.recovered;
-    for (core, built) in built.into_iter().flatten() {
-        recovered.edits.extend(built.edits(core.id));
-        recovered.built.push((core, built));
-    }
+    recovered.built = built.into_iter().flatten().collect();
     Ok(recovered)
 }
 

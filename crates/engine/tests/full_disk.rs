@@ -248,3 +248,49 @@ fn a_flush_that_fails_leaves_no_tables() {
     assert_eq!(contents(&db), model);
     assert_eq!(contents(&other).len(), 3);
 }
+
+/// What a crash left of two keyspaces that are in the journal only.
+fn to_recover() -> MemFs {
+    let fs = MemFs::new();
+    let db = on(&fs, alone());
+    let other = db
+        .create_keyspace("other", KeyspaceOptions::default())
+        .unwrap();
+    for number in 0..100u32 {
+        let value = vec![1; 2_000];
+        db.put(number.to_be_bytes(), &value).unwrap();
+        other.put(number.to_be_bytes(), &value).unwrap();
+    }
+    db.persist().unwrap();
+    fs.crash(1, CrashMode::KeepAll)
+}
+
+fn names(fs: &MemFs) -> Vec<std::path::PathBuf> {
+    let is_manifest = |path: &std::path::PathBuf| path.to_string_lossy().contains("MANIFEST");
+    let mut files = fs.files();
+    files.retain(|path| !is_manifest(path));
+    files
+}
+
+#[test]
+fn an_opening_that_fails_leaves_nothing_behind() {
+    let second_table = no_tables().nth(2);
+    let writes = Rule::every(Fault::NoSpace).of(Operation::Write);
+    // Of the manifest's writes the first two make a new one of it.
+    let last_edit = writes.on("MANIFEST").nth(3);
+    for rule in [second_table, last_edit] {
+        let fs = to_recover();
+        let before = names(&fs);
+        for _ in 0..5 {
+            let faults = FaultFs::over_mem(&fs);
+            faults.inject(rule.clone());
+            let error = try_on(Arc::new(faults), alone()).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::NoSpace, "{error}");
+            assert_eq!(names(&fs), before, "{error}");
+        }
+        let db = on(&fs, alone());
+        assert_eq!(contents(&db).len(), 100);
+        assert_eq!(contents(&db.keyspace("other").unwrap()).len(), 100);
+        db.close().unwrap();
+    }
+}

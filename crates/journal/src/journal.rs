@@ -368,6 +368,11 @@ impl Journal {
         self.core.inventory.discard_older()
     }
 
+    /// Removes the files of a journal that nothing was written to and no manifest names.
+    pub fn unmake(&self) {
+        self.core.inventory.unmake();
+    }
+
     /// A last round and a synced `done`: the next open finds a clean close. Later writes fail with
     /// `Closed`.
     ///

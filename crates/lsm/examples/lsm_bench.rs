@@ -166,7 +166,7 @@ fn measure(dir: &std::path::Path, entries: u64, value_bytes: usize) -> Result<()
             key: [0; 16],
             value: vec![b'v'; value_bytes],
         };
-        let built = tree.build(&mut cursor, &keep)?;
+        let mut built = tree.build(&mut cursor, &keep)?;
         env.manifest.commit(&built.edits(1))?;
         tree.apply(built);
     }

@@ -26,8 +26,8 @@ fn put(key: &str, stamp: u64) -> (Vec<u8>, u64, ValueKind, Vec<u8>) {
 
 /// Brings `run` straight to `level`, as compactions would have in time.
 fn install_at(bench: Bench, level: u32, run: Run) -> Bench {
-    let built = bench.build(run, &at(0)).unwrap();
-    let tables = built.tables.clone();
+    let mut built = bench.build(run, &at(0)).unwrap();
+    let tables = built.keep();
     bench
         .env
         .manifest

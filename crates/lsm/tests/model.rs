@@ -207,8 +207,8 @@ fn outputs_have_the_size_that_was_asked_for_unless_a_key_is_longer() {
 /// Brings runs straight to `level`, as compactions would have in time.
 fn install_at(bench: Bench, level: u32, runs: Vec<Run>) -> Bench {
     for run in runs {
-        let built = bench.build(run, &at(0)).unwrap();
-        let tables = built.tables.clone();
+        let mut built = bench.build(run, &at(0)).unwrap();
+        let tables = built.keep();
         let edit = Edit::AddTables {
             keyspace: 1,
             level,
@@ -368,8 +368,8 @@ fn tables_that_cannot_stand_together_and_another_order_are_refused_by_name() {
         vec![put("a", 1), put("m", 2)],
         vec![put("m", 3), put("z", 4)],
     ] {
-        let built = bench.build(run, &at(0)).unwrap();
-        let tables = built.tables.clone();
+        let mut built = bench.build(run, &at(0)).unwrap();
+        let tables = built.keep();
         numbers.push(tables[0].file);
         let edit = Edit::AddTables {
             keyspace: 1,

@@ -186,11 +186,11 @@ fn what_expires_while_a_job_is_cut_off_is_what_the_upper_level_says() {
         let bench = bench();
         // Something older below, so that a delete stays.
         let oldest = vec![(key(2), 1, ValueKind::Put, b"oldest".to_vec())];
-        let built = bench.build(oldest, &at(0)).unwrap();
+        let mut built = bench.build(oldest, &at(0)).unwrap();
         let edit = Edit::AddTables {
             keyspace: 1,
             level: 2,
-            tables: built.tables.clone(),
+            tables: built.keep(),
         };
         bench.env.manifest.commit(&[edit]).unwrap();
         drop(built);

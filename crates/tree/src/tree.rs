@@ -162,7 +162,8 @@ pub trait Tree: Send + Sync + std::fmt::Debug {
     fn clean(&self);
 }
 
-/// Tables written by `Tree::build`, not yet visible.
+/// Tables written by `Tree::build`, not yet visible. Nothing durable names them: where they are
+/// dropped so, by an error or a panic, their files go, too.
 #[derive(Debug, Default)]
 pub struct Built {
     /// The tables, ascending and disjoint; none if nothing of the run was kept.
@@ -171,6 +172,7 @@ pub struct Built {
     pub dropped_externals: Vec<u64>,
     /// The tables, open, so that making them visible cannot fail.
     files: Vec<Arc<TableFile>>,
+    is_kept: bool,
 }
 
 impl Built {
@@ -181,40 +183,59 @@ impl Built {
             tables: files.iter().map(|file| file.meta().clone()).collect(),
             dropped_externals,
             files,
+            is_kept: false,
         }
     }
 
-    /// Gives the run up: its files go, since nothing durable names them. Not after a commit of
-    /// which nobody knows what became: the next opening may find its edits.
-    pub fn discard(self) {
-        let Some(graveyard) = self.files.first().map(|file| file.graveyard()) else {
-            return;
-        };
-        for file in &self.files {
-            file.mark_obsolete();
-        }
-        drop(self.files);
-        graveyard.bury();
+    /// The tables, for an edit that names them. From here on the manifest may: their files stay,
+    /// whatever becomes of the run.
+    #[must_use]
+    pub fn keep(&mut self) -> Vec<TableMeta> {
+        self.is_kept = true;
+        self.tables.clone()
     }
 
     /// The edits that make the run part of `keyspace`: to be committed, with the `Flushed` edit of
-    /// the same flush, before `Tree::apply`.
+    /// the same flush, before `Tree::apply`. It is kept from here on.
     #[must_use]
-    pub fn edits(&self, keyspace: KeyspaceId) -> Vec<Edit> {
+    pub fn edits(&mut self, keyspace: KeyspaceId) -> Vec<Edit> {
         if self.tables.is_empty() {
             return Vec::new();
         }
         vec![Edit::AddTables {
             keyspace,
             level: 0,
-            tables: self.tables.clone(),
+            tables: self.keep(),
         }]
+    }
+
+    /// Gives the run up although it was kept for a commit: its files go, since that left nothing.
+    /// Not after a commit of which nobody knows what became: the next opening may find its edits.
+    pub fn discard(mut self) {
+        self.is_kept = false;
     }
 
     /// The open tables.
     #[must_use]
     pub fn files(&self) -> &[Arc<TableFile>] {
         &self.files
+    }
+}
+
+impl Drop for Built {
+    fn drop(&mut self) {
+        let files = std::mem::take(&mut self.files);
+        let Some(graveyard) = files.first().map(|file| file.graveyard()) else {
+            return;
+        };
+        if self.is_kept {
+            return;
+        }
+        for file in &files {
+            file.mark_obsolete();
+        }
+        drop(files);
+        graveyard.bury();
     }
 }
 

@@ -153,7 +153,7 @@ impl Bench {
     /// What the file system refused.
     pub fn flush(&self, run: Run, retention: &Retention) -> Result<()> {
         let below = run.iter().map(|version| version.1 + 1).max().unwrap_or(0);
-        let built = self.build(run, retention)?;
+        let mut built = self.build(run, retention)?;
         let mut edits = built.edits(KEYSPACE);
         edits.push(Edit::Flushed {
             keyspace: KEYSPACE,

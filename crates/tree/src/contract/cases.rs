@@ -430,7 +430,7 @@ fn doubles_are_read(open: OpenTree) {
     let mut edits = Vec::new();
     let mut built = Vec::new();
     for run in runs {
-        let part = bench.build(run, &everything_at(0)).expect("builds");
+        let mut part = bench.build(run, &everything_at(0)).expect("builds");
         edits.extend(part.edits(KEYSPACE));
         built.push(part);
     }
