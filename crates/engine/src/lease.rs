@@ -44,6 +44,13 @@ pub(crate) fn above(stamp: Stamp) -> Stamp {
     }
 }
 
+/// A stamp above the leases of a run of which is known only that a round reached `frontier`: it
+/// drew no [`AHEAD_MAX`] stamps until the next round, which is a second later, and leased no more
+/// ahead.
+pub(crate) fn above_unknown(frontier: Stamp) -> Stamp {
+    Stamp(frontier.0.saturating_add(2 * AHEAD_MAX)).min(LAST)
+}
+
 /// Fails if the stamps had ended before `stamp` was drawn.
 pub(crate) fn check_left(stamp: Stamp) -> Result<()> {
     if stamp <= LAST {

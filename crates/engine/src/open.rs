@@ -5,7 +5,8 @@
 //!     only then the old journal goes, and what only it referred to, and the database opens.
 //! O2. A crash anywhere repeats the opening; nobody has seen anything of it. One that fails leaves
 //!     none of its files, unless the manifest may name them.
-//! O3. The clock goes on above the stamp of every write of earlier runs, whatever survived of it.
+//! O3. The clock goes on above the stamp of every write of earlier runs, whatever survived of it;
+//!     above what the journal shows, where the manifest is not believed.
 //!
 //! Tests: beside; `tests/lifecycle.rs`, `tests/crash.rs`, `tests/externals.rs`.
 
@@ -16,6 +17,7 @@ use crate::core::{Engine, Pair, Parts};
 use crate::handle::Handle;
 use crate::jobs::Workers;
 use crate::keyspace_core::{Core, MadeOf};
+use crate::lease;
 use crate::options::{Builder, JournalMode, Options, RecoveryMode};
 use crate::recovery::{Known, Recovered, replay};
 use crate::settings::check_order;
@@ -64,21 +66,16 @@ pub(crate) fn open(builder: Builder, dir: &Path) -> Result<Arc<Handle>> {
 
     let (mut recovered, mut report) = match doubt {
         None => recover(&env, &state, &cores, &options)?,
-        Some(doubt) => (Recovered::default(), tables_only(&state, &doubt)),
+        Some(doubt) => tables_only(&env, &state, &doubt)?,
     };
     report.notes.extend(clock_behind(&state));
-    let start = match seeded("stamps-go-on-from-the-highest-seen") {
-        true => recovered.last,
-        false => highest_stamp(&state).max(recovered.last),
-    };
+    let start = start(&state, &recovered);
     let (journal, lanes, edit) = new_journal(&env, &state, &options, &sizes, start)?;
-    let lease = crate::lease::lease(start, start);
-    if let Some(journal) = &journal
-        && seeded("the-old-journal-goes-before-the-new-is-named")
-    {
-        journal.discard_older()?;
+    let until = lease::lease(start, start);
+    if seeded("the-old-journal-goes-before-the-new-is-named") {
+        journal.as_ref().map_or(Ok(()), |new| new.discard_older())?;
     }
-    let edits = edits_of_opening(&mut recovered, &cores, edit, start, lease);
+    let edits = edits_of_opening(&mut recovered, &cores, edit, start, until);
     if let Err(error) = env.manifest.commit(&edits) {
         give_up_opening(&error, recovered, journal.as_deref());
         return Err(error);
@@ -93,7 +90,7 @@ pub(crate) fn open(builder: Builder, dir: &Path) -> Result<Arc<Handle>> {
     }
     let engine = Engine::new(Parts {
         dir: dir.to_path_buf(),
-        clock: Clock::new(start, lease),
+        clock: Clock::new(start, until),
         slots: shared.slots,
         lanes,
         journal,
@@ -126,6 +123,14 @@ fn handle(engine: Arc<Engine>, alone: bool) -> Result<Arc<Handle>> {
         engine,
         workers: Mutex::new(workers),
     }))
+}
+
+/// Where the clock goes on (O3).
+fn start(state: &State, recovered: &Recovered) -> Stamp {
+    match seeded("stamps-go-on-from-the-highest-seen") {
+        true => recovered.last,
+        false => highest_stamp(state).max(recovered.last),
+    }
 }
 
 /// No stamp above it was given out before. The lease says so of writes; a switch, a creation or a
@@ -227,15 +232,21 @@ fn open_manifest(
 }
 
 /// With edits missing, the journal may lack what only they told of: what is left of it would not be
-/// a prefix of the writes.
-fn tables_only(state: &State, doubt: &Error) -> Report {
-    Report {
+/// a prefix of the writes. Nor are their leases known; stamps go on above what the journal shows.
+fn tables_only(env: &Env, state: &State, doubt: &Error) -> Result<(Recovered, Report)> {
+    let frontier = velella_journal::highest_frontier(&*env.vfs, &env.dir, env.database)?;
+    let recovered = Recovered {
+        last: lease::above_unknown(frontier.max(highest_stamp(state))),
+        ..Recovered::default()
+    };
+    let report = Report {
         cut: cut_of_tables(state),
         notes: vec![format!(
             "damage, loss accepted: {doubt}; of the journal nothing was taken"
         )],
         ..Report::default()
-    }
+    };
+    Ok((recovered, report))
 }
 
 /// Up to where writes are in tables: what a run without a journal leaves of them when it dies.
@@ -448,11 +459,11 @@ fn edits_of_opening(
     cores: &[Arc<Core>],
     incarnation: Edit,
     start: Stamp,
-    lease: Stamp,
+    until: Stamp,
 ) -> Vec<Edit> {
     let mut edits = recovered.edits();
     // Everything that will ever be known of stamps up to `start` is in tables now.
-    let below = crate::lease::above(start);
+    let below = lease::above(start);
     for core in cores {
         edits.push(Edit::Flushed {
             keyspace: core.id,
@@ -461,7 +472,7 @@ fn edits_of_opening(
         core.set_flushed_below(below);
     }
     edits.push(incarnation);
-    edits.push(Edit::ClockLease { until: lease });
+    edits.push(Edit::ClockLease { until });
     edits.push(Edit::WallClock {
         ms: thread::wall_ms(),
     });

@@ -199,6 +199,28 @@ fn a_run_that_the_manifest_forgot_keeps_its_number() {
     assert!(older > 0);
 }
 
+#[test]
+fn stamps_of_a_run_that_the_manifest_forgot_do_not_come_back() {
+    let fs = MemFs::new();
+    on(&fs, alone()).close().unwrap();
+    let db = on(&fs, alone());
+    let mut lost = db.put("a", "1").unwrap();
+    db.persist().unwrap();
+    // No round tells of it.
+    lost = lost.max(db.put("b", "1").unwrap());
+    let fs = fs.image(1, CrashMode::KeepAll);
+    let (path, ends) = boundaries(&fs);
+    let bytes = fs.read_file(&path).unwrap();
+    fs.write_file(&path, &bytes[..usize::try_from(ends[0]).unwrap()])
+        .unwrap();
+    let refused = try_on(Arc::new(fs.clone()), alone()).unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::Corruption, "{refused}");
+    let db = on(&fs, alone().recovery(RecoveryMode::AcceptLoss));
+    assert_eq!(contents(&db).len(), 0);
+    let next = db.put("c", "1").unwrap();
+    assert!(next > lost, "{next} after {lost}");
+}
+
 fn journal(fs: &MemFs) -> Vec<PathBuf> {
     let dir = Path::new(DIR).join("journal");
     let names = fs.read_dir(&dir).unwrap();

@@ -52,5 +52,7 @@ pub use journal::{Journal, Start, Stats};
 pub use lane::Lane;
 #[cfg(any(loom, shuttle))]
 pub use ordering::{Site, spoil};
-pub use recovery::{Evidence, Last, Record, Recovery, Report, Rule, evidence, newest_incarnation};
+pub use recovery::{
+    Evidence, Last, Record, Recovery, Report, Rule, evidence, highest_frontier, newest_incarnation,
+};
 pub use waits::Waited;

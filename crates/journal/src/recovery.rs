@@ -23,7 +23,7 @@ mod reader;
 mod judge;
 mod merge;
 
-pub use evidence::{Evidence, evidence, newest_incarnation};
+pub use evidence::{Evidence, evidence, highest_frontier, newest_incarnation};
 pub use merge::{Record, Recovery};
 pub use report::{Last, Report, Rule};
 

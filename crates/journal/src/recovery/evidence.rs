@@ -9,7 +9,7 @@
 //! K2. An incarnation whose files are there was begun, whatever the log says. Its number is not to
 //!     be used again: its records would validate among those of the new one.
 //!
-//! Tests: `tests/damage.rs`; `a_manifest_cut_between_its_edits` in the engine.
+//! Tests: `tests/damage.rs`; `tests/manifest_cut.rs` of the engine.
 
 use super::report::Last;
 use super::seals::{Seals, read_header};
@@ -96,6 +96,29 @@ pub fn newest_incarnation(
         Some(_) => Ok(newest.saturating_add(HIDDEN_RUNS)),
         None => Ok(newest),
     }
+}
+
+/// The highest frontier that a seal which can be read has, of whatever incarnation: a log that is
+/// not believed says nothing of stamps that were given out since.
+///
+/// # Errors
+/// What the file system refused.
+pub fn highest_frontier(vfs: &dyn Vfs, dir: &Path, database: DatabaseId) -> Result<Stamp> {
+    let mut highest = Stamp::ZERO;
+    let source = Source::new(vfs, true);
+    for (file, path) in journal_files(vfs, dir)? {
+        let FileName::Seal(number) = file else {
+            continue;
+        };
+        let header = sound(read_header(&*source.open(&path)?))?;
+        let Some(header) = header.filter(|header| header.database == database) else {
+            continue;
+        };
+        let seals = read_seals(&source, dir, database, header.incarnation, number)?;
+        let newest = seals.as_ref().and_then(Seals::newest);
+        highest = highest.max(newest.map_or(Stamp::ZERO, |seal| seal.frontier));
+    }
+    Ok(highest)
 }
 
 /// The journal's files, by their names.
