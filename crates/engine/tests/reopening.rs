@@ -5,7 +5,7 @@
 
 mod common;
 
-use common::{DIR, KINDS, contents, fresh, on, tiny, try_on};
+use common::{DIR, KINDS, alone, contents, fresh, on, tiny, try_on, until};
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
@@ -508,4 +508,30 @@ fn a_table_that_its_last_owner_deletes_while_the_next_opening_would_is_gone_all_
     let db = open(Arc::new(fs)).unwrap();
     assert!(!mem.exists(left.as_ref()).unwrap());
     assert_eq!(db.get(b"k").unwrap().as_deref(), Some(&b"v"[..]));
+}
+
+#[test]
+fn openings_that_write_a_little_leave_few_tables() {
+    let _watchdog = Watchdog::new("openings that write a little", 100);
+    let fs = MemFs::new();
+    for number in 0..200u64 {
+        let db = on(&fs, alone());
+        db.put(number.to_be_bytes(), "v").unwrap();
+        db.close().unwrap();
+    }
+    let tables = |db: &Db| -> u64 {
+        let levels = &db.stats().keyspaces[0].levels;
+        levels.iter().map(|level| level.tables).sum()
+    };
+    let whole = fs.image(1, CrashMode::KeepAll);
+    let db = on(&whole, alone());
+    db.compact().unwrap();
+    assert_eq!(tables(&db), 1);
+    assert_eq!(contents(&db).len(), 200);
+    db.close().unwrap();
+    // In the background, too, once there is one.
+    let db = on(&fs, tiny());
+    until(|| tables(&db) < 16);
+    assert_eq!(contents(&db).len(), 200);
+    db.close().unwrap();
 }

@@ -364,6 +364,10 @@ impl Job for Compaction {
             );
         }
         let mib = self.bytes >> 20;
+        if *level == into && upper.len() > 1 {
+            let count = upper.len();
+            return format!("merge {count} neighbouring tables of level {level} ({mib} MiB)");
+        }
         if *level == into {
             return format!("rewrite table {:06} of level {level} ({mib} MiB)", upper[0]);
         }

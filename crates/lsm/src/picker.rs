@@ -11,6 +11,10 @@
 //!     it could wait for ever.
 //! P4. What is rewritten in its place loses by it whatever it was chosen for, so it is not chosen
 //!     again.
+//! P5. Where flushes are small and their keys ascend, tables move down and meet nothing. What is
+//!     small beside its neighbours is merged with them, in its level, once they are many and it has
+//!     not been the most of them: so an entry is written once more each time that its table
+//!     doubles, and there are few tables for each size.
 //!
 //! Tests: `picker/tests.rs`.
 
@@ -48,7 +52,7 @@ pub(crate) struct Choice {
     pub(crate) level: usize,
     /// File numbers of the inputs at `level`.
     pub(crate) upper: Vec<u64>,
-    /// File numbers of the inputs at the output level; empty when that is `level`.
+    /// File numbers of the inputs at the output level; none when that is `level`.
     pub(crate) lower: Vec<u64>,
     /// Where the result goes.
     pub(crate) output: Span,
@@ -65,6 +69,10 @@ impl Choice {
 
 /// Crumbs are at most this share of level 1: 256 KiB of 256 MiB.
 const CRUMBS_SHARE: u64 = 1024;
+/// So many neighbours become one table, if they fit into it (P5).
+const NEIGHBOURS: usize = 8;
+/// They meet fewer tables' worth of the next level: else they would be written as many (P4).
+const NEIGHBOURS_MEET: u64 = 10;
 
 struct Picker<'a> {
     shape: &'a Shape<'a>,
@@ -108,6 +116,7 @@ pub(crate) fn pick(
     upper
         .or_else(|| picker.tombstones(from, retention))
         .or_else(|| picker.expired(from, retention))
+        .or_else(|| picker.neighbours(from))
 }
 
 /// Level 0 goes down, however little it is: one level is left to search instead of its tables.
@@ -125,7 +134,8 @@ pub(crate) fn pick_gathering(
 }
 
 /// The next step of a full compaction of the tables in `pending`: the uppermost level that holds
-/// some goes down, and at the last level each is rewritten once.
+/// some goes down, and at the last level each is rewritten once, neighbours that fit into one table
+/// together.
 pub(crate) fn pick_full(
     shape: &Shape<'_>,
     busy: &Busy,
@@ -302,19 +312,75 @@ impl Picker<'_> {
         })
     }
 
-    /// Rewrites a wanted table of the last level in its place, to drop what nobody reads.
+    /// Rewrites a wanted table of the last level in its place, to drop what nobody reads, with
+    /// wanted ones that follow it as far as they fit into one table.
     fn rewrite(&self, level: usize, wanted: impl Fn(&TableMeta) -> bool) -> Option<Choice> {
-        let free = |table: &&&TableMeta| {
-            wanted(table) && !self.is_busy(table) && !self.is_written(&span_of(table, level))
+        let tables = self.tables(level);
+        (0..tables.len()).find_map(|from| {
+            let run = self.run(&tables[from..], &wanted);
+            self.rewrite_run(level, run)
+                .or_else(|| self.rewrite_run(level, run.get(..1)?))
+        })
+    }
+
+    /// The first table and those that follow it, while they are wanted and free, and fit into one.
+    fn run<'t>(
+        &self,
+        tables: &'t [&TableMeta],
+        wanted: impl Fn(&TableMeta) -> bool,
+    ) -> &'t [&'t TableMeta] {
+        let mut bytes = 0u64;
+        let ends = |table: &&TableMeta| {
+            let is_first = bytes == 0;
+            bytes = bytes.saturating_add(table.bytes.max(1));
+            let fits = is_first || bytes <= self.options.table_bytes;
+            !fits || !wanted(table) || self.is_busy(table)
         };
-        let table = self.tables(level).iter().find(free)?;
-        Some(Choice {
+        &tables[..tables.iter().position(ends).unwrap_or(tables.len())]
+    }
+
+    /// Rewrites neighbours in their place, unless somebody writes between them.
+    fn rewrite_run(&self, level: usize, run: &[&TableMeta]) -> Option<Choice> {
+        let (first, last) = (run.first()?, run.last()?);
+        let output = Span {
             level,
-            upper: vec![table.file],
+            smallest: first.smallest.clone(),
+            largest: last.largest.clone(),
+        };
+        (!self.is_written(&output)).then(|| Choice {
+            level,
+            upper: run.iter().map(|table| table.file).collect(),
             lower: Vec::new(),
-            output: span_of(table, level),
+            output,
             is_move: false,
         })
+    }
+
+    /// With nothing due: neighbours of level `from` or deeper that are small (P5).
+    fn neighbours(&self, from: usize) -> Option<Choice> {
+        (from..self.shape.len()).find_map(|level| {
+            let tables = self.tables(level);
+            (0..tables.len()).find_map(|first| self.small_run(level, &tables[first..]))
+        })
+    }
+
+    /// The most of the first tables that are to be merged.
+    fn small_run(&self, level: usize, tables: &[&TableMeta]) -> Option<Choice> {
+        let mut run = self.run(tables, |_| true);
+        let most_met = self.options.table_bytes.saturating_mul(NEIGHBOURS_MEET);
+        loop {
+            run = &run[..longest_even(run)?];
+            let choice = self.rewrite_run(level, run)?;
+            let below = Span {
+                level: level + 1,
+                ..choice.output.clone()
+            };
+            let met = self.overlapping(&below).iter().map(|table| table.bytes);
+            if met.sum::<u64>() < most_met {
+                return Some(choice);
+            }
+            run = &run[..run.len() / 2];
+        }
     }
 
     /// With nothing due: what is so little at level 0, with what it meets below, that each reader
@@ -381,6 +447,20 @@ impl Picker<'_> {
             .find_map(|level| self.level_choice(level, &goes_down))
             .or_else(|| (from <= last).then(rewrite).flatten())
     }
+}
+
+/// The most of the first tables, at least [`NEIGHBOURS`], of which none is larger than the others
+/// together (P5).
+fn longest_even(run: &[&TableMeta]) -> Option<usize> {
+    let (mut bytes, mut largest, mut longest) = (0u64, 0, None);
+    for (count, table) in (1..).zip(run) {
+        bytes = bytes.saturating_add(table.bytes);
+        largest = largest.max(table.bytes);
+        if count >= NEIGHBOURS && largest <= bytes - largest {
+            longest = Some(count);
+        }
+    }
+    longest
 }
 
 /// Whether `count` of the table's entries are most of them.

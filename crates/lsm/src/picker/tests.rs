@@ -2,6 +2,8 @@
 
 #![allow(clippy::cast_possible_truncation, reason = "small numbers of a test")]
 
+mod neighbours;
+
 use super::*;
 use velella_base::Stamp;
 use velella_sst::TableOptions;
