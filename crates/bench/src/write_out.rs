@@ -110,7 +110,7 @@ fn written(
 ) -> Outcome<(f64, TableMeta)> {
     let path = task.dir.join("written-out.sst");
     let failed = |error| Failure::file("write", &path, error);
-    let file = OsFs.create(&path).map_err(failed)?;
+    let file = OsFs::new().create(&path).map_err(failed)?;
     let context = Context {
         database: 0,
         file: 1,
@@ -121,7 +121,7 @@ fn written(
     entries(&mut |entry| builder.add(entry))?;
     let seconds = start.elapsed().as_secs_f64();
     let table = builder.finish().map_err(failed)?;
-    OsFs.remove(&path).map_err(failed)?;
+    OsFs::new().remove(&path).map_err(failed)?;
     Ok((seconds, table))
 }
 

@@ -48,10 +48,10 @@ pub(crate) fn open(builder: Builder, dir: &Path) -> Result<Arc<Handle>> {
     let alone = simulated.is_some();
     let sizes = simulated.unwrap_or_else(|| budget::sizes(&options));
     let (vfs, orders) = (builder.vfs, builder.orders);
-    for order in &orders {
-        check_order("open the database", order)?;
-    }
+    let checked = |order| check_order("open the database", order);
+    orders.iter().try_for_each(checked)?;
     make_directory(&*vfs, dir, &options)?;
+    let vfs = vfs.hold(dir)?.unwrap_or(vfs);
     let lock = vfs.lock(&FileName::Lock.path(dir))?;
     let (manifest, state, doubt) = open_manifest(&vfs, dir, &options)?;
     sizes
@@ -61,7 +61,7 @@ pub(crate) fn open(builder: Builder, dir: &Path) -> Result<Arc<Handle>> {
     let shared = MadeOf::new(sizes.lanes, budget::spare_bytes(&options));
     let cores = open_keyspaces(&env, &state, &options, &orders, &shared)?;
     let is_value = |name: &FileName| matches!(name, FileName::External(_));
-    // What openings wrote that were cut off, before this one needs the room.
+    // Of openings that were cut off, before this one needs the room.
     remove_unreferenced(&*vfs, dir, &state, &BTreeSet::new(), |name| !is_value(name))?;
 
     let (mut recovered, mut report) = match doubt {

@@ -1,7 +1,8 @@
 //! A file system with someone in front of it, who sees every call and may refuse it.
 //!
 //! I1. Each call is asked about once, before anything happens, and reported once, after.
-//! I2. Only what can fail is a call: windows, `populate`, `fetch`, `maps_well` and closing are not.
+//! I2. A call is what may fail at any time: windows, `populate`, `fetch`, `maps_well` and closing
+//!     are none, nor is `hold`, which comes before all else.
 //! I3. Nothing is added or left out of a call that is let pass.
 //! I4. Stores through windows are told as well if the mapped file is a model; those into memory
 //!     are not: nothing stands between a thread and its mapping.
@@ -148,6 +149,14 @@ impl<I: Interceptor> Intercepted<I> {
 }
 
 impl<I: Interceptor> Vfs for Intercepted<I> {
+    fn hold(&self, dir: &Path) -> Result<Option<Arc<dyn Vfs>>> {
+        let held = self.inner.hold(dir)?;
+        Ok(held.map(|inner| {
+            let by = Arc::clone(&self.by);
+            Arc::new(Intercepted { inner, by }) as _
+        }))
+    }
+
     fn create(&self, path: &Path) -> Result<Box<dyn WriteFile>> {
         let file = self.simply(&Call::new(Operation::Create, path), |fs| fs.create(path))?;
         Ok(Box::new(self.opened(file)))

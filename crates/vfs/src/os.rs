@@ -4,14 +4,16 @@
 //!     above.
 //! O2. A failed sync is reported, never repeated (V4).
 //! O3. Files are created for their owner only, never through a symbolic link, and close on exec.
+//! O4. A directory that is held is the same one for as long, whatever its path leads to meanwhile.
 //!
 //! Linux in full. Other Unix: no mapping and no identity, so the layers above append by `pwrite`
 //! and take every start for one after a power loss.
 //!
-//! Threads: stateless.
+//! Threads: any; there is no state but the directory that is held.
 //!
 //! Tests: `os/tests.rs`, the contract, and `tests/kill.rs`.
 
+mod place;
 mod facts;
 mod files;
 mod map;
@@ -20,28 +22,33 @@ use crate::file::{FileLock, MapFile, ReadFile, WriteFile};
 use crate::vfs::{Identity, Vfs};
 use files::{OsReadFile, OsWriteFile};
 use map::OsMapFile;
+use place::{Held, Place};
+use rustix::fs::{OFlags, fstat};
 use rustix::process::{Resource, getrlimit};
-use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
+use std::fs::{File, TryLockError};
 use std::io;
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use velella_base::{Error, ErrorKind, Result};
 
-const FILE_MODE: u32 = 0o600;
-const DIR_MODE: u32 = 0o700;
 /// How often a lock file may be replaced under us before we give up.
 const LOCK_ATTEMPTS: usize = 16;
 
 /// The file system of the machine.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct OsFs;
+#[derive(Debug, Clone, Default)]
+pub struct OsFs {
+    held: Option<Arc<Held>>,
+}
 
 impl OsFs {
     /// The file system of the machine.
     #[must_use]
     pub fn new() -> Self {
-        OsFs
+        OsFs::default()
+    }
+
+    fn at<'p>(&'p self, path: &'p Path) -> Place<'p> {
+        Place::of(self.held.as_deref(), path)
     }
 
     /// How many files this process may have open, as far as that is limited.
@@ -55,25 +62,30 @@ impl OsFs {
 }
 
 impl Vfs for OsFs {
+    fn hold(&self, dir: &Path) -> Result<Option<Arc<dyn Vfs>>> {
+        let held = Held::new(dir).map_err(|e| Error::io("hold directory", dir, e))?;
+        Ok(Some(Arc::new(OsFs {
+            held: Some(Arc::new(held)),
+        })))
+    }
+
     fn create(&self, path: &Path) -> Result<Box<dyn WriteFile>> {
-        let file = create_new(path).map_err(|e| Error::io("create", path, e))?;
+        let file = self.at(path).create_new();
+        let file = file.map_err(|e| Error::io("create", path, e))?;
         Ok(Box::new(OsWriteFile::new(path, file, 0)))
     }
 
     fn open_write(&self, path: &Path) -> Result<Box<dyn WriteFile>> {
         let attempt = |e| Error::io("open for writing", path, e);
-        let file = OpenOptions::new()
-            .write(true)
-            .custom_flags(libc::O_NOFOLLOW)
-            .open(path)
-            .map_err(attempt)?;
+        let file = self.at(path).open(OFlags::WRONLY | OFlags::NOFOLLOW);
+        let file = file.map_err(attempt)?;
         let len = file.metadata().map_err(attempt)?.len();
         Ok(Box::new(OsWriteFile::new(path, file, len)))
     }
 
     fn open_read(&self, path: &Path) -> Result<Arc<dyn ReadFile>> {
         let attempt = |e| Error::io("open for reading", path, e);
-        let file = File::open(path).map_err(attempt)?;
+        let file = self.at(path).open(OFlags::RDONLY).map_err(attempt)?;
         let metadata = file.metadata().map_err(attempt)?;
         if metadata.is_dir() {
             return Err(attempt(io::Error::from(io::ErrorKind::IsADirectory)));
@@ -82,57 +94,57 @@ impl Vfs for OsFs {
     }
 
     fn map_append(&self, path: &Path, len: u64) -> Result<Arc<dyn MapFile>> {
-        Ok(Arc::new(OsMapFile::open(path, len)?))
+        let file = self.at(path).open(OFlags::RDWR | OFlags::NOFOLLOW);
+        let file = file.map_err(|e| Error::io("map", path, e))?;
+        Ok(Arc::new(OsMapFile::of(path, file, len)?))
     }
 
     fn maps_well(&self, dir: &Path) -> bool {
-        facts::maps_well(dir)
+        let dir = self.at(dir).open(OFlags::RDONLY);
+        dir.is_ok_and(|dir| facts::maps_well(&dir))
     }
 
     fn create_dir_all(&self, path: &Path) -> Result<()> {
-        DirBuilder::new()
-            .recursive(true)
-            .mode(DIR_MODE)
-            .create(path)
-            .map_err(|e| Error::io("create directory", path, e))
+        let made = self.at(path).make_dirs();
+        made.map_err(|e| Error::io("create directory", path, e))
     }
 
     fn read_dir(&self, path: &Path) -> Result<Vec<PathBuf>> {
-        let attempt = |e| Error::io("list directory", path, e);
-        let mut names = fs::read_dir(path)
-            .map_err(attempt)?
-            .map(|entry| Ok(PathBuf::from(entry.map_err(attempt)?.file_name())))
-            .collect::<Result<Vec<_>>>()?;
+        let names = self.at(path).names();
+        let mut names = names.map_err(|e| Error::io("list directory", path, e))?;
         names.sort();
         Ok(names)
     }
 
     fn remove(&self, path: &Path) -> Result<()> {
-        fs::remove_file(path).map_err(|e| Error::io("remove", path, e))
+        let removed = self.at(path).remove();
+        removed.map_err(|e| Error::io("remove", path, e))
     }
 
     fn rename(&self, from: &Path, to: &Path) -> Result<()> {
-        fs::rename(from, to)
-            .map_err(|e| Error::io(format!("rename to {} the file", to.display()), from, e))
+        let renamed = self.at(from).rename(&self.at(to));
+        renamed.map_err(|e| Error::io(format!("rename to {} the file", to.display()), from, e))
     }
 
     fn hard_link(&self, from: &Path, to: &Path) -> Result<()> {
         let attempt = |e| Error::io(format!("link as {} the file", to.display()), from, e);
-        match fs::hard_link(from, to) {
+        match self.at(from).link(&self.at(to)) {
             Ok(()) => Ok(()),
-            Err(error) if cannot_link(&error) => copy(from, to).map_err(attempt),
+            Err(error) if cannot_link(&error) => {
+                copy(&self.at(from), &self.at(to)).map_err(attempt)
+            }
             Err(error) => Err(attempt(error)),
         }
     }
 
     fn sync_dir(&self, path: &Path) -> Result<()> {
-        File::open(path)
-            .and_then(|dir| dir.sync_all())
+        let dir = self.at(path).open(OFlags::RDONLY);
+        dir.and_then(|dir| dir.sync_all())
             .map_err(|e| Error::io("sync directory", path, e))
     }
 
     fn exists(&self, path: &Path) -> Result<bool> {
-        match fs::symlink_metadata(path) {
+        match self.at(path).stat(false) {
             Ok(_) => Ok(true),
             Err(error) => match error.kind() {
                 io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => Ok(false),
@@ -142,19 +154,16 @@ impl Vfs for OsFs {
     }
 
     fn len(&self, path: &Path) -> Result<u64> {
-        let metadata = fs::metadata(path).map_err(|e| Error::io("measure", path, e))?;
-        Ok(metadata.len())
+        let stat = self.at(path).stat(true);
+        let stat = stat.map_err(|e| Error::io("measure", path, e))?;
+        Ok(u64::try_from(stat.st_size).unwrap_or(0))
     }
 
     fn lock(&self, path: &Path) -> Result<Box<dyn FileLock>> {
         for _ in 0..LOCK_ATTEMPTS {
-            let file = OpenOptions::new()
-                .write(true)
-                .create(true)
-                .truncate(false)
-                .mode(FILE_MODE)
-                .custom_flags(libc::O_NOFOLLOW)
-                .open(path)
+            let file = self
+                .at(path)
+                .open(OFlags::WRONLY | OFlags::CREATE | OFlags::NOFOLLOW)
                 .map_err(|e| Error::io("open lock file", path, e))?;
             match file.try_lock() {
                 Ok(()) => {}
@@ -163,7 +172,8 @@ impl Vfs for OsFs {
             }
             // Whoever removed the file between our opening and locking it left us a lock that
             // no one else would ever meet.
-            if is_still(path, &file)? {
+            let there = is_still(&self.at(path), &file);
+            if there.map_err(|e| Error::io("look at lock file", path, e))? {
                 return Ok(Box::new(OsLock::of(file)));
             }
         }
@@ -171,7 +181,7 @@ impl Vfs for OsFs {
     }
 
     fn identity(&self, path: &Path) -> Result<Identity> {
-        facts::identity(path)
+        facts::identity(&self.at(path), path)
     }
 }
 
@@ -214,22 +224,13 @@ fn locked(path: &Path) -> Error {
     .remedy("close the database there first; do not remove the file")
 }
 
-fn is_still(path: &Path, file: &File) -> Result<bool> {
-    let attempt = |e| Error::io("look at lock file", path, e);
-    let ours = file.metadata().map_err(attempt)?;
-    match fs::symlink_metadata(path) {
-        Ok(there) => Ok((there.dev(), there.ino()) == (ours.dev(), ours.ino())),
+fn is_still(place: &Place<'_>, file: &File) -> io::Result<bool> {
+    let ours = fstat(file)?;
+    match place.stat(false) {
+        Ok(there) => Ok((there.st_dev, there.st_ino) == (ours.st_dev, ours.st_ino)),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
-        Err(error) => Err(attempt(error)),
+        Err(error) => Err(error),
     }
-}
-
-fn create_new(path: &Path) -> io::Result<File> {
-    OpenOptions::new()
-        .write(true)
-        .create_new(true)
-        .mode(FILE_MODE)
-        .open(path)
 }
 
 /// Whether `link` failed because these file systems do not do it, rather than for these names.
@@ -241,13 +242,13 @@ fn cannot_link(error: &io::Error) -> bool {
 }
 
 /// A second file with the same, durable content; nothing is left at `to` if that fails.
-fn copy(from: &Path, to: &Path) -> io::Result<()> {
-    let mut source = File::open(from)?;
-    let mut target = create_new(to)?;
+fn copy(from: &Place<'_>, to: &Place<'_>) -> io::Result<()> {
+    let mut source = from.open(OFlags::RDONLY)?;
+    let mut target = to.create_new()?;
     let done = io::copy(&mut source, &mut target).and_then(|_| target.sync_all());
     if done.is_err() {
         // The copy's error is the one to report; a remainder is found and named at the next open.
-        let _ = fs::remove_file(to);
+        let _ = to.remove();
     }
     done
 }

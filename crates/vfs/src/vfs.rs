@@ -1,6 +1,7 @@
 //! The file system itself: names, and the doors to open files.
 //!
-//! Paths are taken as they are; nobody above changes the current directory.
+//! Paths are taken as they are. Those below a directory that is held lead there wherever it is
+//! moved to, and whatever the current directory is; nobody above changes that.
 //!
 //! Threads: any number.
 //!
@@ -15,6 +16,14 @@ use velella_base::{Error, Result};
 /// A file system.
 #[expect(clippy::missing_errors_doc, reason = "said once, for all methods")]
 pub trait Vfs: Send + Sync + Debug {
+    /// This file system, for which `dir` stays the directory that it is now: if it is moved, paths
+    /// below `dir` go on to lead into it, and not into what stands in its place. `None`: nobody
+    /// moves directories here.
+    fn hold(&self, dir: &Path) -> Result<Option<Arc<dyn Vfs>>> {
+        let _ = dir;
+        Ok(None)
+    }
+
     /// Creates a new, empty file for writing, readable by its owner only (mode 0600).
     ///
     /// # Errors

@@ -30,7 +30,7 @@ fn body(number: u32) -> [u8; BODY] {
 
 /// Stores records until it is killed: body first, then the number at its front.
 fn store(path: &Path) {
-    let map = OsFs.map_append(path, FILE_BYTES).unwrap();
+    let map = OsFs::new().map_append(path, FILE_BYTES).unwrap();
     let mut window = map.window(0, FILE_BYTES).unwrap();
     for number in 1u32.. {
         let at = u64::from(number - 1) * RECORD as u64;
@@ -59,13 +59,17 @@ fn what_was_published_is_there_after_kill_9() {
         store(&PathBuf::from(path));
     }
     let dir = tempfile::tempdir().unwrap();
-    if !OsFs.maps_well(dir.path()) {
+    if !OsFs::new().maps_well(dir.path()) {
         return;
     }
     for round in 0..5 {
         let path = dir.path().join(format!("{round}.seg"));
-        OsFs.create(&path).unwrap().allocate(FILE_BYTES).unwrap();
-        let file: Arc<dyn ReadFile> = OsFs.open_read(&path).unwrap();
+        OsFs::new()
+            .create(&path)
+            .unwrap()
+            .allocate(FILE_BYTES)
+            .unwrap();
+        let file: Arc<dyn ReadFile> = OsFs::new().open_read(&path).unwrap();
         let mut victim = Command::new(env::current_exe().unwrap())
             .args(["--exact", TEST])
             .env(VICTIM, &path)

@@ -3,18 +3,20 @@
 //! Linux only; elsewhere nothing is known, and nothing is claimed.
 
 #[cfg(target_os = "linux")]
-pub(super) use linux::{file_maps_well, identity, maps_well};
+pub(super) use linux::{identity, maps_well};
 #[cfg(not(target_os = "linux"))]
-pub(super) use unknown::{file_maps_well, identity, maps_well};
+pub(super) use unknown::{identity, maps_well};
 
 #[cfg(target_os = "linux")]
 mod linux {
+    use crate::os::place::Place;
     use crate::vfs::Identity;
     use rustix::fs::{
-        AtFlags, CWD, StatFs, StatxFlags, StatxTimestamp, fstatfs, makedev, statfs, statvfs, statx,
+        AtFlags, OFlags, StatxFlags, StatxTimestamp, fstatfs, fstatvfs, makedev, statx,
     };
-    use rustix::io::{Errno, retry_on_intr};
+    use rustix::io::retry_on_intr;
     use std::fs::{self, File};
+    use std::io;
     use std::io::ErrorKind::{NotFound, PermissionDenied};
     use std::os::unix::fs::MetadataExt;
     use std::path::Path;
@@ -29,25 +31,26 @@ mod linux {
     const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
     const MOUNT_NAMESPACE: &str = "/proc/self/ns/mnt";
 
-    pub(in crate::os) fn maps_well(dir: &Path) -> bool {
-        retry_on_intr(|| statfs(dir)).is_ok_and(|facts| is_known(&facts))
+    /// Whether the file system of an open file or directory is one of them.
+    pub(in crate::os) fn maps_well(opened: &File) -> bool {
+        let facts = retry_on_intr(|| fstatfs(opened));
+        let kind = facts
+            .ok()
+            .and_then(|facts| u64::try_from(facts.f_type).ok());
+        kind.is_some_and(|kind| MAPPING_WELL.contains(&kind))
     }
 
-    pub(in crate::os) fn file_maps_well(file: &File) -> bool {
-        retry_on_intr(|| fstatfs(file)).is_ok_and(|facts| is_known(&facts))
-    }
-
-    fn is_known(facts: &StatFs) -> bool {
-        u64::try_from(facts.f_type).is_ok_and(|kind| MAPPING_WELL.contains(&kind))
-    }
-
-    pub(in crate::os) fn identity(path: &Path) -> Result<Identity> {
-        let attempt = |e: Errno| Error::io("identify", path, e.into());
+    /// Of what stands at `place`, to which `path` led.
+    pub(in crate::os) fn identity(place: &Place<'_>, path: &Path) -> Result<Identity> {
+        let attempt = |e: io::Error| Error::io("identify", path, e);
         let unique = StatxFlags::from_bits_retain(libc::STATX_MNT_ID_UNIQUE);
         let either = unique | StatxFlags::MNT_ID;
         let wanted = StatxFlags::BASIC_STATS | StatxFlags::BTIME | either;
-        let file = retry_on_intr(|| statx(CWD, path, AtFlags::empty(), wanted)).map_err(attempt)?;
-        let system = retry_on_intr(|| statvfs(path)).map_err(attempt)?;
+        let file = || statx(place.from, place.name, AtFlags::empty(), wanted);
+        let file = retry_on_intr(file).map_err(|e| attempt(e.into()))?;
+        // Not opened for reading, which may be forbidden.
+        let opened = place.open(OFlags::PATH).map_err(attempt)?;
+        let system = retry_on_intr(|| fstatvfs(&opened)).map_err(|e| attempt(e.into()))?;
         let known = StatxFlags::from_bits_retain(file.stx_mask);
         Ok(Identity {
             boot: boot_id(BOOT_ID.as_ref(), path)?,
@@ -135,20 +138,17 @@ mod linux {
 
 #[cfg(not(target_os = "linux"))]
 mod unknown {
+    use crate::os::place::Place;
     use crate::vfs::Identity;
     use std::fs::File;
     use std::path::Path;
     use velella_base::{Error, ErrorKind, Result};
 
-    pub(in crate::os) fn maps_well(_dir: &Path) -> bool {
+    pub(in crate::os) fn maps_well(_opened: &File) -> bool {
         false
     }
 
-    pub(in crate::os) fn file_maps_well(_file: &File) -> bool {
-        false
-    }
-
-    pub(in crate::os) fn identity(path: &Path) -> Result<Identity> {
+    pub(in crate::os) fn identity(_place: &Place<'_>, path: &Path) -> Result<Identity> {
         let found = "this system has no boot id";
         Err(Error::new(ErrorKind::Unsupported, "identify", found).on(path))
     }

@@ -16,9 +16,9 @@ use crate::file::MapFile;
 use crate::os::facts;
 use crate::window::{Carver, Mapping, Window};
 use memmap2::{Advice, MmapOptions, MmapRaw, UncheckedAdvice};
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io;
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::ptr::NonNull;
 use std::sync::Arc;
@@ -80,16 +80,10 @@ impl Pages {
 }
 
 impl OsMapFile {
-    /// Maps the first `len` bytes of the file.
-    pub(super) fn open(path: &Path, len: u64) -> Result<Self> {
+    /// Maps the first `len` bytes of a file that is open for reading and writing.
+    pub(super) fn of(path: &Path, file: File, len: u64) -> Result<Self> {
         let attempt = |e: io::Error| Error::io("map", path, e);
-        let file = OpenOptions::new()
-            .read(true)
-            .write(true)
-            .custom_flags(libc::O_NOFOLLOW)
-            .open(path)
-            .map_err(attempt)?;
-        if !facts::file_maps_well(&file) {
+        if !facts::maps_well(&file) {
             let found = "this file system is not known to write mapped pages safely";
             return Err(Error::new(ErrorKind::Unsupported, "map", found).on(path));
         }

@@ -2,7 +2,8 @@
 
 use super::*;
 use crate::contract;
-use std::os::unix::fs::{PermissionsExt, symlink};
+use std::fs;
+use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 fn mode(path: &Path) -> u32 {
@@ -12,7 +13,7 @@ fn mode(path: &Path) -> u32 {
 #[test]
 fn the_real_file_system_keeps_the_contract() {
     let dir = tempfile::tempdir().unwrap();
-    contract::run(&OsFs, dir.path());
+    contract::run(&OsFs::new(), dir.path());
 }
 
 #[test]
@@ -20,7 +21,46 @@ fn so_does_tmpfs() {
     let Ok(dir) = tempfile::tempdir_in("/dev/shm") else {
         return;
     };
-    contract::run(&OsFs, dir.path());
+    contract::run(&OsFs::new(), dir.path());
+}
+
+#[test]
+fn so_does_a_directory_that_is_held_wherever_it_is() {
+    let dir = tempfile::tempdir().unwrap();
+    let (here, there) = (dir.path().join("here"), dir.path().join("there"));
+    fs::create_dir(&here).unwrap();
+    let held = OsFs::new().hold(&here).unwrap().unwrap();
+    contract::run(&*held, &here);
+    fs::remove_dir_all(&here).unwrap();
+    fs::create_dir(&here).unwrap();
+    let held = OsFs::new().hold(&here).unwrap().unwrap();
+    fs::rename(&here, &there).unwrap();
+    fs::create_dir(&here).unwrap();
+    contract::run(&*held, &here);
+    assert!(fs::read_dir(&there).unwrap().count() > 0);
+    assert_eq!(fs::read_dir(&here).unwrap().count(), 0);
+}
+
+#[test]
+fn what_is_not_below_the_directory_that_is_held_is_where_it_says() {
+    let dir = tempfile::tempdir().unwrap();
+    let (here, beside) = (dir.path().join("db"), dir.path().join("db2"));
+    fs::create_dir(&here).unwrap();
+    fs::create_dir(&beside).unwrap();
+    let held = OsFs::new().hold(&here).unwrap().unwrap();
+    drop(held.create(&here.join("file")).unwrap());
+    held.hard_link(&here.join("file"), &beside.join("link"))
+        .unwrap();
+    fs::rename(&here, dir.path().join("moved")).unwrap();
+    assert!(held.exists(&here).unwrap());
+    assert_eq!(held.read_dir(&here).unwrap(), [Path::new("file")]);
+    assert_eq!(held.read_dir(&beside).unwrap(), [Path::new("link")]);
+    held.rename(&beside.join("link"), &here.join("back"))
+        .unwrap();
+    assert!(dir.path().join("moved/back").exists());
+    assert_eq!(fs::read_dir(&beside).unwrap().count(), 0);
+    let missing = OsFs::new().hold(&here).unwrap_err();
+    assert_eq!(missing.kind(), ErrorKind::NotFound, "{missing}");
 }
 
 #[test]
@@ -28,9 +68,9 @@ fn files_and_directories_are_their_owners_alone() {
     let dir = tempfile::tempdir().unwrap();
     let (file, lock) = (dir.path().join("file"), dir.path().join("LOCK"));
     let deep = dir.path().join("a").join("b");
-    drop(OsFs.create(&file).unwrap());
-    drop(OsFs.lock(&lock).unwrap());
-    OsFs.create_dir_all(&deep).unwrap();
+    drop(OsFs::new().create(&file).unwrap());
+    drop(OsFs::new().lock(&lock).unwrap());
+    OsFs::new().create_dir_all(&deep).unwrap();
     assert_eq!([mode(&file), mode(&lock)], [0o600; 2]);
     assert_eq!([mode(&deep), mode(deep.parent().unwrap())], [0o700; 2]);
 }
@@ -41,11 +81,11 @@ fn a_symbolic_link_is_not_followed_for_writing() {
     let (target, link) = (dir.path().join("target"), dir.path().join("link"));
     fs::write(&target, [0; 4096]).unwrap();
     symlink(&target, &link).unwrap();
-    assert!(OsFs.create(&link).is_err());
-    assert!(OsFs.open_write(&link).is_err());
-    assert!(OsFs.lock(&link).is_err());
-    assert!(OsFs.map_append(&link, 4096).is_err());
-    assert!(OsFs.exists(&link).unwrap());
+    assert!(OsFs::new().create(&link).is_err());
+    assert!(OsFs::new().open_write(&link).is_err());
+    assert!(OsFs::new().lock(&link).is_err());
+    assert!(OsFs::new().map_append(&link, 4096).is_err());
+    assert!(OsFs::new().exists(&link).unwrap());
 }
 
 #[test]
@@ -54,19 +94,19 @@ fn a_lock_on_a_file_that_was_replaced_is_not_taken_for_ours() {
     let path = dir.path().join("LOCK");
     fs::write(&path, b"").unwrap();
     let file = File::open(&path).unwrap();
-    assert!(is_still(&path, &file).unwrap());
+    assert!(is_still(&Place::of(None, &path), &file).unwrap());
     fs::remove_file(&path).unwrap();
-    assert!(!is_still(&path, &file).unwrap());
+    assert!(!is_still(&Place::of(None, &path), &file).unwrap());
     fs::write(&path, b"").unwrap();
-    assert!(!is_still(&path, &file).unwrap());
+    assert!(!is_still(&Place::of(None, &path), &file).unwrap());
 }
 
 #[test]
 fn a_locked_database_says_what_to_do() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("LOCK");
-    let _held = OsFs.lock(&path).unwrap();
-    let error = OsFs.lock(&path).unwrap_err().to_string();
+    let _held = OsFs::new().lock(&path).unwrap();
+    let error = OsFs::new().lock(&path).unwrap_err().to_string();
     assert!(error.contains("another process"), "{error}");
     assert!(error.contains("close the database there"), "{error}");
 }
@@ -80,7 +120,7 @@ fn a_lock_is_given_up_although_a_process_being_started_has_the_file_open() {
     // As between fork and exec.
     let duplicate = file.try_clone().unwrap();
     drop(OsLock::of(file));
-    drop(OsFs.lock(&path).unwrap());
+    drop(OsFs::new().lock(&path).unwrap());
     drop(duplicate);
 }
 
@@ -89,10 +129,10 @@ fn a_copy_stands_in_for_a_link_and_never_over_something() {
     let dir = tempfile::tempdir().unwrap();
     let (from, to) = (dir.path().join("from"), dir.path().join("to"));
     fs::write(&from, b"content").unwrap();
-    copy(&from, &to).unwrap();
+    copy(&Place::of(None, &from), &Place::of(None, &to)).unwrap();
     assert_eq!(fs::read(&to).unwrap(), b"content");
     assert_eq!(mode(&to), 0o600);
-    assert!(copy(&from, &to).is_err());
+    assert!(copy(&Place::of(None, &from), &Place::of(None, &to)).is_err());
     assert!(cannot_link(&io::Error::from_raw_os_error(libc::EXDEV)));
     assert!(!cannot_link(&io::Error::from_raw_os_error(libc::EEXIST)));
 }
@@ -107,9 +147,9 @@ fn a_link_to_another_file_system_is_a_copy() {
     let Ok(there) = there else { return };
     let (from, to) = (here.path().join("from"), there.path().join("to"));
     fs::write(&from, b"content").unwrap();
-    OsFs.hard_link(&from, &to).unwrap();
+    OsFs::new().hard_link(&from, &to).unwrap();
     assert_eq!(fs::read(&to).unwrap(), b"content");
-    let error = OsFs.hard_link(&from, &to).unwrap_err();
+    let error = OsFs::new().hard_link(&from, &to).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::AlreadyExists);
 }
 
@@ -118,22 +158,22 @@ fn a_link_to_another_file_system_is_a_copy() {
 fn an_identity_names_boot_file_system_and_mount() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("file");
-    drop(OsFs.create(&path).unwrap());
-    let identity = OsFs.identity(&path).unwrap();
+    drop(OsFs::new().create(&path).unwrap());
+    let identity = OsFs::new().identity(&path).unwrap();
     assert_eq!(identity.inode, fs::metadata(&path).unwrap().ino());
     assert_ne!(identity.device, 0);
     assert_ne!(identity.mount_namespace, 0);
     // The same name and perhaps the same inode, yet another file.
     fs::remove_file(&path).unwrap();
-    drop(OsFs.create(&path).unwrap());
-    assert_ne!(OsFs.identity(&path).unwrap(), identity);
+    drop(OsFs::new().create(&path).unwrap());
+    assert_ne!(OsFs::new().identity(&path).unwrap(), identity);
 }
 
 #[cfg(target_os = "linux")]
 #[test]
 fn proc_is_not_known_to_map_well() {
-    assert!(!OsFs.maps_well(Path::new("/proc")));
-    assert!(!OsFs.maps_well(Path::new("/no such directory")));
+    assert!(!OsFs::new().maps_well(Path::new("/proc")));
+    assert!(!OsFs::new().maps_well(Path::new("/no such directory")));
 }
 
 /// Bytes that this process had the devices read.
@@ -163,7 +203,7 @@ fn pages_that_the_system_gave_up_are_read_again_when_they_are_fetched() {
         read(&path);
         bytes_read() - before
     };
-    if !OsFs.maps_well(dir.path()) {
+    if !OsFs::new().maps_well(dir.path()) {
         println!("skipped: {} is not mapped", dir.path().display());
         return;
     }
@@ -176,7 +216,10 @@ fn pages_that_the_system_gave_up_are_read_again_when_they_are_fetched() {
         return;
     }
     let fetched = read_by("fetched", &|path| {
-        OsFs.map_append(path, LENGTH).unwrap().fetch(0, LENGTH);
+        OsFs::new()
+            .map_append(path, LENGTH)
+            .unwrap()
+            .fetch(0, LENGTH);
     });
     assert!(fetched > whole / 10 * 8, "{fetched} of {whole} bytes");
 }
@@ -196,13 +239,13 @@ fn resident(path: &Path) -> Option<u64> {
 
 /// A new file of zeros, mapped; `None` where files are not mapped.
 fn mapped(dir: &Path, len: u64) -> Option<(PathBuf, Arc<dyn MapFile>)> {
-    if !OsFs.maps_well(dir) {
+    if !OsFs::new().maps_well(dir) {
         println!("skipped: {} is not mapped", dir.display());
         return None;
     }
     let path = dir.join("mapped");
     fs::write(&path, vec![0; usize::try_from(len).unwrap()]).unwrap();
-    let mapped = OsFs.map_append(&path, len).unwrap();
+    let mapped = OsFs::new().map_append(&path, len).unwrap();
     Some((path, mapped))
 }
 
