@@ -81,7 +81,10 @@ impl Engine {
     ) -> Result<Option<Stamp>> {
         self.check()?;
         if operations.is_empty() {
-            return Ok(Some(self.clock.observe()));
+            // After all that was written, which is made as durable as this is to be.
+            let stamp = self.clock.observe();
+            self.acknowledge(stamp, options)?;
+            return Ok(Some(stamp));
         }
         let plan = self.plan(operations)?;
         let committed = self.commit_plan(&plan, unchanged_since, options);

@@ -135,6 +135,22 @@ fn what_is_written_buffered_is_durable_once_it_was_waited_for_and_with_it_all_be
 }
 
 #[test]
+fn an_empty_batch_that_syncs_makes_durable_what_was_written_before() {
+    for journal in MODES {
+        let fs = MemFs::new();
+        let db = on(&fs, alone().journal(journal));
+        db.put("k", "v").unwrap();
+        db.write(&WriteBatch::new()).unwrap();
+        assert!(!survives(&fs, &db), "{journal:?}");
+        let stamp = db
+            .write_with(&WriteBatch::new(), WriteOptions::sync())
+            .unwrap();
+        assert!(survives(&fs, &db), "{journal:?}");
+        assert!(db.durable() >= stamp, "{journal:?}");
+    }
+}
+
+#[test]
 fn waiting_for_what_is_durable_already_syncs_nothing() {
     for journal in MODES {
         let trace = TraceFs::counting(Arc::new(MemFs::new()));
