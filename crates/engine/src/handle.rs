@@ -1,8 +1,9 @@
 //! What every handle on an open database shares, and how it closes.
 //!
 //! H1. The last handle to go closes the database; an explicit `close` reports what went wrong.
+//! H2. However it ends, the lock is given up, and nothing is changed from then on.
 //!
-//! Threads: any. Tests: `tests/lifecycle.rs`.
+//! Threads: any. Tests: `tests/lifecycle.rs`, `tests/panics.rs`.
 
 use crate::core::Engine;
 use crate::jobs::Workers;
@@ -29,13 +30,22 @@ impl Handle {
         }
         engine.halt_as_closed();
         workers.stop(engine);
+        let _unlocks = Unlocks(engine);
         // A write that was let in before the door shut is acknowledged, so it must be in the last
         // round: every pair is waited for.
         let idle = engine.all_pairs();
         let outcome = healthy.and_then(|()| engine.finish());
         drop(idle);
-        engine.unlock();
         outcome
+    }
+}
+
+/// Gives up the lock, also where a user's order panics in the last flush (H2).
+struct Unlocks<'a>(&'a Engine);
+
+impl Drop for Unlocks<'_> {
+    fn drop(&mut self) {
+        self.0.unlock();
     }
 }
 

@@ -12,7 +12,9 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use velella::vfs::MemFs;
-use velella::{Db, JournalMode, Keyspace, KeyspaceOptions, Order, WriteBatch, WriteOptions};
+use velella::{
+    Db, ErrorKind, JournalMode, Keyspace, KeyspaceOptions, Order, WriteBatch, WriteOptions,
+};
 
 /// An order with a fuse: comparisons until one panics; 0: none does.
 fn fused() -> (Order, Arc<AtomicU64>) {
@@ -194,4 +196,26 @@ fn a_drop_that_panics_has_not_happened() {
     db.drop_keyspace("fused").unwrap();
     assert!(db.keyspace("fused").is_err());
     db.close().unwrap();
+}
+
+#[test]
+fn a_close_that_panics_gives_up_the_lock() {
+    let (order, fuse) = fused();
+    let fs = Arc::new(MemFs::new());
+    let open = || {
+        let builder = alone().vfs(Arc::clone(&fs) as _).order(order.clone());
+        builder.journal(JournalMode::Off).open(DIR)
+    };
+    let db = open().unwrap();
+    let fused = keyspace(&db, order.clone());
+    fused.put("a", "1").unwrap();
+    fused.put("b", "1").unwrap();
+    fuse.store(1, Ordering::Relaxed);
+    let outcome = catch_unwind(AssertUnwindSafe(|| db.close()));
+    assert!(outcome.is_err());
+    assert_eq!(fused.put("c", "1").unwrap_err().kind(), ErrorKind::Closed);
+    let again = open().unwrap();
+    // What was only in memory is gone, as after any end of a database without a journal.
+    assert_eq!(contents(&again.keyspace("fused").unwrap()).len(), 0);
+    again.close().unwrap();
 }
