@@ -4,14 +4,18 @@
 
 mod common;
 
-use common::{alone, contents, fresh, on, tiny, try_on};
+use common::{alone, contents, fresh, on, tiny, try_on, until};
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 use velella::vfs::fault::{Fault, Rule};
+use velella::vfs::intercept::{Call, Intercepted, Interceptor, Verdict};
 use velella::vfs::mem::CrashMode;
 use velella::vfs::{FaultFs, MemFs, Operation};
-use velella::{Db, ErrorKind, JournalMode, KeyspaceOptions, Order, WriteBatch, WriteOptions};
+use velella::{
+    Db, ErrorKind, JournalMode, KeyspaceOptions, Order, RecoveryMode, WriteBatch, WriteOptions,
+};
 use velella_testkit::Watchdog;
 
 #[test]
@@ -338,4 +342,73 @@ fn large_values_of_a_dropped_keyspace_go_from_memory_though_there_is_a_handle() 
     db.drop_keyspace("dropped").unwrap();
     work_until(&db, || files_of(&fs, "ext") == 0);
     drop(dropped);
+}
+
+/// Stops the first write of the manifest, once it is armed, until the journal was closed or time is
+/// up.
+#[derive(Debug, Default)]
+struct Slow {
+    is_armed: AtomicBool,
+    is_at_it: AtomicBool,
+    is_closed: AtomicBool,
+}
+
+impl Interceptor for Slow {
+    fn before(&self, call: &Call<'_>) -> Verdict {
+        let path = call.path.to_string_lossy();
+        let is_write = matches!(call.operation, Operation::Write | Operation::Append);
+        if !is_write || !path.contains("MANIFEST") {
+            return Verdict::Pass;
+        }
+        // Relaxed, all: what they tell matters by itself.
+        if self.is_armed.swap(false, Ordering::Relaxed) {
+            self.is_at_it.store(true, Ordering::Relaxed);
+            let started = Instant::now();
+            while !self.is_closed.load(Ordering::Relaxed)
+                && started.elapsed() < Duration::from_millis(300)
+            {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+        }
+        Verdict::Pass
+    }
+
+    fn after(&self, call: &Call<'_>, _failed: bool) {
+        let path = call.path.to_string_lossy();
+        let is_sync = matches!(call.operation, Operation::SyncData | Operation::SyncAll);
+        if is_sync && path.contains(".seal") && self.is_at_it.load(Ordering::Relaxed) {
+            self.is_closed.store(true, Ordering::Relaxed);
+        }
+    }
+}
+
+#[test]
+fn what_was_written_while_a_keyspace_is_created_survives_a_close_beside_it() {
+    let _watchdog = Watchdog::new("a close beside a creation", 100);
+    for recovery in [
+        RecoveryMode::Normal,
+        RecoveryMode::AssumePowerLoss,
+        RecoveryMode::AcceptLoss,
+    ] {
+        let fs = MemFs::new();
+        let by = Arc::new(Slow::default());
+        let device = Intercepted::standing(Arc::clone(&by), Arc::new(fs.clone()));
+        let db = try_on(Arc::new(device), alone()).unwrap();
+        by.is_armed.store(true, Ordering::Relaxed);
+        let creating = std::thread::spawn({
+            let db = db.clone();
+            move || {
+                db.create_keyspace("new", KeyspaceOptions::default())
+                    .map(drop)
+            }
+        });
+        until(|| by.is_at_it.load(Ordering::Relaxed));
+        db.put("k", "v").unwrap();
+        db.close().unwrap();
+        creating.join().unwrap().unwrap();
+        let fs = fs.image(1, CrashMode::Strict);
+        let db = on(&fs, alone().recovery(recovery));
+        assert!(db.contains("k").unwrap(), "{recovery:?}");
+        assert_eq!(db.keyspaces(), ["default", "new"]);
+    }
 }
