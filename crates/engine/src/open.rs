@@ -266,8 +266,9 @@ fn cut_of_tables(state: &State) -> Stamp {
 fn environment(vfs: &Arc<dyn Vfs>, dir: &Path, manifest: Manifest, options: &Options) -> Env {
     let manifest = Arc::new(manifest);
     let database = manifest.database();
+    let files = OpenFiles::new(Arc::clone(vfs), options.open_files);
     let externals = ExternalStore::new(
-        Arc::clone(vfs),
+        Arc::clone(&files),
         dir.to_path_buf(),
         database,
         Arc::clone(&manifest),
@@ -281,7 +282,7 @@ fn environment(vfs: &Arc<dyn Vfs>, dir: &Path, manifest: Manifest, options: &Opt
         graveyard: Graveyard::new(Arc::clone(vfs), Arc::clone(&manifest)),
         manifest,
         externals: Arc::new(externals),
-        files: OpenFiles::new(Arc::clone(vfs), options.open_files),
+        files,
     }
 }
 

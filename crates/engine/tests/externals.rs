@@ -10,7 +10,7 @@ use std::sync::Arc;
 use velella::limits::INLINE_VALUE_BYTES_MAX;
 use velella::vfs::fault::{Fault, Rule};
 use velella::vfs::mem::CrashMode;
-use velella::vfs::{FaultFs, MemFs, Operation, OsFs};
+use velella::vfs::{FaultFs, MemFs, Operation, OsFs, lacks_descriptors};
 use velella::{Db, Decision, ErrorKind, RecoveryMode, WriteBatch, WriteOptions};
 use velella_testkit::Watchdog;
 
@@ -410,4 +410,34 @@ fn one_whose_sync_failed_in_an_opening_is_believed_by_no_later_one() {
         assert_eq!(error.kind(), ErrorKind::Io, "{error}");
         assert_not_believed(&killed, seed);
     }
+}
+
+#[test]
+fn a_value_finds_a_descriptor_as_long_as_tables_have_some() {
+    let fs = MemFs::new();
+    let faults = FaultFs::over_mem(&fs);
+    let db = try_on(Arc::new(faults.clone()), alone()).unwrap();
+    let value = patterned(INLINE_BYTES + 1);
+    let open_table = || {
+        db.put("table", "1").unwrap();
+        db.flush().unwrap();
+    };
+    open_table();
+    let few = |of| Rule::every(Fault::TooManyFiles).of(of).on(".ext").nth(1);
+    faults.inject(few(Operation::Create));
+    db.put("k", &value).unwrap();
+    open_table();
+    faults.inject(few(Operation::OpenRead));
+    assert_eq!(db.get("k").unwrap().unwrap(), value);
+    // None left that is open, so this is an error, and no more than that.
+    faults.inject(
+        Rule::every(Fault::TooManyFiles)
+            .of(Operation::OpenRead)
+            .times(2),
+    );
+    let error = db.get("k").unwrap_err();
+    assert!(lacks_descriptors(&error), "{error}");
+    assert_eq!(db.get("k").unwrap().unwrap(), value);
+    db.verify().unwrap();
+    assert!(counter(&db, "table_files_reopened") > 0);
 }

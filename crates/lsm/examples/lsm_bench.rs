@@ -110,14 +110,15 @@ fn open(dir: &std::path::Path) -> Result<(Env, TreeOptions, Arc<dyn Tree>)> {
     })])?;
     let manifest = Arc::new(manifest);
     let database = manifest.database();
+    let files = OpenFiles::new(Arc::clone(&vfs), 1000);
     let externals = ExternalStore::new(
-        Arc::clone(&vfs),
+        Arc::clone(&files),
         dir.to_path_buf(),
         database,
         Arc::clone(&manifest),
     );
     let env = Env {
-        files: OpenFiles::new(Arc::clone(&vfs), 1000),
+        files,
         graveyard: Graveyard::new(Arc::clone(&vfs), Arc::clone(&manifest)),
         vfs,
         dir: dir.to_path_buf(),

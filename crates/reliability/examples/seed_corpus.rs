@@ -12,7 +12,7 @@ use velella_base::{Entry, Order, Stamp, ValueKind};
 use velella_reliability::targets;
 use velella_sst::{TableBuilder, TableOptions};
 use velella_testkit::Seed;
-use velella_tree::{ExternalStore, Manifest};
+use velella_tree::{ExternalStore, Manifest, OpenFiles};
 
 type Inputs = Vec<(&'static str, Vec<u8>)>;
 
@@ -239,7 +239,8 @@ fn small_files() -> Result<Inputs, velella::Error> {
         inputs.push(("small_files", [&[1][..], name.as_bytes()].concat()));
     }
     while manifest.next_file()? + 1 < targets::small_files::FILE {}
-    let store = ExternalStore::new(vfs, dir.into(), database, Arc::new(manifest));
+    let tables = OpenFiles::new(vfs, 1);
+    let store = ExternalStore::new(tables, dir.into(), database, Arc::new(manifest));
     let (reference, _) = store.write(b"a large value", 0)?;
     let file = fs.read_file(&dir.join("000007.ext"))?;
     let input = [&[2][..], &reference.encode(), &file].concat();

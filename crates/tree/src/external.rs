@@ -12,6 +12,7 @@
 
 use crate::header::{HEADER_BYTES, Header, Purpose};
 use crate::manifest::Manifest;
+use crate::open_files::OpenFiles;
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -30,6 +31,8 @@ const PIECE_BYTES: usize = 64 << 10;
 #[derive(Debug)]
 pub struct ExternalStore {
     vfs: Arc<dyn Vfs>,
+    /// Those of tables, some of which are closed where a value finds no descriptor.
+    tables: Arc<OpenFiles>,
     dir: PathBuf,
     database: DatabaseId,
     manifest: Arc<Manifest>,
@@ -60,16 +63,17 @@ pub struct ExternalHold {
 }
 
 impl ExternalStore {
-    /// The store of a database directory.
+    /// The store of a database directory, whose `tables` are open.
     #[must_use]
     pub fn new(
-        vfs: Arc<dyn Vfs>,
+        tables: Arc<OpenFiles>,
         dir: PathBuf,
         database: DatabaseId,
         manifest: Arc<Manifest>,
     ) -> Self {
         ExternalStore {
-            vfs,
+            vfs: Arc::clone(tables.vfs()),
+            tables,
             dir,
             database,
             manifest,
@@ -89,7 +93,7 @@ impl ExternalStore {
     ) -> Result<(ExternalRef, Box<dyn WriteFile>)> {
         let file = self.manifest.next_file()?;
         let path = FileName::External(file).path(&self.dir);
-        let target = self.vfs.create(&path)?;
+        let target = self.tables.with_room(|| self.vfs.create(&path))?;
         let header = Header::new(self.database, file).encode(MAGIC);
         let written = target
             .write_at(0, &header)
@@ -139,7 +143,7 @@ impl ExternalStore {
     /// Opens the file that `reference` names, and checks all but the value; its length.
     fn open(&self, reference: &ExternalRef) -> Result<(Arc<dyn ReadFile>, usize)> {
         let path = FileName::External(reference.file).path(&self.dir);
-        let source = self.vfs.open_read(&path)?;
+        let source = self.tables.with_room(|| self.vfs.open_read(&path))?;
         // The length is checked against the file before anything is allocated for it.
         let expected = (HEADER_BYTES as u64).saturating_add(reference.length);
         if source.len() != expected {

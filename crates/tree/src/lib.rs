@@ -21,8 +21,8 @@
 mod header;
 pub mod retain;
 pub mod manifest;
-pub mod external;
 pub mod open_files;
+pub mod external;
 pub mod table_file;
 pub mod cursor;
 pub mod job;

@@ -10,8 +10,8 @@
 //!     the database is closed another opening may have deleted it: who misses it then is told so.
 //! D3. A read takes a shared lock of its own file. The lock of all is taken by whoever opens or
 //!     gives up a file, and no system call is made under it.
-//! D4. Where a file cannot be opened or created because too many are open, some of these are
-//!     closed, and it is tried once more.
+//! D4. Where a file cannot be opened or created because too many are open, that of an external
+//!     value included, some of these are closed, and it is tried once more.
 //!
 //! Threads: any. Tests: below; `crates/engine/tests/open_files.rs`.
 
@@ -82,6 +82,12 @@ impl OpenFiles {
         self.enter(&lent);
         let files = Arc::clone(self);
         Ok(Arc::new(Loan { lent, files }))
+    }
+
+    /// Where they are.
+    #[must_use]
+    pub fn vfs(&self) -> &Arc<dyn Vfs> {
+        &self.vfs
     }
 
     /// Opens or creates a file, once more if too many were open (D4).

@@ -16,8 +16,8 @@ use velella_sst::{Compression, TableMeta};
 use velella_sync::rng::Rng;
 use velella_tree::manifest::LEVELS_MAX;
 use velella_tree::{
-    Edit, ExternalHold, ExternalStore, KeyspaceRecord, KeyspaceSettings, Manifest, State,
-    unreferenced,
+    Edit, ExternalHold, ExternalStore, KeyspaceRecord, KeyspaceSettings, Manifest, OpenFiles,
+    State, unreferenced,
 };
 use velella_vfs::fault::{Fault, Rule};
 use velella_vfs::mem::CrashMode;
@@ -383,7 +383,8 @@ fn external_values_go_exactly_when_they_are_discarded_and_held_by_nobody() {
         let fs = MemFs::new();
         let (manifest, _) = Manifest::create(arc(&fs), db()).unwrap();
         let (database, manifest) = (manifest.database(), Arc::new(manifest));
-        let store = ExternalStore::new(arc(&fs), db().into(), database, Arc::clone(&manifest));
+        let tables = OpenFiles::new(arc(&fs), 1);
+        let store = ExternalStore::new(tables, db().into(), database, Arc::clone(&manifest));
         let mut alive: BTreeMap<u64, (ExternalRef, Vec<u8>)> = BTreeMap::new();
         let mut discarded: BTreeSet<u64> = BTreeSet::new();
         let mut holds: Vec<(u64, ExternalHold)> = Vec::new();

@@ -18,7 +18,7 @@ use velella_base::checksum::crc32c;
 use velella_base::external::{EXTERNAL_REF_BYTES, ExternalRef};
 use velella_base::file_name::FileName;
 use velella_tree::manifest::State;
-use velella_tree::{ExternalStore, Manifest};
+use velella_tree::{ExternalStore, Manifest, OpenFiles};
 use velella_vfs::{MemFs, Vfs};
 
 /// The id of the database whose files these are.
@@ -106,7 +106,7 @@ fn external(input: &[u8]) {
     let path = FileName::External(FILE).path(Path::new(DIR));
     write(&fs, &path, content);
     let vfs: Arc<dyn Vfs> = Arc::new(fs);
-    let store = ExternalStore::new(vfs, DIR.into(), DATABASE, manifest);
+    let store = ExternalStore::new(OpenFiles::new(vfs, 1), DIR.into(), DATABASE, manifest);
     let (read, verified) = (store.read(&reference), store.verify(&reference));
     assert_eq!(read.is_ok(), verified.is_ok(), "N3: {read:?} {verified:?}");
     match read {

@@ -92,16 +92,17 @@ impl Bench {
         let dir = Self::dir();
         let manifest = Arc::new(manifest);
         let database = manifest.database();
+        // So few that they are closed and opened again.
+        let files = OpenFiles::new(Arc::clone(&vfs), 2);
         let externals = ExternalStore::new(
-            Arc::clone(&vfs),
+            Arc::clone(&files),
             dir.clone(),
             database,
             Arc::clone(&manifest),
         );
         let env = Env {
             vfs: Arc::clone(&vfs),
-            // So few that they are closed and opened again.
-            files: OpenFiles::new(Arc::clone(&vfs), 2),
+            files,
             graveyard: Graveyard::new(Arc::clone(&vfs), Arc::clone(&manifest)),
             dir,
             database,

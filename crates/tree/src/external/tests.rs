@@ -15,7 +15,8 @@ fn store(fs: &MemFs) -> ExternalStore {
     let vfs: Arc<dyn Vfs> = Arc::new(fs.clone());
     let (manifest, _) = Manifest::create(Arc::clone(&vfs), db()).unwrap();
     let database = manifest.database();
-    ExternalStore::new(vfs, db().to_path_buf(), database, Arc::new(manifest))
+    let tables = OpenFiles::new(vfs, 1);
+    ExternalStore::new(tables, db().to_path_buf(), database, Arc::new(manifest))
 }
 
 #[test]
@@ -94,7 +95,7 @@ fn a_held_file_that_is_not_discarded_stays_and_its_size_is_known_after_a_restart
     first.reap();
     assert_eq!(first.read(&reference).unwrap(), [1; 100]);
     let again = ExternalStore::new(
-        Arc::new(fs.clone()),
+        Arc::clone(&first.tables),
         db().to_path_buf(),
         first.database,
         Arc::clone(&first.manifest),
