@@ -17,6 +17,7 @@ use velella::vfs::mem::CrashMode;
 use velella::{Builder, Db, Error, JournalMode, WriteBatch, WriteOptions};
 use velella_base::{Stamp, put_in};
 use velella_sync::thread;
+use velella_tree::Manifest;
 
 /// A database and what its roles were told.
 pub(crate) struct Scene {
@@ -186,6 +187,32 @@ pub(crate) const SWITCH: Model = model(
         assert_eq!(scene.get("sum"), Some(2), "an update is lost");
         memory_is_back(scene);
     },
+);
+
+/// A flush's tables hold stamps below the one that it says is in them, and so no write that the
+/// journal may still lose.
+fn flush_and_look(scene: &Scene) {
+    flush(scene);
+    let (_, state) = Manifest::read(&scene.fs, "/db".as_ref()).unwrap();
+    for keyspace in &state.keyspaces {
+        let below = keyspace.flushed_below;
+        let tables = keyspace.levels.iter().flatten();
+        assert!(tables.map(|table| table.max_stamp).all(|last| last < below));
+    }
+}
+
+/// Writers beside a switch, each on one side of it by its stamp.
+pub(crate) const SPLIT: Model = model(
+    "split",
+    |scene| scene.put("a", 0),
+    &[
+        |scene| {
+            scene.put("a", 1);
+            scene.put("b", 1);
+        },
+        flush_and_look,
+    ],
+    memory_is_back,
 );
 
 /// The same where a record is one call.
