@@ -1,5 +1,7 @@
 //! The protocol through sockets: both versions, pieces, pipelines, silence, garbage.
 
+#![allow(clippy::unwrap_used, reason = "what helps a test fails as a test does")]
+
 mod common;
 
 use common::{Answer, Client, Fixture, bulk, encode, error, ok};
