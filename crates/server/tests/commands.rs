@@ -416,3 +416,28 @@ fn several_keys_are_deleted_at_one_instant_and_one_given_twice_counts_once() {
     server.handle().stop();
     server.wait().unwrap();
 }
+
+#[test]
+fn an_unknown_type_of_client_is_no_type() {
+    let fixture = Fixture::start();
+    let mut client = fixture.client();
+    for command in [
+        "CLIENT KILL TYPE x",
+        "CLIENT KILL SKIPME no TYPE x",
+        "CLIENT LIST TYPE x",
+    ] {
+        let refused = error("ERR Unknown client type 'x'");
+        assert_eq!(client.ask(command), refused, "{command}");
+    }
+    for kind in ["master", "REPLICA", "slave", "pubsub", "normal"] {
+        let killed = client.ask(&format!("CLIENT KILL TYPE {kind}"));
+        assert_eq!(killed, Answer::Integer(0), "{kind}");
+    }
+    let other = fixture.client();
+    assert_eq!(
+        client.ask("CLIENT KILL TYPE normal TYPE normal"),
+        Answer::Integer(1)
+    );
+    drop(other);
+    fixture.stop();
+}

@@ -100,26 +100,28 @@ fn info(ctx: &mut Context<'_>, _: Args<'_>) -> Outcome {
     Ok(())
 }
 
+/// Whether a type of clients is the one that all of ours are of; of the others there are none.
+fn is_normal(kind: &[u8]) -> Result<bool, Failure> {
+    if is(kind, "normal") {
+        return Ok(true);
+    }
+    let others = ["master", "replica", "slave", "pubsub"];
+    if others.iter().any(|other| is(kind, other)) {
+        return Ok(false);
+    }
+    let kind = quoted(kind);
+    Err(Failure::new(format!("ERR Unknown client type '{kind}'")))
+}
+
 fn list(ctx: &mut Context<'_>, args: Args<'_>) -> Outcome {
     note(ctx);
     let mut clients = ctx.shared.clients.all();
     match args.get(2) {
         None => {}
-        Some(option) if is(option, "type") && args.len() == 4 => match args.at(3) {
-            kind if is(kind, "normal") => {}
-            kind if ["master", "replica", "slave", "pubsub"]
-                .iter()
-                .any(|k| is(kind, k)) =>
-            {
-                clients.clear();
-            }
-            kind => {
-                return Err(Failure::new(format!(
-                    "ERR Unknown client type '{}'",
-                    quoted(kind)
-                )));
-            }
-        },
+        Some(option) if is(option, "type") && args.len() == 4 => {
+            let normal = is_normal(args.at(3))?;
+            clients.retain(|_| normal);
+        }
         Some(option) if is(option, "id") && args.len() > 3 => {
             let wanted = args
                 .from(3)
@@ -175,7 +177,7 @@ impl Filter {
         } else if is(option, "skipme") && (is(value, "yes") || is(value, "no")) {
             self.others = is(value, "yes");
         } else if is(option, "type") {
-            self.nobody |= !is(value, "normal");
+            self.nobody |= !is_normal(value)?;
         } else if is(option, "user") {
             if value != b"default" {
                 let user = quoted(value);
