@@ -441,3 +441,86 @@ fn an_unknown_type_of_client_is_no_type() {
     drop(other);
     fixture.stop();
 }
+
+/// As `strtoul` has it, which Redis asks.
+#[test]
+fn a_cursor_is_whatever_redis_takes_for_one() {
+    let fixture = Fixture::start();
+    let mut client = fixture.client();
+    assert_eq!(client.ask("SET k v"), ok());
+    let all = Answer::Array(vec![bulk("0"), Answer::Array(vec![bulk("k")])]);
+    let many_zeros = "0".repeat(30);
+    for cursor in [
+        "",
+        "0",
+        "+0",
+        "-0",
+        "00",
+        &many_zeros,
+        "-1",
+        "18446744073709551615",
+    ] {
+        assert_eq!(client.call(&[b"SCAN", cursor.as_bytes()]), all, "{cursor}");
+    }
+    for cursor in [
+        " 0",
+        "0 ",
+        "-",
+        "+",
+        "abc",
+        "0x10",
+        "1x",
+        "+-1",
+        "18446744073709551616",
+        "-18446744073709551616",
+    ] {
+        let refused = error("ERR invalid cursor");
+        assert_eq!(
+            client.call(&[b"SCAN", cursor.as_bytes()]),
+            refused,
+            "{cursor}"
+        );
+    }
+    fixture.stop();
+}
+
+#[test]
+fn floats_are_read_in_the_forms_that_redis_reads() {
+    let fixture = Fixture::start();
+    let mut client = fixture.client();
+    for (number, sum) in [
+        ("0x10", "17"),
+        ("-0X1.8p+1", "-2"),
+        ("0x.8", "1.5"),
+        ("5.", "6"),
+        ("+5", "6"),
+        ("1e-400", "1"),
+    ] {
+        assert_eq!(client.ask(&format!("SET k {number}")), ok());
+        assert_eq!(client.ask("INCRBYFLOAT k 1"), bulk(sum), "{number}");
+        assert_eq!(client.ask("SET k 1"), ok());
+        let added = client.ask(&format!("INCRBYFLOAT k {number}"));
+        assert_eq!(added, bulk(sum), "{number}");
+    }
+    for number in [
+        "0x",
+        "0x.",
+        "0xg",
+        "0x1p",
+        "1_0",
+        "1e5000",
+        "-1e400",
+        "0x1p99999",
+        "nan",
+    ] {
+        let refused = error("ERR value is not a valid float");
+        let added = client.ask(&format!("INCRBYFLOAT k {number}"));
+        assert_eq!(added, refused, "{number}");
+    }
+    let beyond = error("ERR increment would produce NaN or Infinity");
+    for number in ["inf", "-Infinity"] {
+        let added = client.ask(&format!("INCRBYFLOAT k {number}"));
+        assert_eq!(added, beyond, "{number}");
+    }
+    fixture.stop();
+}

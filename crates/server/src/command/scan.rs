@@ -12,7 +12,7 @@ use super::failure::{Failure, NOT_AN_INTEGER, Outcome, SYNTAX};
 use super::options::is;
 use super::row::{Context, DANGEROUS, READ, Row};
 use crate::glob;
-use crate::number::{Decimal, parse_i64, parse_u64};
+use crate::number::{Decimal, parse_cursor, parse_i64};
 use crate::resp::request::Args;
 use std::ops::Bound;
 use velella::{Iter, IterOptions, Keyspace};
@@ -100,7 +100,7 @@ fn parse(args: Args<'_>) -> Result<ScanOptions<'_>, Failure> {
 }
 
 fn scan(ctx: &mut Context<'_>, args: Args<'_>) -> Outcome {
-    let token = parse_u64(args.at(1)).ok_or(Failure::new("ERR invalid cursor"))?;
+    let token = parse_cursor(args.at(1)).ok_or(Failure::new("ERR invalid cursor"))?;
     let options = parse(args)?;
     let database = ctx.session.database;
     let after = match token {
