@@ -33,6 +33,8 @@ const SENT_BYTES_KEPT: usize = 64 << 10;
 const STRANGER_BACKLOG_MAX: usize = 1 << 10;
 /// Time a client has to authenticate first.
 const AUTHENTICATION_TIME: Duration = Duration::from_secs(10);
+/// Longest that a sync waits for company; what is longer, and beyond all instants, is for ever too.
+const PATIENCE_MAX: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 /// Bytes received at once that count as activity even if no request is complete: a large value
 /// is on its way, not a drip that keeps a connection open.
 const ACTIVITY_BYTES: usize = 4 << 10;
@@ -194,7 +196,7 @@ impl Connection {
             .client
             .note_buffers(self.pending.len(), self.backlog());
         if let Some(patience) = self.session.withhold.take() {
-            let due = runner.clock + patience;
+            let due = runner.clock + patience.min(PATIENCE_MAX);
             let stamp = self.session.last_stamp;
             let before = self.hold.unwrap_or(Hold { stamp, due, from });
             self.hold = Some(Hold {

@@ -524,3 +524,25 @@ fn floats_are_read_in_the_forms_that_redis_reads() {
     }
     fixture.stop();
 }
+
+#[test]
+fn a_sync_may_wait_for_company_for_ever() {
+    let directory = tempfile::tempdir().unwrap();
+    let db = velella::Db::builder()
+        .durability(velella::Durability::Group(std::time::Duration::MAX))
+        .open(directory.path())
+        .unwrap();
+    let config = velella_server::Config {
+        port: 0,
+        threads: 1,
+        ..velella_server::Config::default()
+    };
+    let server = velella_server::Server::start(config, db).unwrap();
+    let mut client = common::Client::connect(server.address());
+    let mut company = common::Client::connect(server.address());
+    client.send(&encode(&[b"SET", b"k", b"v"]));
+    assert_eq!(company.ask("SAVE"), ok());
+    assert_eq!(client.answer(), ok());
+    server.handle().stop();
+    server.wait().unwrap();
+}
