@@ -7,7 +7,8 @@
 //! P3. An idle connection holds no buffer: bytes are received into the thread's, and only what is
 //!     left of an incomplete request is kept; output buffers go back to the thread once sent.
 //! P4. Replies that vouch for durability are withheld, with all that follow on the connection,
-//!     until it is reached; if it cannot be, they are never sent.
+//!     until it is reached; if it cannot be, they are never sent. What comes before them is: it
+//!     vouches for nothing.
 //! P5. A read that does not fill its buffer has emptied the socket, as epoll(7) has it, and is not
 //!     followed by one in vain; but once the system has told of an end, an error or an urgent byte,
 //!     which it does once, a connection is read until the socket says that it would block.
@@ -76,6 +77,17 @@ pub(crate) struct Hold {
     pub due: Instant,
     /// Where in the output the replies begin that vouch for it.
     from: usize,
+}
+
+/// What became of the requests at hand.
+#[derive(Default)]
+struct Ran {
+    /// How many bytes they were.
+    used: usize,
+    /// The number of the last command.
+    last: Option<usize>,
+    /// Where the reply begins of the first that vouches for durability (P4).
+    vouching: Option<usize>,
 }
 
 /// One client.
@@ -152,44 +164,39 @@ impl Connection {
         {
             self.reply.swap_buffer(&mut spare);
         }
-        let from = self.reply.len();
         let received = self.receive(runner, buffers);
         let fresh = &buffers.input[..received];
-        let (used, commands) = if self.pending.is_empty() {
-            let (used, commands) = self.execute(runner, fresh);
-            self.pending.extend_from_slice(&fresh[used..]);
-            (used, commands)
+        let ran = if self.pending.is_empty() {
+            let ran = self.execute(runner, fresh);
+            self.pending.extend_from_slice(&fresh[ran.used..]);
+            ran
         } else {
             self.pending.extend_from_slice(fresh);
             let mut pending = std::mem::take(&mut self.pending);
-            let (used, commands) = self.execute(runner, &pending);
-            pending.drain(..used);
+            let ran = self.execute(runner, &pending);
+            pending.drain(..ran.used);
             self.pending = pending;
-            (used, commands)
+            ran
         };
         // Whatever the size: a letter and a space are an argument, and take much more (P3).
-        if used > 0 {
+        if ran.used > 0 {
             self.decoder.shrink();
             self.pending.shrink_to_fit();
         }
-        self.after_commands(runner, from, commands, received);
+        self.after_commands(runner, &ran, received);
         if self.ended {
             self.session.closing = true;
         }
     }
 
-    fn after_commands(
-        &mut self,
-        runner: &Runner,
-        from: usize,
-        last: Option<usize>,
-        received: usize,
-    ) {
-        if last.is_some() {
+    fn after_commands(&mut self, runner: &Runner, ran: &Ran, received: usize) {
+        if ran.last.is_some() {
             let resp3 = self.reply.protocol == Protocol::Resp3;
-            self.session.client.note(self.session.database, resp3, last);
+            self.session
+                .client
+                .note(self.session.database, resp3, ran.last);
         }
-        if last.is_some() || received >= ACTIVITY_BYTES {
+        if ran.last.is_some() || received >= ACTIVITY_BYTES {
             self.active = runner.clock;
         }
         self.session
@@ -198,6 +205,7 @@ impl Connection {
         if let Some(patience) = self.session.withhold.take() {
             let due = runner.clock + patience.min(PATIENCE_MAX);
             let stamp = self.session.last_stamp;
+            let from = ran.vouching.unwrap_or(self.reply.len());
             let before = self.hold.unwrap_or(Hold { stamp, due, from });
             self.hold = Some(Hold {
                 stamp,
@@ -240,12 +248,11 @@ impl Connection {
         }
     }
 
-    /// Runs the complete requests in `bytes`: how many bytes they were, and the number of the last
-    /// command.
-    fn execute(&mut self, runner: &mut Runner, bytes: &[u8]) -> (usize, Option<usize>) {
-        let (mut used, mut last) = (0, None);
+    /// Runs the complete requests in `bytes`.
+    fn execute(&mut self, runner: &mut Runner, bytes: &[u8]) -> Ran {
+        let mut ran = Ran::default();
         self.stalled = false;
-        while used < bytes.len() && !self.session.closing {
+        while ran.used < bytes.len() && !self.session.closing {
             if self.backlog() > BACKLOG_BYTES_MAX {
                 self.stalled = true;
                 break;
@@ -261,17 +268,20 @@ impl Connection {
             } else {
                 Limits::unauthenticated()
             };
-            let rest = &bytes[used..];
+            let rest = &bytes[ran.used..];
             match self.decoder.decode(rest, &limits) {
                 Ok(Progress::Incomplete) => break,
                 Ok(Progress::Complete(size)) => {
                     let args = self.decoder.args(rest);
                     if args.len() > 0 {
-                        last = runner
-                            .run(&mut self.session, &mut self.reply, args)
-                            .or(last);
+                        let from = self.reply.len();
+                        let number = runner.run(&mut self.session, &mut self.reply, args);
+                        ran.last = number.or(ran.last);
+                        if self.session.withhold.is_some() {
+                            ran.vouching.get_or_insert(from);
+                        }
                     }
-                    used += size;
+                    ran.used += size;
                 }
                 Err(error) => {
                     self.reply
@@ -282,9 +292,9 @@ impl Connection {
             }
         }
         if self.session.closing {
-            used = bytes.len();
+            ran.used = bytes.len();
         }
-        (used, last)
+        ran
     }
 
     /// Ends the wait of P4 at `now`: the replies may be sent. The client was waiting, not silent.
@@ -293,7 +303,8 @@ impl Connection {
         self.active = now;
     }
 
-    /// Ends the wait of P4 in failure: the replies are replaced by `error`.
+    /// Ends the wait of P4 in failure: the replies withheld, from the first that vouches for
+    /// durability on, are replaced by `error`.
     pub(crate) fn fail_hold(&mut self, error: &velella::Error) {
         if let Some(hold) = self.hold.take() {
             self.reply.truncate(hold.from);

@@ -255,6 +255,30 @@ fn info_tells_when_nothing_can_be_written_any_more() {
 }
 
 #[test]
+fn a_sync_that_fails_takes_no_reply_from_what_came_before_its_write() {
+    let (_server, mut client, faults) = faulty(JournalMode::Write);
+    assert_eq!(client.ask("KV.DURABILITY sync"), ok());
+    assert_eq!(client.ask("SET k v"), ok());
+    faults.inject(Rule::every(Fault::Io).of(Operation::SyncData));
+    let commands: [&[&[u8]]; 5] = [
+        &[b"GET", b"k"],
+        &[b"STRLEN", b"k"],
+        &[b"SET", b"k", b"w"],
+        &[b"GET", b"k"],
+        &[b"PING"],
+    ];
+    client.send(&commands.map(encode).concat());
+    assert_eq!(client.answer(), common::bulk("v"));
+    assert_eq!(client.answer(), Answer::Integer(1));
+    let told = client.answer();
+    assert!(
+        matches!(&told, Answer::Error(text) if text.starts_with("MISCONF")),
+        "{told:?}"
+    );
+    assert!(client.closed());
+}
+
+#[test]
 fn info_tells_of_a_shortage_while_it_lasts() {
     let _watchdog = Watchdog::new("info_tells_of_a_shortage", 120);
     let (_server, mut client, faults) = faulty(JournalMode::Write);
