@@ -546,3 +546,28 @@ fn a_sync_may_wait_for_company_for_ever() {
     server.handle().stop();
     server.wait().unwrap();
 }
+
+#[test]
+fn what_is_refused_creates_no_database() {
+    let (_directory, db, server) = over_a_database();
+    let mut client = common::Client::connect(server.address());
+    assert_eq!(client.ask("SELECT 3"), ok());
+    let long = vec![b'k'; (64 << 10) + 1];
+    for command in [
+        &[&b"SET"[..], &long, b"v"][..],
+        &[b"SETEX", &long, b"10", b"v"],
+        &[b"SET", &long, b"v", b"NX"],
+        &[b"GETSET", &long, b"v"],
+        &[b"APPEND", &long, b"v"],
+        &[b"INCR", &long],
+        &[b"MSET", b"k", b"v", &long, b"v"],
+        &[b"MSETNX", b"k", b"v", &long, b"v"],
+    ] {
+        let answer = client.call(command);
+        let refused = matches!(&answer, Answer::Error(text) if text.contains("65537 bytes"));
+        assert!(refused, "{answer:?}");
+        assert_eq!(db.keyspaces(), ["default"]);
+    }
+    server.handle().stop();
+    server.wait().unwrap();
+}

@@ -1,6 +1,7 @@
 //! What commands have in common: reading, modifying and writing keys of the database selected.
 //!
 //! C1. Every write is noted in the session with its stamp, so that its reply can be withheld.
+//! C2. What the engine refuses for its length creates no keyspace.
 //!
 //! Tests: through sockets in `tests/commands.rs`.
 
@@ -8,7 +9,7 @@ use super::failure::{Failure, Outcome};
 use super::row::Context;
 use super::session::BUFFERED;
 use crate::resp::reply::Protocol;
-use velella::{Entry, Keyspace, Snapshot, Value, WriteBatch};
+use velella::{Entry, Keyspace, Snapshot, Value, WriteBatch, limits};
 
 impl Context<'_> {
     /// The keyspace selected, if it was ever written.
@@ -21,6 +22,21 @@ impl Context<'_> {
     #[inline]
     pub(crate) fn writable(&mut self) -> Result<&Keyspace, Failure> {
         Ok(self.databases.writable(self.session.database)?)
+    }
+
+    /// Refuses pairs that are too long before the keyspace selected is created for them (C2). Where
+    /// it exists the engine does.
+    pub(crate) fn check_first<'k>(
+        &mut self,
+        pairs: impl IntoIterator<Item = (&'k [u8], &'k [u8])>,
+    ) -> Outcome {
+        if self.existing()?.is_none() {
+            for (key, value) in pairs {
+                limits::check_key(key)?;
+                limits::check_value(value)?;
+            }
+        }
+        Ok(())
     }
 
     /// Whether `key` exists.

@@ -92,14 +92,19 @@ impl Context<'_> {
         mut decide: impl FnMut(Option<&Entry>) -> Result<Decision, Failure>,
     ) -> Result<RmwOutcome, Failure> {
         // Where nothing was ever written, what writes nothing creates no database.
-        if self.existing()?.is_none()
-            && let decision @ (Decision::Keep | Decision::Delete) = decide(None)?
-        {
-            return Ok(RmwOutcome {
-                old: None,
-                decision,
-                stamp: None,
-            });
+        if self.existing()?.is_none() {
+            match decide(None)? {
+                decision @ (Decision::Keep | Decision::Delete) => {
+                    return Ok(RmwOutcome {
+                        old: None,
+                        decision,
+                        stamp: None,
+                    });
+                }
+                Decision::Put(value) | Decision::PutExpiring(value, _) => {
+                    self.check_first([(key, &value[..])])?;
+                }
+            }
         }
         let outcome = self.writable()?.rmw_entry(key, BUFFERED, decide)?;
         if let Some(stamp) = outcome.stamp {
@@ -109,7 +114,8 @@ impl Context<'_> {
     }
 
     fn put(&mut self, key: &[u8], value: &[u8], expires_at_ms: Option<u64>) -> Outcome {
-        let keyspace = self.databases.writable(self.session.database)?;
+        self.check_first([(key, value)])?;
+        let keyspace = self.writable()?;
         let stamp = match expires_at_ms {
             None => keyspace.put_with(key, value, BUFFERED)?,
             Some(at) => keyspace.put_expiring(key, value, at, BUFFERED)?,
@@ -330,10 +336,15 @@ fn mget(ctx: &mut Context<'_>, args: Args<'_>) -> Outcome {
     })
 }
 
-/// Puts the pairs of MSET and MSETNX into `batch`.
+/// The pairs of MSET and MSETNX.
+fn pairs<'a>(args: Args<'a>) -> impl Iterator<Item = (&'a [u8], &'a [u8])> {
+    let keys = (1..args.len()).step_by(2);
+    keys.map(move |key| (args.at(key), args.at(key + 1)))
+}
+
 fn put_pairs(batch: &mut WriteBatch, keyspace: &Keyspace, args: Args<'_>) {
-    for pair in (1..args.len()).step_by(2) {
-        batch.put(keyspace, args.at(pair), args.at(pair + 1));
+    for (key, value) in pairs(args) {
+        batch.put(keyspace, key, value);
     }
 }
 
@@ -341,6 +352,7 @@ fn mset(ctx: &mut Context<'_>, args: Args<'_>) -> Outcome {
     if args.len().is_multiple_of(2) {
         return Err(Failure::arity("mset"));
     }
+    ctx.check_first(pairs(args))?;
     let mut batch = WriteBatch::new();
     put_pairs(&mut batch, ctx.writable()?, args);
     let stamp = ctx.shared.db.write_with(&batch, BUFFERED)?;
@@ -353,6 +365,7 @@ fn msetnx(ctx: &mut Context<'_>, args: Args<'_>) -> Outcome {
     if args.len().is_multiple_of(2) {
         return Err(Failure::arity("msetnx"));
     }
+    ctx.check_first(pairs(args))?;
     let keyspace = ctx.writable()?.clone();
     let set = ctx.atomically(|snapshot, batch| {
         for key in args.from(1).iter().step_by(2) {
