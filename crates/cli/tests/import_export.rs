@@ -200,6 +200,17 @@ fn malformed_lines_are_left_out_when_asked_to_and_counted() {
 }
 
 #[test]
+fn a_malformed_record_of_several_lines_is_left_out_as_one() {
+    let place = Place::new();
+    place.ok(&["put", "b", "kept"]);
+    place.write("x.csv", b"a,\"one\xff\nb,two\nthree\"\nc,4\n");
+    let said = place.run(&["import", "x.csv", "--on-error", "skip"]);
+    said.failed(3, &["line 1 of x.csv", "the record ends on line 3"]);
+    let pairs = place.ok(&["scan", "--format", "tsv"]);
+    assert_eq!(pairs.text(), "b\tkept\nc\t4\n");
+}
+
+#[test]
 fn an_expiry_of_zero_is_malformed_and_one_in_the_past_makes_its_key_absent() {
     let place = Place::new();
     place.ok(&["put", "c", "old"]);
