@@ -68,7 +68,7 @@ pub(crate) struct Import {
     /// What separates the columns of csv, if not a comma
     #[arg(long, value_name = "CHAR", value_parser = delimiter)]
     delimiter: Option<u8>,
-    /// Pass over the first line (tsv, csv)
+    /// Pass over the first line (tsv), or the first record (csv)
     #[arg(long)]
     header: bool,
     /// Take bytes as they are: no escapes, no check for UTF-8 (tsv, csv)

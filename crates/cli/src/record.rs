@@ -102,7 +102,7 @@ pub(crate) struct ReadOptions {
     pub(crate) columns: Columns,
     /// What separates columns of `csv`.
     pub(crate) delimiter: u8,
-    /// Whether the first record of `tsv` and `csv` names columns.
+    /// Whether the first line of `tsv`, or the first record of `csv`, names columns.
     pub(crate) header: bool,
     /// Whether `tsv` and `csv` are taken as bytes: no escapes, no check for UTF-8.
     pub(crate) bytes: bool,
@@ -135,8 +135,10 @@ impl<R: BufRead> Reader<R> {
     /// # Errors
     /// The source cannot be read.
     pub(crate) fn next(&mut self) -> Result<Next> {
-        if std::mem::take(&mut self.options.header) {
-            self.skip_header()?;
+        if std::mem::take(&mut self.options.header)
+            && let Some(instead) = self.skip_header()?
+        {
+            return Ok(instead);
         }
         match self.options.format {
             Format::Tsv => tsv::next(&mut self.lines, &self.options),
@@ -146,11 +148,16 @@ impl<R: BufRead> Reader<R> {
         }
     }
 
-    fn skip_header(&mut self) -> Result<()> {
-        if matches!(self.options.format, Format::Tsv | Format::Csv) {
-            self.lines.next_line()?;
+    /// Passes over what names columns; or says why that cannot be.
+    fn skip_header(&mut self) -> Result<Option<Next>> {
+        match self.options.format {
+            Format::Tsv => {
+                self.lines.next_line()?;
+                Ok(None)
+            }
+            Format::Csv => csv::skip_header(&mut self.lines, &self.options),
+            Format::Jsonl | Format::Raw => Ok(None),
         }
-        Ok(())
     }
 
     /// The number of the record read last: its last line's, or the pair's.

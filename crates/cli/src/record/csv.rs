@@ -127,6 +127,20 @@ pub(crate) fn next<R: BufRead>(lines: &mut Lines<R>, options: &ReadOptions) -> R
     })
 }
 
+/// Passes over a record, whatever is wrong with it, unless it may have taken pairs along: then that
+/// is what stands in its place.
+pub(crate) fn skip_header<R: BufRead>(
+    lines: &mut Lines<R>,
+    options: &ReadOptions,
+) -> Result<Option<Next>> {
+    Ok(match fields(lines, options)? {
+        Err(Next::Malformed(header)) if !header.resumable || lines.number() > header.number => {
+            Some(Next::Malformed(header))
+        }
+        _ => None,
+    })
+}
+
 fn fields<R: BufRead>(lines: &mut Lines<R>, options: &ReadOptions) -> Result<Fields> {
     let mut parser = Parser::new();
     let mut first = 0;

@@ -274,3 +274,29 @@ fn any_bytes_are_read_without_a_panic_in_every_format() {
         }
     }
 }
+
+#[test]
+fn a_header_of_csv_is_a_record_and_not_a_line() {
+    let options = ReadOptions {
+        header: true,
+        ..options(Format::Csv)
+    };
+    for header in [
+        "key,value\n",
+        "key,\"the\nvalue\"\n",
+        "\"a\"b,5\" pipe\n",
+        "\n\nkey\n",
+    ] {
+        let file = format!("{header}a,1\n");
+        let (records, malformed) = read(file.as_bytes(), options.clone());
+        assert_eq!(
+            (records, malformed),
+            (vec![record(b"a", b"1")], vec![]),
+            "{header}"
+        );
+    }
+    // The pairs that a quote took along are missed.
+    let (records, malformed) = read(b"key,\"value\na,1\n", options);
+    assert_eq!(records, []);
+    assert!(malformed[0].reason.contains("not closed"), "{malformed:?}");
+}
