@@ -238,7 +238,7 @@ impl<W: Write> Writer<W> {
     ) -> Result<(), WriteError> {
         match self.format {
             Format::Tsv => tsv::write(&mut self.out, key, value, self.bytes)?,
-            Format::Csv => csv::write(&mut self.out, [key, value], self.delimiter, self.bytes)?,
+            Format::Csv => csv::write(&mut self.out, &[key, value], self.delimiter, self.bytes)?,
             Format::Jsonl => json_lines::write(&mut self.out, key, value, expires_at_ms)?,
             Format::Raw => raw::write(&mut self.out, key, value, expires_at_ms)?,
         }

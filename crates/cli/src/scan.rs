@@ -1,7 +1,8 @@
 //! `velella scan`: pairs in the order of their keys.
 //!
 //! `text` is for eyes: aligned, long values cut. The other formats are for programs and hold
-//! everything; `tsv`, `csv` and `jsonl` can be imported again.
+//! everything; `tsv`, `csv` and `jsonl` can be imported again. Keys alone are printed in each as it
+//! prints the keys of pairs.
 //!
 //! Tests: below and `tests/pairs.rs`.
 
@@ -106,7 +107,11 @@ fn keys(walk: &mut Walk, format: Format, out: &mut impl Write) -> Result<u64, Fa
                 },
             )?,
             Format::Hex => writeln!(out, "{}", to_hex(key))?,
-            Format::Text | Format::Tsv | Format::Csv => writeln!(out, "{}", escape(key))?,
+            Format::Csv => {
+                record::csv::write(out, &[key], b',', false)
+                    .map_err(|error| unwritten(key, error))?;
+            }
+            Format::Text | Format::Tsv => writeln!(out, "{}", escape(key))?,
         }
         pairs += 1;
     }
@@ -133,13 +138,17 @@ fn records(walk: &mut Walk, format: record::Format, out: &mut impl Write) -> Res
     {
         writer
             .write(key, value, expires_at_ms)
-            .map_err(|error| match error {
-                WriteError::Io(error) => error.into(),
-                WriteError::Unfit(reason) => unfit(key, reason),
-            })?;
+            .map_err(|error| unwritten(key, error))?;
         pairs += 1;
     }
     Ok(pairs)
+}
+
+fn unwritten(key: &[u8], error: WriteError) -> Failure {
+    match error {
+        WriteError::Io(error) => error.into(),
+        WriteError::Unfit(reason) => unfit(key, reason),
+    }
 }
 
 /// The failure for a pair that a format cannot carry.

@@ -223,3 +223,41 @@ fn reading_creates_nothing() {
     }
     assert!(!place.path("x.tsv").exists());
 }
+
+#[test]
+fn keys_alone_are_printed_in_each_format_as_keys_of_pairs_are() {
+    let place = Place::new();
+    for key in ["", "a,b", "say \"hi\"", "plain"] {
+        place.ok(&["put", key, "value"]);
+    }
+    place.ok(&["put", "-e", "two\\nlines", "value"]);
+    for (format, expected) in [
+        ("text", "\na,b\nplain\nsay \"hi\"\ntwo\\nlines\n"),
+        ("tsv", "\na,b\nplain\nsay \"hi\"\ntwo\\nlines\n"),
+        (
+            "csv",
+            "\"\"\n\"a,b\"\nplain\n\"say \"\"hi\"\"\"\n\"two\nlines\"\n",
+        ),
+        (
+            "jsonl",
+            "{\"key\":\"\"}\n{\"key\":\"a,b\"}\n{\"key\":\"plain\"}\n\
+             {\"key\":\"say \\\"hi\\\"\"}\n{\"key\":\"two\\nlines\"}\n",
+        ),
+        (
+            "hex",
+            "\n612c62\n706c61696e\n7361792022686922\n74776f0a6c696e6573\n",
+        ),
+    ] {
+        let said = place.ok(&["scan", "--keys-only", "--format", format]);
+        assert_eq!(said.text(), expected, "{format}");
+    }
+    let keys = place.ok(&["scan", "--keys-only", "--format", "csv"]);
+    place.write("keys.csv", &keys.out);
+    place.ok(&["import", "keys.csv", "-k", "keys"]);
+    let of = |keyspace| place.ok(&["scan", "--keys-only", "-k", keyspace]).out;
+    assert_eq!(of("keys"), of("default"));
+    place.ok(&["put", "-e", "\\xff", ""]);
+    place
+        .run(&["scan", "--keys-only", "--format", "csv"])
+        .failed(1, &["\\xff", "csv carries text"]);
+}

@@ -257,15 +257,15 @@ fn quote(field: &[u8], delimiter: u8, always: bool, out: &mut Vec<u8>) {
     out.push(b'"');
 }
 
-/// Writes a pair.
+/// Writes a record: a pair, or a key alone.
 pub(crate) fn write(
     out: &mut impl Write,
-    fields: [&[u8]; 2],
+    fields: &[&[u8]],
     delimiter: u8,
     bytes: bool,
 ) -> std::result::Result<(), WriteError> {
-    let mut line = Vec::with_capacity(fields[0].len() + fields[1].len() + 8);
-    for (index, field) in fields.into_iter().enumerate() {
+    let mut line = Vec::with_capacity(fields.iter().map(|field| field.len() + 4).sum());
+    for (index, &field) in fields.iter().enumerate() {
         let fit = if bytes { Ok(()) } else { check_text(field) };
         if let Err(reason) = fit {
             let advice = "csv carries text: use --format tsv, jsonl or raw, or --bytes";
@@ -276,7 +276,9 @@ pub(crate) fn write(
         }
         // Unquoted at the beginning of a file, a byte order mark would be taken off.
         let begins_with_mark = index == 0 && field.starts_with(BYTE_ORDER_MARK);
-        quote(field, delimiter, begins_with_mark, &mut line);
+        // Unquoted, it would be a blank line, which is passed over.
+        let is_line = fields.len() == 1 && field.is_empty();
+        quote(field, delimiter, begins_with_mark || is_line, &mut line);
     }
     line.push(b'\n');
     out.write_all(&line)?;
