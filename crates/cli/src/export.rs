@@ -5,7 +5,8 @@
 //! X2. Until then it has a name of its own. A file found under that is another's, or was left by
 //!     an export that was killed: it stays, and the next name is taken.
 //! X3. What is there and is no file, such as a device or a pipe, is written to and stays, as where
-//!     a shell redirects to it.
+//!     a shell redirects to it. So is a descriptor, be it named by a link or by `/dev/stdout`,
+//!     `/dev/fd/N` or `/proc/PID/fd/N`: a file that it leads to is added to, and never replaced.
 //!
 //! Tests: `tests/import_export.rs`.
 
@@ -41,7 +42,7 @@ Examples:
   velella export - --format jsonl --prefix user: | gzip > users.jsonl.gz
 
 The format follows from the file's name (.tsv .txt .csv .jsonl .raw), else it is tsv.
-A device or a pipe is written to as it is; a link is followed.
+A device, a pipe or a descriptor such as /dev/fd/3 is written to as it is; a link is followed.
 Every format can be imported again. Only jsonl and raw carry expiry times. csv carries text;
 bytes that are not UTF-8 need --bytes or another format.")]
 pub(crate) struct Export {
@@ -105,13 +106,21 @@ impl Export {
         let start = Instant::now();
         match &destination {
             Destination::Stdout => job.write(&mut walk, &mut output.out, Failure::from)?,
-            Destination::Device => job.write_device(&mut walk, &self.file)?,
+            Destination::Stderr => {
+                let mut out = BufWriter::with_capacity(WRITE_BYTES, io::stderr());
+                job.write(&mut walk, &mut out, |error| {
+                    stream_failed(&self.file, error)
+                })?;
+            }
+            Destination::Stream { append } => {
+                job.write_stream(&mut walk, &self.file, *append)?;
+            }
             Destination::File(path) => job.write_file(&mut walk, path, self.force)?,
         }
         drop(walk);
         db.close()?;
         job.summary.seconds = start.elapsed().as_secs_f64();
-        // A device may be where results go, as /dev/stdout is.
+        // A stream may be where results go, as a terminal is.
         let to_file = matches!(destination, Destination::File(_));
         finish(&job.summary, to_file, output)
     }
@@ -120,8 +129,12 @@ impl Export {
 /// Where an export goes.
 enum Destination {
     Stdout,
-    /// What is there and is no file (X3).
-    Device,
+    Stderr,
+    /// What is there and is no file, or a descriptor (X3).
+    Stream {
+        /// Whether it is a file under a descriptor, which has an end to add to.
+        append: bool,
+    },
     /// The file of this name, which is no link.
     File(PathBuf),
 }
@@ -131,24 +144,65 @@ impl Destination {
         if path == Path::new("-") {
             return Ok(Destination::Stdout);
         }
-        match path.metadata() {
-            Ok(found) if !found.is_file() => Ok(Destination::Device),
-            Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                Err(Error::io("export to", path, error))
-            }
-            _ => Ok(Destination::File(at_end_of_links(path))),
-        }
+        let is_file = match path.metadata() {
+            Ok(found) => Some(found.is_file()),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+            // Among them links that lead to each other, which are not followed below.
+            Err(error) => return Err(Error::io("export to", path, error)),
+        };
+        let end = at_end_of_links(path);
+        Ok(match (descriptor(&end), is_file) {
+            (Some(Descriptor::Own(1)), _) => Destination::Stdout,
+            (Some(Descriptor::Own(2)), _) => Destination::Stderr,
+            (Some(_), _) => Destination::Stream {
+                append: is_file == Some(true),
+            },
+            (None, Some(false)) => Destination::Stream { append: false },
+            (None, _) => Destination::File(end),
+        })
     }
 }
 
-/// What a path leads to, be it there or not.
+/// What a path leads to, be it there or not: a descriptor, or what is no link.
 fn at_end_of_links(path: &Path) -> PathBuf {
     let mut end = path.to_path_buf();
-    while let Ok(target) = end.read_link() {
+    while descriptor(&end).is_none()
+        && let Ok(target) = end.read_link()
+    {
         end.pop();
         end.push(target);
     }
     end
+}
+
+/// A descriptor that has a name.
+enum Descriptor {
+    /// Of this process.
+    Own(u32),
+    /// Of another one.
+    Foreign,
+}
+
+/// The descriptor that a path is the name of.
+fn descriptor(path: &Path) -> Option<Descriptor> {
+    let number = path.file_name()?.to_str()?.parse().ok()?;
+    let dir = match path.parent()? {
+        here if here.as_os_str().is_empty() => Path::new("."),
+        dir => dir,
+    };
+    let dir = dir.canonicalize().ok()?;
+    let own = Path::new("/proc").join(std::process::id().to_string());
+    if dir == Path::new("/dev/fd") || dir.starts_with(own) && dir.ends_with("fd") {
+        return Some(Descriptor::Own(number));
+    }
+    (dir.starts_with("/proc") && dir.ends_with("fd")).then_some(Descriptor::Foreign)
+}
+
+fn stream_failed(path: &Path, error: io::Error) -> Failure {
+    match error.kind() {
+        io::ErrorKind::BrokenPipe => Failure::ReaderGone,
+        _ => Failure::Error(Error::io("export to", path, error)),
+    }
 }
 
 /// Refuses to replace a file without being told to.
@@ -227,13 +281,10 @@ impl Job {
         }
     }
 
-    fn write_device(&mut self, walk: &mut Walk, path: &Path) -> Result<(), Failure> {
-        let failed = |error: io::Error| match error.kind() {
-            io::ErrorKind::BrokenPipe => Failure::ReaderGone,
-            _ => Failure::Error(Error::io("export to", path, error)),
-        };
-        let device = File::options().write(true).open(path).map_err(failed)?;
-        let mut out = BufWriter::with_capacity(WRITE_BYTES, device);
+    fn write_stream(&mut self, walk: &mut Walk, path: &Path, append: bool) -> Result<(), Failure> {
+        let failed = |error| stream_failed(path, error);
+        let stream = File::options().write(true).append(append).open(path);
+        let mut out = BufWriter::with_capacity(WRITE_BYTES, stream.map_err(failed)?);
         self.write(walk, &mut out, failed)
     }
 

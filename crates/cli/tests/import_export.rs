@@ -363,6 +363,64 @@ fn what_is_no_file_is_written_to_and_stays() {
     assert!(!said.err.contains("--force"), "{}", said.err);
 }
 
+/// The shell opened it, and knows better than its name what it is for.
+#[cfg(target_os = "linux")]
+#[test]
+fn what_a_descriptor_leads_to_is_added_to_and_stays() {
+    use std::os::unix::fs::MetadataExt;
+    let place = mixed(true);
+    place.ok(&["export", "x.tsv"]);
+    let whole = String::from_utf8(place.read("x.tsv")).unwrap();
+    std::os::unix::fs::symlink("/dev/stdout", place.path("link")).unwrap();
+    let shell = |line: &str| {
+        let line = line.replace("velella", env!("CARGO_BIN_EXE_velella"));
+        let mut shell = Command::new("sh");
+        Said::of(
+            shell
+                .args(["-c", &line])
+                .current_dir(place.path(""))
+                .output()
+                .unwrap(),
+        )
+    };
+    for (name, redirected) in [
+        ("/dev/stdout", ">>"),
+        ("/dev/stderr", "2>>"),
+        ("/dev/fd/1", ">>"),
+        ("/dev/fd/3", "3>>"),
+        ("/proc/self/fd/1", ">>"),
+        ("/proc/thread-self/fd/1", ">>"),
+        ("/proc/$$/fd/4", "4>>"),
+        ("link", ">>"),
+    ] {
+        for force in ["", "--force"] {
+            place.write("log", "before\n");
+            let inode = place.path("log").metadata().unwrap().ino();
+            let said = shell(&format!(
+                "exec 4>>log; velella export {name} {force} {redirected} log; echo after >> log"
+            ));
+            assert_eq!(
+                (said.code, said.err.as_str()),
+                (Some(0), ""),
+                "{name} {force}"
+            );
+            let log = String::from_utf8(place.read("log")).unwrap();
+            assert_eq!(log, format!("before\n{whole}after\n"), "{name} {force}");
+            assert_eq!(
+                place.path("log").metadata().unwrap().ino(),
+                inode,
+                "{name} {force}"
+            );
+        }
+    }
+    // One place to write for both, as it is for all that a shell starts.
+    let said = shell("{ velella export /dev/stdout; echo after; } > log");
+    assert_eq!(said.code, Some(0), "{}", said.err);
+    assert_eq!(place.read("log"), format!("{whole}after\n").into_bytes());
+    let said = place.run(&["export", "/dev/fd/99", "--force"]);
+    said.failed(1, &["cannot export to /dev/fd/99"]);
+}
+
 /// The export is held up with a signal while the other's file appears.
 #[test]
 fn a_file_that_came_meanwhile_is_not_replaced() {
