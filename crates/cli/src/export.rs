@@ -13,7 +13,7 @@
 use crate::database::{KeyspaceName, Place};
 use crate::failure::Failure;
 use crate::human;
-use crate::import::delimiter;
+use crate::import::{OF_COLUMNS, OF_CSV, delimiter, refuse_unused};
 use crate::output::Output;
 use crate::progress;
 use crate::range::{Pair, Range, Walk};
@@ -57,9 +57,9 @@ pub(crate) struct Export {
     /// The file's format, if its name does not tell
     #[arg(long, value_enum, value_name = "FORMAT")]
     format: Option<Format>,
-    /// What separates the columns of csv
-    #[arg(long, value_name = "CHAR", default_value = ",", value_parser = delimiter)]
-    delimiter: u8,
+    /// What separates the columns of csv, if not a comma
+    #[arg(long, value_name = "CHAR", value_parser = delimiter)]
+    delimiter: Option<u8>,
     /// Begin with a line `key`, `value` (tsv, csv)
     #[arg(long)]
     header: bool,
@@ -92,6 +92,16 @@ impl Export {
             .format
             .or_else(|| Format::of(&self.file))
             .unwrap_or(Format::Tsv);
+        refuse_unused(
+            &self.file,
+            format,
+            "written",
+            &[
+                ("--delimiter", self.delimiter.is_some(), OF_CSV),
+                ("--header", self.header, OF_COLUMNS),
+                ("--bytes", self.bytes, OF_COLUMNS),
+            ],
+        )?;
         let db = self.place.open()?;
         let keyspace = self.keyspace.of(&db)?;
         let mut walk = self.range.walk(&keyspace, false)?;
@@ -101,7 +111,7 @@ impl Export {
             bytes: self.bytes,
             ..Job::new()
         };
-        job.delimiter = self.delimiter;
+        job.delimiter = self.delimiter.unwrap_or(b',');
         job.summary.file = self.file.display().to_string();
         let start = Instant::now();
         match &destination {

@@ -34,6 +34,8 @@ const BATCH_BYTES_MAX: usize = 1 << 20;
 const MALFORMED_NAMED_MAX: usize = 20;
 const MALFORMED_KEPT_MAX: usize = 1000;
 const READ_BYTES: usize = 256 << 10;
+/// Column of the key, unless it is chosen.
+const KEY_COLUMN: usize = 1;
 
 /// Arguments of `import`.
 #[derive(Debug, Args)]
@@ -59,9 +61,9 @@ pub(crate) struct Import {
     /// The file's format, if its name does not tell
     #[arg(long, value_enum, value_name = "FORMAT")]
     format: Option<Format>,
-    /// Column of the key, from 1 (tsv, csv)
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = column)]
-    key_column: usize,
+    /// Column of the key, from 1 (tsv, csv); without it the first
+    #[arg(long, value_name = "N", value_parser = column)]
+    key_column: Option<usize>,
     /// Column of the value, from 1 (tsv, csv); without it all but the key's
     #[arg(long, value_name = "N", value_parser = column)]
     value_column: Option<usize>,
@@ -104,6 +106,34 @@ pub(crate) fn delimiter(text: &str) -> Result<u8, String> {
     }
 }
 
+/// Formats that have a use for an option.
+pub(crate) const OF_CSV: &[Format] = &[Format::Csv];
+pub(crate) const OF_COLUMNS: &[Format] = &[Format::Tsv, Format::Csv];
+
+/// Refuses the options given, each with its name, that the format has no use for: passed over in
+/// silence they would promise what is not done. `done` is what is done with the file.
+pub(crate) fn refuse_unused(
+    file: &Path,
+    format: Format,
+    done: &str,
+    options: &[(&str, bool, &[Format])],
+) -> Result<(), Failure> {
+    for (option, given, formats) in options {
+        if !given || formats.contains(&format) {
+            continue;
+        }
+        let (of, remedy) = match *formats {
+            OF_CSV => ("csv", "add --format csv"),
+            _ => ("tsv and csv", "leave it out, or add --format tsv or csv"),
+        };
+        let file = file.display();
+        return Err(Failure::Usage(format!(
+            "{option} is of {of}, and {file} is {done} as another format: {remedy}"
+        )));
+    }
+    Ok(())
+}
+
 /// What an import did.
 #[derive(Debug, Default, Serialize)]
 struct Summary {
@@ -122,28 +152,13 @@ struct Summary {
 
 impl Import {
     pub(crate) fn run(self, output: &mut Output) -> Result<(), Failure> {
-        if self.value_column == Some(self.key_column) {
-            return Err(Failure::Usage(format!(
-                "column {} is the key's: choose another by --value-column, or leave it out to take \
-                 all others for the value",
-                self.key_column
-            )));
-        }
-        let format = self
-            .format
-            .or_else(|| Format::of(&self.file))
-            .unwrap_or(Format::Tsv);
-        if self.delimiter.is_some() && format != Format::Csv {
-            return Err(Failure::Usage(format!(
-                "--delimiter is of csv, and {} is read as another format: add --format csv",
-                self.file.display()
-            )));
-        }
+        let format = self.format()?;
+        let key_column = self.key_column.unwrap_or(KEY_COLUMN);
         let (source, bytes) = open(&self.file)?;
         let options = ReadOptions {
             format,
             columns: Columns {
-                key: self.key_column,
+                key: key_column,
                 value: self.value_column,
             },
             delimiter: self.delimiter.unwrap_or(b','),
@@ -187,6 +202,34 @@ impl Import {
             return Ok(());
         }
         Err(Failure::Told(if summary.complete { 3 } else { 1 }))
+    }
+
+    /// The file's format, for which all options given make sense.
+    fn format(&self) -> Result<Format, Failure> {
+        let key_column = self.key_column.unwrap_or(KEY_COLUMN);
+        if self.value_column == Some(key_column) {
+            return Err(Failure::Usage(format!(
+                "column {key_column} is the key's: choose another by --value-column, or leave it \
+                 out to take all others for the value"
+            )));
+        }
+        let format = self
+            .format
+            .or_else(|| Format::of(&self.file))
+            .unwrap_or(Format::Tsv);
+        refuse_unused(
+            &self.file,
+            format,
+            "read",
+            &[
+                ("--delimiter", self.delimiter.is_some(), OF_CSV),
+                ("--key-column", self.key_column.is_some(), OF_COLUMNS),
+                ("--value-column", self.value_column.is_some(), OF_COLUMNS),
+                ("--header", self.header, OF_COLUMNS),
+                ("--bytes", self.bytes, OF_COLUMNS),
+            ],
+        )?;
+        Ok(format)
     }
 }
 

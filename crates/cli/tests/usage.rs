@@ -61,6 +61,36 @@ fn nonsense_on_the_command_line_is_exit_code_2() {
 }
 
 #[test]
+fn options_that_a_format_has_no_use_for_are_refused() {
+    let place = Place::new();
+    let of_lines = "is of tsv and csv";
+    for (arguments, words) in [
+        (
+            &["import", "x.jsonl", "--key-column", "1"][..],
+            ["--key-column", of_lines],
+        ),
+        (
+            &["import", "x.raw", "--value-column", "2"],
+            ["--value-column", of_lines],
+        ),
+        (
+            &["import", "-", "--format", "jsonl", "--header"],
+            ["--header", of_lines],
+        ),
+        (&["import", "x.raw", "--bytes"], ["--bytes", of_lines]),
+        (&["export", "x.jsonl", "--header"], ["--header", of_lines]),
+        (&["export", "x.raw", "--bytes"], ["--bytes", of_lines]),
+        (
+            &["export", "x.tsv", "--delimiter", ";"],
+            ["--delimiter", "is of csv"],
+        ),
+    ] {
+        place.run(arguments).failed(2, &words);
+    }
+    assert!(!place.data().exists());
+}
+
+#[test]
 fn nonsense_is_told_as_json_where_that_was_asked_for() {
     let place = Place::new();
     for (arguments, word) in [
