@@ -68,6 +68,8 @@ impl Put {
             (None, Some(file)) => read_file(&file)?,
             (None, None) => read_standard_input(output)?,
         };
+        // First of all: what is refused leaves no directory behind.
+        limits::check_value(&value)?;
         let options = WriteOptions {
             durability: self.sync.then_some(Durability::Sync),
         };
@@ -115,7 +117,7 @@ fn read_standard_input(output: &Output) -> Result<Vec<u8>, Failure> {
         .map_err(|error| Error::io(attempt, Path::new("standard input"), error).into())
 }
 
-/// Reads to the end, but no more than shows that it is too much; the engine refuses it then.
+/// Reads to the end, but no more than shows that it is too much; it is refused then.
 fn bounded(source: impl Read) -> io::Result<Vec<u8>> {
     let mut value = Vec::new();
     source

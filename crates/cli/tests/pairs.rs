@@ -261,3 +261,14 @@ fn keys_alone_are_printed_in_each_format_as_keys_of_pairs_are() {
         .run(&["scan", "--keys-only", "--format", "csv"])
         .failed(1, &["\\xff", "csv carries text"]);
 }
+
+#[test]
+fn a_value_that_is_too_long_creates_no_database() {
+    let place = Place::new();
+    let file = std::fs::File::create(place.path("long")).unwrap();
+    file.set_len((512 << 20) + 1).unwrap();
+    place
+        .run(&["put", "key", "--file", "long"])
+        .failed(1, &["536870913 bytes"]);
+    assert!(!place.data().exists());
+}
