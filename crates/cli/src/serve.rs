@@ -17,8 +17,8 @@ use std::time::Duration;
 use velella::{Db, Durability, Error, ErrorKind, RecoveryReport, RecoveryRule};
 use velella_server::{Bound, Config, Server};
 
-/// Longest password, in bytes; more in the file is a mistake.
-const PASSWORD_BYTES_MAX: u64 = 4096;
+/// Longest password, in bytes; a longer line in its file is a mistake.
+const PASSWORD_BYTES_MAX: usize = 4096;
 
 /// Arguments of `serve`.
 #[derive(Debug, Clone, Args)]
@@ -121,21 +121,36 @@ fn is_occupied(dir: &Path) -> bool {
 
 /// The password in the first line of a file.
 fn password(path: &Path) -> Result<String, Failure> {
-    use std::io::Read;
+    use std::io::{BufRead, BufReader, Read};
     let attempt = "read the password from";
-    let mut text = String::new();
+    let refused = |found: String, remedy: &'static str| {
+        let error = Error::new(ErrorKind::InvalidInput, attempt, found);
+        Err(error.on(path).remedy(remedy).into())
+    };
+    // The longest with its line's end, so that one byte more is seen.
+    let bytes_max = PASSWORD_BYTES_MAX as u64 + 2;
+    let mut line = Vec::new();
     std::fs::File::open(path)
-        .and_then(|file| file.take(PASSWORD_BYTES_MAX).read_to_string(&mut text))
+        .and_then(|file| BufReader::new(file.take(bytes_max)).read_until(b'\n', &mut line))
         .map_err(|error| Error::io(attempt, path, error))?;
-    match text.lines().next() {
-        Some(line) if !line.is_empty() => Ok(line.to_owned()),
-        _ => {
-            let error = Error::new(ErrorKind::InvalidInput, attempt, "its first line is empty");
-            Err(error
-                .on(path)
-                .remedy("write the password into its first line")
-                .into())
-        }
+    if line.ends_with(b"\n") {
+        line.pop();
+        line.pop_if(|byte| *byte == b'\r');
+    }
+    match String::from_utf8(line) {
+        Ok(line) if line.is_empty() => refused(
+            "its first line is empty".to_owned(),
+            "write the password into its first line",
+        ),
+        Ok(line) if line.len() <= PASSWORD_BYTES_MAX => Ok(line),
+        Err(error) if error.as_bytes().len() <= PASSWORD_BYTES_MAX => refused(
+            "its first line is no UTF-8".to_owned(),
+            "write the password into its first line",
+        ),
+        _ => refused(
+            format!("its first line has more than {PASSWORD_BYTES_MAX} bytes"),
+            "choose a shorter one",
+        ),
     }
 }
 

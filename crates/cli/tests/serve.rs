@@ -124,3 +124,26 @@ fn an_address_that_others_reach_needs_a_password() {
         .run(&with_none)
         .failed(1, &["cannot read the password from nowhere"]);
 }
+
+/// Its first 4096 bytes would have been a password that nobody chose.
+#[test]
+fn a_password_that_is_too_long_is_refused() {
+    let place = Place::new();
+    let serve = ["serve", "--port", "0", "--requirepass-file", "password"];
+    for line_end in ["", "\n"] {
+        place.write("password", "x".repeat(4097) + line_end);
+        let said = place.run(&serve);
+        said.failed(1, &["password from password", "4096 bytes", "shorter"]);
+    }
+    assert!(!place.data().exists());
+    for longest in [
+        "x".repeat(4096),
+        "é".repeat(2048) + "\r\n" + &"y".repeat(9000),
+    ] {
+        place.write("password", &longest);
+        let server = Server::started(place.command(&[&serve[..], &["--json"]].concat()));
+        let password = longest.lines().next().unwrap();
+        assert_eq!(talk(&server, &[&format!("AUTH {password}")]), ["+OK"]);
+        assert_eq!(server.terminate(), Some(0));
+    }
+}
