@@ -289,8 +289,9 @@ impl BlockCursor {
                     self.key.extend_from_slice(&target[..item.shared]);
                     self.key.extend_from_slice(suffix);
                     self.next_value = value_at;
-                    self.prefetch_values(value_at);
                     self.current = self.take(&item)?;
+                    // Within the block, now that the value is known to be.
+                    self.prefetch_values(value_at);
                     self.ordinal = ordinal;
                     return Ok(());
                 }

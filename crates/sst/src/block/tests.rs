@@ -146,6 +146,29 @@ fn no_change_of_a_block_makes_it_panic() {
 }
 
 #[test]
+fn a_value_that_ends_near_the_end_of_all_numbers_is_cut() {
+    let item = |value_bytes: u64, key: u8| {
+        let mut item = vec![0, 1];
+        velella_base::codec::put_varint(&mut item, value_bytes);
+        item.extend_from_slice(&(1u64 << 8 | 1).to_le_bytes());
+        item.push(key);
+        item
+    };
+    for short_of in 0..1_000 {
+        let keys = [item(u64::MAX - short_of, b'a'), item(0, b'b')].concat();
+        let mut bytes = Vec::new();
+        bytes.extend_from_slice(&2u32.to_le_bytes());
+        bytes.extend_from_slice(&(keys.len() as u32).to_le_bytes());
+        // No tags; one restart, at the beginnings.
+        bytes.extend_from_slice(&[0; 9]);
+        bytes.extend_from_slice(&keys);
+        let mut cursor = BlockCursor::new(bytes.into()).unwrap();
+        let sought = cursor.seek(&Order::Bytewise, b"b", Stamp::MAX, &mut 0);
+        assert!(sought.is_err(), "{short_of}");
+    }
+}
+
+#[test]
 fn an_unknown_kind_is_refused_by_its_number() {
     let mut bytes = block(&keys(1), b"").to_vec();
     // Head, two tags, one restart, three lengths: then the first word, whose low byte is the kind.
