@@ -104,11 +104,12 @@ pub fn in_turn<A: Send, B: Send + 'static, E: Send + 'static>(
     thread::scope(|scope| {
         let mut helper: Option<ScopedJoinHandle<'_, Option<Result<B, E>>>> = None;
         loop {
-            let made = make()?;
+            let made = make();
+            // What the helper met comes before what this thread met.
             if let Some(worked) = helper.take().and_then(joined) {
                 done.push(worked?);
             }
-            let made = match made {
+            let made = match made? {
                 Made::More(made) if may_help => made,
                 Made::More(made) => {
                     done.push(work(made)?);
@@ -242,6 +243,11 @@ mod tests {
             };
             assert_eq!(in_turn(make, work).unwrap_err(), "make");
             assert_eq!(worked.into_inner(), 3);
+            // Both fail, of two things that follow each other.
+            let mut first = Some(Made::More(0));
+            let make = || first.take().ok_or("make");
+            let work = |_| Err::<(), _>("work");
+            assert_eq!(in_turn(make, work).unwrap_err(), "work");
         }
         pretend(None);
     }
