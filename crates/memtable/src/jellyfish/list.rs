@@ -532,7 +532,8 @@ impl List {
         let most = self.guides.most();
         let mut lowest = 0;
         let mut expected = self.guides.towers();
-        while expected > 2 * most {
+        // No level is above the highest, however many towers there are.
+        while expected > 2 * most && lowest + 1 < LEVELS {
             lowest += 1;
             expected /= 4;
         }
