@@ -109,6 +109,7 @@ impl Engine {
         self.bound_memtables();
         if asked.is_multiple_of(BOUND_EVERY) {
             self.bound_journal()?;
+            self.bound_cache();
             self.judge_pace();
         }
         Ok(!self.is_stopping())

@@ -142,6 +142,14 @@ impl Engine {
         self.is_stopping() || self.check().is_err()
     }
 
+    /// Takes from the cache what tables have taken of its room, and its holes from the allocator.
+    pub(crate) fn bound_cache(&self) {
+        self.env.cache.trim();
+        if self.env.cache.take_holes() {
+            memory::give_back_free_pages();
+        }
+    }
+
     /// Flushes first, then compacts: memory is scarcer than read amplification. What seeks would
     /// like comes last.
     fn work_loop(&self) -> Result<()> {
@@ -156,9 +164,7 @@ impl Engine {
             // Also while there is always something to do.
             self.bound_journal().or_else(unless_short)?;
             self.bound_memtables();
-            if self.env.cache.take_holes() {
-                memory::give_back_free_pages();
-            }
+            self.bound_cache();
             if worked {
                 continue;
             }

@@ -15,7 +15,8 @@
 //! C4. Lock order: queues, then slots. Slots are only tried, never waited for. Nothing is taken
 //!     under `telling`.
 //! C5. What open tables hold besides (filters, indexes, slots) is taken off the capacity, so that
-//!     tables and cache together stay within it; but a sixteenth always remains.
+//!     tables and cache together stay within it, at the next insertion into a shard or the next
+//!     `trim`, whichever comes first; but a sixteenth always remains.
 //! C6. Blocks that made room for tables leave holes in the allocator's heaps, which other blocks
 //!     use again, but not tables. Once these are 8 MiB and an eighth of what blocks and tables may
 //!     have together, `take_holes` says so, once.
@@ -196,7 +197,7 @@ impl BlockCache {
 
     fn change(&self, pinned: &AtomicU64, more: u64, less: u64) {
         let _telling = self.telling.lock();
-        // Relaxed: each shard obeys its new capacity at its next insertion.
+        // Relaxed: each shard obeys its new capacity at its next insertion, or when trimmed.
         pinned.fetch_add(more.wrapping_sub(less), Ordering::Relaxed);
         let share = self.pinned_bytes() / self.shards.len() as u64;
         for shard in &self.shards {
@@ -205,6 +206,19 @@ impl BlockCache {
                 .saturating_sub(share)
                 .max(shard.whole / LEAST_SHARE);
             shard.capacity.store(capacity, Ordering::Relaxed);
+        }
+    }
+
+    /// Evicts what tables have taken the room of since the last insertions (C5).
+    pub fn trim(&self) {
+        for shard in &self.shards {
+            // Relaxed: see `change`.
+            if shard.bytes() <= shard.capacity.load(Ordering::Relaxed) {
+                continue;
+            }
+            // What is evicted is freed after the queues are unlocked.
+            let mut evicted = Vec::new();
+            shard.make_room(&mut shard.queues.lock(), 0, &mut evicted);
         }
     }
 

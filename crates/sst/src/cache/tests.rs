@@ -134,6 +134,25 @@ fn what_tables_pin_is_taken_off_the_capacity_and_given_back() {
 }
 
 #[test]
+fn what_tables_take_while_nothing_is_inserted_is_trimmed_off() {
+    const WHOLE: u64 = 64 << 20;
+    let cache = BlockCache::new(WHOLE);
+    let read = TableBlocks::new(Arc::clone(&cache), 1, 20_000);
+    fill(&read, 0..20_000);
+    let loaded = TableBlocks::new(Arc::clone(&cache), 2, 10);
+    loaded.pin(WHOLE / 10 * 9);
+    cache.trim();
+    assert!(cache.bytes() + cache.pinned_bytes() <= WHOLE);
+    let found = (0..20_000).filter(|&n| is_cached(&read, n)).count();
+    assert_eq!(queued(&cache), found, "C1");
+    assert!(found > 1_000, "no more than there is to: {found}");
+    // Nothing to do is nothing done.
+    let held = cache.bytes();
+    cache.trim();
+    assert_eq!(cache.bytes(), held);
+}
+
+#[test]
 fn blocks_that_made_room_for_tables_take_holes_and_others_did_not() {
     const WHOLE: u64 = 100 << 20;
     let cache = BlockCache::new(WHOLE);
