@@ -238,6 +238,25 @@ fn a_directory_is_listed_in_columns_beside_an_open_database() {
 }
 
 #[test]
+fn a_name_in_the_directory_forges_no_line_of_its_listing() {
+    let dir = tempfile::tempdir().unwrap();
+    database(dir.path()).close().unwrap();
+    let forged = "x\nDAMAGE: \u{1b}[31mall is lost";
+    fs::write(dir.path().join(forged), b"").unwrap();
+    let mut out = Vec::new();
+    inspect::directory(dir.path(), &mut out).unwrap();
+    let text = String::from_utf8(out).unwrap();
+    assert!(
+        !text.lines().any(|line| line.starts_with("DAMAGE")),
+        "{text}"
+    );
+    assert!(
+        !text.contains('\u{1b}') && text.contains("all is lost"),
+        "{text}"
+    );
+}
+
+#[test]
 fn a_damaged_directory_is_listed_as_far_as_it_goes() {
     let dir = tempfile::tempdir().unwrap();
     database(dir.path()).close().unwrap();

@@ -91,7 +91,7 @@ fn describe_footer(source: &Source, footer: &Footer, out: &mut dyn io::Write) ->
 fn describe_properties(properties: &Properties, out: &mut dyn io::Write) -> io::Result<()> {
     let meta = &properties.meta;
     writeln!(out, "properties")?;
-    writeln!(out, "  order {}", properties.order)?;
+    writeln!(out, "  order {}", properties.order.escape_debug())?;
     writeln!(
         out,
         "  {} blocks, {} bytes before compression",

@@ -106,11 +106,11 @@ pub fn describe(edit: &Edit) -> String {
         Edit::CreateKeyspace(record) => format!(
             "{name} {} \"{}\" layout={} order={} merge=\"{}\" prefix=\"{}\" at {}",
             record.id,
-            record.name,
-            record.layout,
-            record.order,
-            record.merge_operator,
-            record.prefix_extractor,
+            record.name.escape_debug(),
+            record.layout.escape_debug(),
+            record.order.escape_debug(),
+            record.merge_operator.escape_debug(),
+            record.prefix_extractor.escape_debug(),
             record.created
         ),
         Edit::DropKeyspace { id, stamp } => format!("{name} {id} at {stamp}"),

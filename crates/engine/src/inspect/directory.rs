@@ -341,7 +341,8 @@ pub(super) fn print(listing: &DirectoryListing, out: &mut dyn Write) -> io::Resu
     print_files("external values", &listing.externals, out)?;
     print_files("journal", &listing.journal, out)?;
     print_files("unreferenced", &listing.unreferenced, out)?;
-    let foreign = listing.foreign.iter().map(|name| vec![name.clone()]);
+    let foreign = listing.foreign.iter();
+    let foreign = foreign.map(|name| vec![name.escape_debug().to_string()]);
     table(
         "not the database's",
         &["name"],
@@ -377,8 +378,8 @@ fn print_keyspaces(keyspaces: &[KeyspaceListing], out: &mut dyn Write) -> io::Re
     let rows = keyspaces.iter().map(|keyspace| {
         vec![
             keyspace.name.escape_debug().to_string(),
-            keyspace.layout.clone(),
-            keyspace.order.clone(),
+            keyspace.layout.escape_debug().to_string(),
+            keyspace.order.escape_debug().to_string(),
             keyspace.id.to_string(),
             keyspace.tables.to_string(),
             keyspace.bytes.to_string(),
