@@ -14,6 +14,8 @@
 //! F2. A bad record is torn, and cut, only if it is last and looks like an append whose words did
 //!     not all arrive: the file ends early, or an aligned eight-byte word is zero. Anything else is
 //!     damage to acknowledged edits: `Corruption`, never skipped.
+//! F3. A file is read in pieces, and for a payload only what its frame vouches for: memory is for
+//!     what was written, however long a damaged file is.
 //!
 //! Tests: `manifest/tests.rs`.
 
@@ -25,7 +27,7 @@ use std::path::Path;
 use velella_base::codec::Reader;
 use velella_base::file_name::FileName;
 use velella_base::{DatabaseId, Error, ErrorKind, Result, checksum, seeded};
-use velella_vfs::{Vfs, WriteFile, lacks_descriptors};
+use velella_vfs::{ReadFile, Vfs, WriteFile, lacks_descriptors};
 
 /// What a manifest begins with.
 pub(crate) const MAGIC: &[u8; 8] = b"VELELLAM";
@@ -35,7 +37,9 @@ const MARK: u32 = 0xC0C0_C0C0;
 /// What payloads are stored with, by XOR.
 const MASK: u8 = 0xC0;
 /// What devices do not tear.
-const WORD: usize = 8;
+const WORD: u64 = 8;
+/// What is read at once.
+const PIECE_BYTES: u64 = 1 << 20;
 
 /// A record of the log: where it stands and what it says.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -66,8 +70,8 @@ pub struct Replay {
 /// Reads the manifest `file` of the database directory `dir`.
 pub(crate) fn replay(vfs: &dyn Vfs, dir: &Path, file: u64, purpose: Purpose) -> Result<Replay> {
     let path = FileName::Manifest(file).path(dir);
-    let bytes = whole(vfs, &path)?;
-    decode(&bytes, &path, file, purpose)
+    let source = vfs.open_read(&path)?;
+    Pieces::of(&*source, source.len()).decode(file, purpose)
 }
 
 /// Whose manifest the one at `path` is, without reading more than its header.
@@ -81,135 +85,177 @@ pub(crate) fn database_of(vfs: &dyn Vfs, path: &Path, file: u64) -> Result<Datab
 
 /// Reads the manifest at `path` as far as it is whole; the second is the damage that ended it.
 pub(crate) fn salvage(vfs: &dyn Vfs, path: &Path, file: u64) -> Result<(Replay, Option<Error>)> {
-    let bytes = whole(vfs, path)?;
-    let damage = match decode(&bytes, path, file, Purpose::Read) {
+    let source = vfs.open_read(path)?;
+    let damage = match Pieces::of(&*source, source.len()).decode(file, Purpose::Read) {
         Ok(replay) => return Ok((replay, None)),
         Err(error) => error,
     };
     // Everything before the damaged record is whole: the same bytes without it.
-    let place = damage
-        .offset()
-        .and_then(|offset| usize::try_from(offset).ok());
-    let whole = place
-        .and_then(|place| bytes.get(..place))
-        .unwrap_or_default();
-    match decode(whole, path, file, Purpose::Read) {
+    let whole = damage.offset().unwrap_or_default().min(source.len());
+    match Pieces::of(&*source, whole).decode(file, Purpose::Read) {
         Ok(replay) => Ok((replay, Some(damage))),
         Err(_) => Err(damage),
     }
 }
 
-fn whole(vfs: &dyn Vfs, path: &Path) -> Result<Vec<u8>> {
-    let source = vfs.open_read(path)?;
-    let length = usize::try_from(source.len())
-        .map_err(|_| Error::corruption("read", path, 0, "it is longer than memory"))?;
-    let mut bytes = vec![0; length];
-    source.read_exact_at(&mut bytes, 0)?;
-    Ok(bytes)
+/// A manifest that is being read (F3).
+struct Pieces<'a> {
+    source: &'a dyn ReadFile,
+    /// Where it ends, or is to end.
+    end: u64,
+    /// The piece in memory, and where it begins.
+    piece: Vec<u8>,
+    from: u64,
+    seed: u32,
 }
 
-fn decode(bytes: &[u8], path: &Path, file: u64, purpose: Purpose) -> Result<Replay> {
-    let header = Header::decode(bytes, MAGIC, file, path, purpose)?;
-    let seed = header.seed();
-    let mut replay = Replay {
-        database: header.database,
-        file,
-        records: Vec::new(),
-        torn: None,
-        state: State::default(),
-    };
-    let mut offset = HEADER_BYTES;
-    while offset < bytes.len() {
-        let Some(stored) = frame(bytes, offset, seed) else {
-            judge_tail(bytes, offset, seed, path)?;
-            replay.torn = Some((offset as u64, (bytes.len() - offset) as u64));
-            break;
-        };
-        let payload: Vec<u8> = stored.iter().map(|byte| byte ^ MASK).collect();
-        let edits = decode_payload(&payload, path, offset)?;
-        for edit in &edits {
-            replay
-                .state
-                .apply(edit)
-                .map_err(|found| damaged(path, offset, found))?;
+impl<'a> Pieces<'a> {
+    fn of(source: &'a dyn ReadFile, end: u64) -> Self {
+        Pieces {
+            source,
+            end,
+            piece: Vec::new(),
+            from: 0,
+            seed: 0,
         }
-        replay.records.push(Record {
-            offset: offset as u64,
-            bytes: extent(stored.len()) as u64,
-            edits,
-        });
-        offset += extent(stored.len());
     }
-    if replay.records.is_empty() {
-        return Err(damaged(
-            path,
-            HEADER_BYTES,
-            "its first record is missing".into(),
-        ));
+
+    /// The bytes at `offset`, if there are so many.
+    fn get(&mut self, offset: u64, length: u64) -> Result<Option<&[u8]>> {
+        let left = self.end.saturating_sub(offset);
+        let Some(bytes) = usize::try_from(length).ok().filter(|_| length <= left) else {
+            return Ok(None);
+        };
+        let held = self.from..self.from + self.piece.len() as u64;
+        if offset < held.start || offset + length > held.end {
+            let wanted = length.max(left.min(PIECE_BYTES));
+            self.piece.clear();
+            self.piece
+                .resize(usize::try_from(wanted).unwrap_or(bytes), 0);
+            self.from = offset;
+            self.source.read_exact_at(&mut self.piece, offset)?;
+        }
+        let at = usize::try_from(offset - self.from).expect("it lies in the piece");
+        Ok(Some(&self.piece[at..at + bytes]))
     }
-    Ok(replay)
+
+    fn decode(mut self, file: u64, purpose: Purpose) -> Result<Replay> {
+        let path = self.source.path().to_path_buf();
+        let head = self.get(0, self.end.min(HEADER_BYTES as u64))?;
+        let head = head.unwrap_or_default();
+        let header = Header::decode(head, MAGIC, file, &path, purpose)?;
+        self.seed = header.seed();
+        let mut replay = Replay {
+            database: header.database,
+            file,
+            records: Vec::new(),
+            torn: None,
+            state: State::default(),
+        };
+        let mut offset = HEADER_BYTES as u64;
+        while offset < self.end {
+            let Some(payload) = self.payload(offset)? else {
+                self.judge_tail(offset, &path)?;
+                replay.torn = Some((offset, self.end - offset));
+                break;
+            };
+            let edits = decode_payload(&payload, &path, offset)?;
+            for edit in &edits {
+                let applied = replay.state.apply(edit);
+                applied.map_err(|found| damaged(&path, offset, found))?;
+            }
+            let bytes = extent(payload.len() as u64);
+            replay.records.push(Record {
+                offset,
+                bytes,
+                edits,
+            });
+            offset += bytes;
+        }
+        if replay.records.is_empty() {
+            let found = "its first record is missing".into();
+            return Err(damaged(&path, HEADER_BYTES as u64, found));
+        }
+        Ok(replay)
+    }
+
+    /// The length a whole frame at `offset` declares.
+    fn frame_length(&mut self, offset: u64) -> Result<Option<u64>> {
+        let seed = self.seed;
+        let Some(frame) = self.get(offset, 8)? else {
+            return Ok(None);
+        };
+        let (length, crc) = frame.split_at(4);
+        if checksum::at(seed, offset, length).to_le_bytes() != *crc {
+            return Ok(None);
+        }
+        let length = length.try_into().map(u32::from_le_bytes);
+        Ok(length.ok().map(u64::from))
+    }
+
+    /// The payload of the whole record at `offset`, or `None`.
+    fn payload(&mut self, offset: u64) -> Result<Option<Vec<u8>>> {
+        let Some(length) = self.frame_length(offset)? else {
+            return Ok(None);
+        };
+        let seed = self.seed;
+        let Some(record) = self.get(offset, extent(length))? else {
+            return Ok(None);
+        };
+        let (frame, padded) = record.split_at(FRAME_BYTES);
+        let place = offset + FRAME_BYTES as u64;
+        let mut frame = Reader::new(&frame[8..]);
+        let (crc, mark) = (frame.u32(), frame.u32());
+        let (stored, padding) = padded.split_at(usize::try_from(length).unwrap_or(padded.len()));
+        let is_whole = mark == Some(MARK)
+            && (Some(checksum::at(seed, place, padded)) == crc
+                || seeded("the-manifest's-checksum-is-ignored"))
+            && padding.iter().all(|byte| *byte == MASK);
+        Ok(is_whole.then(|| stored.iter().map(|byte| byte ^ MASK).collect()))
+    }
+
+    /// Decides whether the bad bytes from `offset` on are a torn append (F2); an error if not.
+    fn judge_tail(&mut self, offset: u64, path: &Path) -> Result<()> {
+        let tail = self.end - offset;
+        if tail > extent(u32::MAX.into()) {
+            let found = format!("{tail} bytes follow that are no record, and more than one has");
+            return Err(damaged(path, offset, found));
+        }
+        let (mut lacks_word, mut at) = (false, offset);
+        while at < self.end {
+            if at > offset && self.payload(at)?.is_some() {
+                let found = format!("a record is damaged, and an intact one follows at {at}");
+                return Err(damaged(path, offset, found));
+            }
+            let length = (self.end - at).min(WORD);
+            let word = self.get(at, length)?.unwrap_or_default();
+            lacks_word |= word.iter().all(|byte| *byte == 0);
+            at += length;
+        }
+        let length = self.frame_length(offset)?.map(extent);
+        if length.is_some_and(|length| length < tail) {
+            let found = "a record is damaged, and more follows it".into();
+            return Err(damaged(path, offset, found));
+        }
+        let ends_early = length.is_some_and(|length| length > tail) || tail < FRAME_BYTES as u64;
+        if ends_early || lacks_word {
+            return Ok(());
+        }
+        let found = "the last record is complete, but its checksum is wrong".into();
+        Err(damaged(path, offset, found))
+    }
 }
 
-fn damaged(path: &Path, offset: usize, found: String) -> Error {
-    Error::corruption("replay", path, offset as u64, found)
-        .remedy("restore the database from a backup")
+fn damaged(path: &Path, offset: u64, found: String) -> Error {
+    Error::corruption("replay", path, offset, found).remedy("restore the database from a backup")
 }
 
 /// Bytes of a record with a payload of `length`.
-fn extent(length: usize) -> usize {
-    FRAME_BYTES.saturating_add(length.div_ceil(WORD).saturating_mul(WORD))
+fn extent(length: u64) -> u64 {
+    FRAME_BYTES as u64 + length.next_multiple_of(WORD)
 }
 
-/// The length a whole frame at `offset` declares.
-fn frame_length(bytes: &[u8], offset: usize, seed: u32) -> Option<usize> {
-    let mut frame = Reader::new(bytes.get(offset..)?);
-    let length = frame.u32()?;
-    let crc = frame.u32()?;
-    let expected = checksum::at(seed, offset as u64, &length.to_le_bytes());
-    (crc == expected).then_some(usize::try_from(length).ok()?)
-}
-
-/// The stored payload of the whole record at `offset`, or `None`.
-fn frame(bytes: &[u8], offset: usize, seed: u32) -> Option<&[u8]> {
-    let length = frame_length(bytes, offset, seed)?;
-    let mut frame = Reader::new(&bytes[offset..]);
-    frame.bytes(8)?;
-    let crc = frame.u32()?;
-    let mark = frame.u32()?;
-    let padded = frame.bytes(extent(length) - FRAME_BYTES)?;
-    let place = (offset + FRAME_BYTES) as u64;
-    let is_whole = mark == MARK
-        && (checksum::at(seed, place, padded) == crc
-            || seeded("the-manifest's-checksum-is-ignored"))
-        && padded[length..].iter().all(|byte| *byte == MASK);
-    is_whole.then_some(&padded[..length])
-}
-
-/// Decides whether the bad bytes from `offset` on are a torn append (F2); an error if not.
-fn judge_tail(bytes: &[u8], offset: usize, seed: u32, path: &Path) -> Result<()> {
-    let mut later = (offset + WORD..bytes.len()).step_by(WORD);
-    if let Some(next) = later.find(|&at| frame(bytes, at, seed).is_some()) {
-        let found = format!("a record is damaged, and an intact one follows at {next}");
-        return Err(damaged(path, offset, found));
-    }
-    let tail = &bytes[offset..];
-    let length = frame_length(bytes, offset, seed).map(extent);
-    if length.is_some_and(|length| length < tail.len()) {
-        let found = "a record is damaged, and more follows it".into();
-        return Err(damaged(path, offset, found));
-    }
-    let ends_early = length.is_some_and(|length| length > tail.len()) || tail.len() < FRAME_BYTES;
-    let lacks_word = tail
-        .chunks(WORD)
-        .any(|word| word.iter().all(|byte| *byte == 0));
-    if ends_early || lacks_word {
-        return Ok(());
-    }
-    let found = "the last record is complete, but its checksum is wrong".into();
-    Err(damaged(path, offset, found))
-}
-
-fn decode_payload(payload: &[u8], path: &Path, offset: usize) -> Result<Vec<Edit>> {
+fn decode_payload(payload: &[u8], path: &Path, offset: u64) -> Result<Vec<Edit>> {
     let mut reader = Reader::new(payload);
     let mut edits = Vec::new();
     while !reader.is_empty() {
@@ -218,7 +264,7 @@ fn decode_payload(payload: &[u8], path: &Path, offset: usize) -> Result<Vec<Edit
                 Fault::Damaged(found) => damaged(path, offset, found),
                 Fault::Unknown(found) => Error::new(ErrorKind::Unsupported, "replay", found)
                     .on(path)
-                    .at(offset as u64)
+                    .at(offset)
                     .remedy("use the version of Velella that wrote it, or a newer one"),
             }
         })?);
@@ -303,7 +349,7 @@ impl Log {
         let length = u32::try_from(buffer.len() - FRAME_BYTES).map_err(|_| {
             Error::invalid("write a record of the manifest", "its edits exceed 4 GiB")
         })?;
-        buffer.resize(buffer.len().next_multiple_of(WORD), 0);
+        buffer.resize(buffer.len().next_multiple_of(WORD as usize), 0);
         buffer[FRAME_BYTES..]
             .iter_mut()
             .for_each(|byte| *byte ^= MASK);
