@@ -19,8 +19,8 @@
 
 use crate::output::Output;
 use crate::picker::Choice;
-use crate::tree::{Change, Inputs, Shared};
-use crate::version::Version;
+use crate::tree::{Inputs, Shared};
+use crate::version::{Change, Version};
 use std::cell::Cell;
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -128,7 +128,7 @@ impl Compaction {
     fn relocate(&self) -> Result<JobReport> {
         let moved = self.inputs.upper.clone();
         let leaving: Vec<u64> = self.choice.files().collect();
-        self.exchange(moved, &leaving, None)?;
+        self.exchange(moved, &leaving, None, || ())?;
         Ok(JobReport::default())
     }
 
@@ -168,15 +168,17 @@ impl Compaction {
             if seeded("inputs-go-before-the-edit-that-drops-them") {
                 self.remove_early(&leaving);
             }
-            let outputs = finished.files().to_vec();
-            if let Err(error) = self.exchange(outputs, &leaving, Some(retention)) {
-                // The edit may be durable: then the files are not ours to remove.
-                if !Manifest::is_refusal(&error) {
-                    drop(finished.keep());
+            let files = finished.files().to_vec();
+            // From the commit on the manifest may name them: they go only if it is certain not to.
+            let keep = || drop(finished.keep());
+            if let Err(error) = self.exchange(files.clone(), &leaving, Some(retention), keep) {
+                if Manifest::is_refusal(&error) {
+                    files.iter().for_each(|file| file.mark_obsolete());
+                    drop(files);
+                    self.shared.clean();
                 }
                 return Err(error);
             }
-            let files = finished.keep();
             report.bytes_written += files.iter().map(|file| file.meta().bytes).sum::<u64>();
             let gone = externals.pass(&part.lower, &files, until.is_none());
             // What it replaces is freed now, not when the job ends.
@@ -306,12 +308,13 @@ impl Compaction {
     }
 
     /// Makes the exchange of `leaving` for `files` durable, with the time that `retention` judged
-    /// by (Z6), and puts it in force.
+    /// by (Z6), and puts it in force. `keep` is called when nothing but the commit can fail.
     fn exchange(
         &self,
         files: Vec<Arc<TableFile>>,
         leaving: &[u64],
         retention: Option<&Retention>,
+        keep: impl FnOnce(),
     ) -> Result<()> {
         let keyspace = self.shared.options.keyspace;
         let level = self.choice.output.level;
@@ -334,7 +337,10 @@ impl Compaction {
             joining: files,
             leaving: leaving.iter().copied().collect(),
         };
-        let commit = || self.shared.env.manifest.commit(&edits);
+        let commit = || {
+            keep();
+            self.shared.env.manifest.commit(&edits)
+        };
         self.shared.exchange(change, commit)
     }
 

@@ -4,13 +4,13 @@
 //! S1. A version is replaced under the upkeep lock, by one pointer; readers pin an epoch.
 //! S2. Tables that left are marked obsolete after the version without them is in force.
 //! S3. The order is not asked between a durable edit and the version it leads to: a user's may
-//!     panic, and memory would stay behind the manifest. So the version is made first, and the lock
-//!     held meanwhile, or, of what joins level 0, goes by stamps.
+//!     panic, and memory would stay behind the manifest. So a deeper level is made first, and no
+//!     other job changes one meanwhile; what joins level 0 goes by stamps.
 //!
 //! Threads: any. Tests: `tests/model.rs`.
 
 use crate::picker::{Busy, Choice};
-use crate::version::Version;
+use crate::version::{Change, Tables, Version};
 use std::collections::HashSet;
 use std::sync::Arc;
 use velella_base::Result;
@@ -30,6 +30,8 @@ pub(crate) struct Shared {
     version: Swap<Version>,
     generation: AtomicU64,
     upkeep: Mutex<Upkeep>,
+    /// Held by a job from the making of its level to the version with it (S3); before `upkeep`.
+    exchanging: Mutex<()>,
 }
 
 /// What jobs have taken, and how far a full compaction has come.
@@ -42,14 +44,6 @@ pub(crate) struct Upkeep {
     pub(crate) dropped: bool,
 }
 
-/// Tables that join one level and tables that leave any.
-#[derive(Debug)]
-pub(crate) struct Change {
-    pub(crate) level: usize,
-    pub(crate) joining: Vec<Arc<TableFile>>,
-    pub(crate) leaving: HashSet<u64>,
-}
-
 impl Shared {
     pub(crate) fn new(env: Env, options: TreeOptions, version: Version) -> Self {
         Shared {
@@ -59,6 +53,7 @@ impl Shared {
             version: Swap::new(Arc::new(version)),
             generation: AtomicU64::new(1),
             upkeep: Mutex::default(),
+            exchanging: Mutex::default(),
         }
     }
 
@@ -102,17 +97,19 @@ impl Shared {
     /// Puts a change in force once `commit` has made it durable, if it can (S3).
     ///
     /// # Errors
-    /// Those of `commit`: nothing has changed then.
+    /// Those of `commit`: what is in force has not changed.
     pub(crate) fn exchange(
         &self,
         change: Change,
         commit: impl FnOnce() -> Result<()>,
     ) -> Result<()> {
-        let upkeep = self.upkeep.lock();
-        let next = self.after(&upkeep, &change);
+        let exchanging = self.exchanging.lock();
+        let level = self.version().level_after(&change);
         commit()?;
         velella_sync::spot(45);
-        self.install(upkeep, change, next);
+        self.install(self.upkeep.lock(), change, |_, _| level);
+        drop(exchanging);
+        self.clean();
         Ok(())
     }
 
@@ -126,32 +123,33 @@ impl Shared {
             joining,
             leaving: HashSet::new(),
         };
-        let upkeep = self.upkeep.lock();
-        let next = self.after(&upkeep, &change);
-        self.install(upkeep, change, next);
+        self.install(self.upkeep.lock(), change, Version::level_after);
+        self.clean();
     }
 
-    /// The version that a change leads to.
-    fn after(&self, upkeep: &Upkeep, change: &Change) -> Version {
-        let joining: &[_] = match upkeep.dropped {
-            false => &change.joining,
-            true => &[],
-        };
-        self.version().after(change.level, joining, &change.leaving)
-    }
-
-    fn install(&self, mut upkeep: MutexGuard<'_, Upkeep>, change: Change, next: Version) {
+    fn install(
+        &self,
+        mut upkeep: MutexGuard<'_, Upkeep>,
+        change: Change,
+        level: impl FnOnce(&Version, &Change) -> Tables,
+    ) {
+        if upkeep.dropped {
+            change.joining.iter().for_each(|file| file.mark_obsolete());
+            return;
+        }
         let old = self.version();
-        let mut leaving = change.leaving;
-        for file in &change.joining {
+        let next = old.after(&change, level(&old, &change));
+        let Change {
+            level,
+            joining,
+            mut leaving,
+        } = change;
+        for file in &joining {
             // A table that only changes its level is not obsolete.
             leaving.remove(&file.meta().file);
-            if upkeep.dropped {
-                file.mark_obsolete();
-            }
         }
-        let levels = old.levels().len().max(change.level + 1);
-        self.note_progress(&mut upkeep, &change.joining, &leaving, change.level, levels);
+        let levels = old.levels().len().max(level + 1);
+        self.note_progress(&mut upkeep, &joining, &leaving, level, levels);
         self.replace(next);
         drop(upkeep);
         for file in old.all() {
@@ -159,8 +157,6 @@ impl Shared {
                 file.mark_obsolete();
             }
         }
-        drop(old);
-        self.clean();
     }
 
     /// A full compaction goes on with what became of its tables, unless they reached the end.
@@ -220,6 +216,7 @@ impl Shared {
     /// The tables of a choice, from the version in force.
     pub(crate) fn inputs(&self, version: &Version, choice: &Choice) -> Inputs {
         let of = |level: usize, wanted: &[u64]| -> Vec<Arc<TableFile>> {
+            let wanted: HashSet<&u64> = wanted.iter().collect();
             let is_wanted = |file: &&Arc<TableFile>| wanted.contains(&file.meta().file);
             version
                 .files(level)

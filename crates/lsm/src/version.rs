@@ -23,6 +23,14 @@ pub(crate) struct Tables {
     fences: Fences,
 }
 
+/// Tables that join one level and tables that leave any.
+#[derive(Debug)]
+pub(crate) struct Change {
+    pub(crate) level: usize,
+    pub(crate) joining: Vec<Arc<TableFile>>,
+    pub(crate) leaving: HashSet<u64>,
+}
+
 /// An immutable set of tables per level.
 #[derive(Debug)]
 pub(crate) struct Version {
@@ -93,25 +101,30 @@ impl Version {
         Self::of(levels.collect(), order)
     }
 
-    /// What this version becomes when tables join `level` and others leave any. Nothing is asked of
-    /// the order if they join level 0, or none does.
-    pub(crate) fn after(
-        &self,
-        level: usize,
-        joining: &[Arc<TableFile>],
-        leaving: &HashSet<u64>,
-    ) -> Self {
+    /// What the level that tables join becomes. Nothing is asked of the order if it is level 0, or
+    /// none joins.
+    pub(crate) fn level_after(&self, change: &Change) -> Tables {
+        let empty = Tables::default();
+        let before = self.levels.get(change.level).unwrap_or(&empty);
+        let stay = before.without(&change.leaving, &self.order);
+        if change.joining.is_empty() {
+            return stay;
+        }
+        let files = stay.files.iter().chain(&change.joining);
+        Tables::new(files.cloned().collect(), change.level, &self.order)
+    }
+
+    /// What this version becomes by a change, of whose `level` that becomes of it. Nothing is asked
+    /// of the order.
+    pub(crate) fn after(&self, change: &Change, level: Tables) -> Self {
         let levels = self.levels.iter();
         let mut levels: Vec<Tables> = levels
-            .map(|tables| tables.without(leaving, &self.order))
+            .map(|tables| tables.without(&change.leaving, &self.order))
             .collect();
-        if !joining.is_empty() {
-            if levels.len() <= level {
-                levels.resize_with(level + 1, Tables::default);
-            }
-            let files = levels[level].files.iter().chain(joining);
-            levels[level] = Tables::new(files.cloned().collect(), level, &self.order);
+        if levels.len() <= change.level {
+            levels.resize_with(change.level + 1, Tables::default);
         }
+        levels[change.level] = level;
         Self::of(levels, &self.order)
     }
 
