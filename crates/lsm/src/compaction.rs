@@ -18,7 +18,7 @@
 //! `tests/parts.rs`.
 
 use crate::output::Output;
-use crate::picker::Choice;
+use crate::picker::{Choice, GRANDPARENT_TABLES};
 use crate::tree::{Inputs, Shared};
 use crate::version::{Change, Version};
 use std::cell::Cell;
@@ -34,8 +34,6 @@ use velella_tree::{
 
 /// Entries between two questions whether to go on.
 const ASK_EVERY: u64 = 1024;
-/// An output may overlap this many tables' worth of the level below its own.
-const GRANDPARENT_TABLES: u64 = 10;
 /// Tables' worth of lower inputs that a part replaces (Z4): fewer would end in small tables.
 const PART_TABLES: u64 = 2;
 
@@ -442,6 +440,8 @@ struct Splitter<'a> {
     grandparents: &'a [Arc<TableFile>],
     next: usize,
     passed_bytes: u64,
+    /// Whether a key was seen: what lies in front of the first is not overlapped.
+    has_begun: bool,
 }
 
 impl<'a> Splitter<'a> {
@@ -452,6 +452,7 @@ impl<'a> Splitter<'a> {
             grandparents: version.files(level + 1),
             next: 0,
             passed_bytes: 0,
+            has_begun: false,
         }
     }
 
@@ -462,10 +463,13 @@ impl<'a> Splitter<'a> {
         while let Some(table) = self.grandparents.get(self.next)
             && self.order.compare(&table.meta().largest, key).is_lt()
         {
-            self.passed_bytes += table.meta().bytes;
             self.next += 1;
-            passed = true;
+            if self.has_begun {
+                self.passed_bytes += table.meta().bytes;
+                passed = true;
+            }
         }
+        self.has_begun = true;
         // A border below is a good place to split an output that is nearly full.
         let nearly_full = passed && open_bytes >= self.table_bytes / 4 * 3;
         let overlaps = self.passed_bytes >= self.table_bytes.saturating_mul(GRANDPARENT_TABLES);

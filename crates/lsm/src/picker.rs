@@ -11,10 +11,10 @@
 //!     it could wait for ever.
 //! P4. What is rewritten in its place loses by it whatever it was chosen for, so it is not chosen
 //!     again.
-//! P5. Where flushes are small and their keys ascend, tables move down and meet nothing. What is
-//!     small beside its neighbours is merged with them, in its level, once they are many and it has
-//!     not been the most of them: so an entry is written once more each time that its table
-//!     doubles, and there are few tables for each size.
+//! P5. Where flushes are small and their keys ascend, tables move down and meet nothing. Such that
+//!     are small are merged with their neighbours, in their level, once they are many and none is
+//!     most of them: so an entry is written once more each time that its table doubles. What
+//!     becomes of them is small as well, since keys that come between them later meet all of it.
 //!
 //! Tests: `picker/tests.rs`.
 
@@ -69,10 +69,13 @@ impl Choice {
 
 /// Crumbs are at most this share of level 1: 256 KiB of 256 MiB.
 const CRUMBS_SHARE: u64 = 1024;
-/// So many neighbours become one table, if they fit into it (P5).
+/// So many neighbours become one table at least, and at most (P5).
 const NEIGHBOURS: usize = 8;
-/// They meet fewer tables' worth of the next level: else they would be written as many (P4).
-const NEIGHBOURS_MEET: u64 = 10;
+const NEIGHBOURS_MAX: usize = 64;
+/// They have at most this share of a table: 4 MiB of 64 MiB.
+const NEIGHBOURS_SHARE: u64 = 16;
+/// An output may overlap this many tables' worth of the level below its own; then it is split.
+pub(crate) const GRANDPARENT_TABLES: u64 = 10;
 
 struct Picker<'a> {
     shape: &'a Shape<'a>,
@@ -317,23 +320,25 @@ impl Picker<'_> {
     fn rewrite(&self, level: usize, wanted: impl Fn(&TableMeta) -> bool) -> Option<Choice> {
         let tables = self.tables(level);
         (0..tables.len()).find_map(|from| {
-            let run = self.run(&tables[from..], &wanted);
+            let run = self.run(&tables[from..], self.options.table_bytes, &wanted);
             self.rewrite_run(level, run)
                 .or_else(|| self.rewrite_run(level, run.get(..1)?))
         })
     }
 
-    /// The first table and those that follow it, while they are wanted and free, and fit into one.
+    /// The first table and those that follow it, while they are wanted and free, and have at most
+    /// so many bytes together.
     fn run<'t>(
         &self,
         tables: &'t [&TableMeta],
+        bytes_max: u64,
         wanted: impl Fn(&TableMeta) -> bool,
     ) -> &'t [&'t TableMeta] {
         let mut bytes = 0u64;
         let ends = |table: &&TableMeta| {
             let is_first = bytes == 0;
             bytes = bytes.saturating_add(table.bytes.max(1));
-            let fits = is_first || bytes <= self.options.table_bytes;
+            let fits = is_first || bytes <= bytes_max;
             !fits || !wanted(table) || self.is_busy(table)
         };
         &tables[..tables.iter().position(ends).unwrap_or(tables.len())]
@@ -366,8 +371,11 @@ impl Picker<'_> {
 
     /// The most of the first tables that are to be merged.
     fn small_run(&self, level: usize, tables: &[&TableMeta]) -> Option<Choice> {
-        let mut run = self.run(tables, |_| true);
-        let most_met = self.options.table_bytes.saturating_mul(NEIGHBOURS_MEET);
+        let TreeOptions { table_bytes, .. } = self.options;
+        let near = &tables[..tables.len().min(NEIGHBOURS_MAX)];
+        let mut run = self.run(near, table_bytes / NEIGHBOURS_SHARE, |_| true);
+        // What meets more would be written as so many tables again (P4).
+        let most_met = table_bytes.saturating_mul(GRANDPARENT_TABLES);
         loop {
             run = &run[..longest_even(run)?];
             let choice = self.rewrite_run(level, run)?;
