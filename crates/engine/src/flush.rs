@@ -169,7 +169,7 @@ impl Engine {
     fn build_run(&self, core: &Core, mem: &Arc<Mem>) -> Result<Built> {
         let mut run = Arc::clone(&mem.table).cursor(CursorMode::All);
         let built = core.tree.build(&mut *run, &self.retention())?;
-        let bytes = built.tables.iter().map(|table| table.bytes).sum();
+        let bytes = built.tables().iter().map(|table| table.bytes).sum();
         self.counters.flush_bytes.add(bytes);
         Ok(built)
     }

@@ -135,6 +135,7 @@ impl Tree for Lsm {
     }
 
     fn apply(&self, built: Built) {
+        debug_assert!(built.is_kept(), "what is shown is durable");
         self.shared.add(built.files().to_vec());
         self.shared.env.externals.discard(&built.dropped_externals);
     }

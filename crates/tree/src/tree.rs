@@ -167,7 +167,7 @@ pub trait Tree: Send + Sync + std::fmt::Debug {
 #[derive(Debug, Default)]
 pub struct Built {
     /// The tables, ascending and disjoint; none if nothing of the run was kept.
-    pub tables: Vec<TableMeta>,
+    tables: Vec<TableMeta>,
     /// External values whose only reference was dropped: deleted once applied.
     pub dropped_externals: Vec<u64>,
     /// The tables, open, so that making them visible cannot fail.
@@ -185,6 +185,18 @@ impl Built {
             files,
             is_kept: false,
         }
+    }
+
+    /// The tables; to be named in an edit they are asked for by `keep`.
+    #[must_use]
+    pub fn tables(&self) -> &[TableMeta] {
+        &self.tables
+    }
+
+    /// Whether the manifest may name the tables.
+    #[must_use]
+    pub fn is_kept(&self) -> bool {
+        self.is_kept || self.files.is_empty()
     }
 
     /// The tables, for an edit that names them. From here on the manifest may: their files stay,
