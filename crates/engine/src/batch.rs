@@ -83,7 +83,7 @@ impl Engine {
         if operations.is_empty() {
             // After all that was written, which is made as durable as this is to be.
             let stamp = self.clock.observe();
-            self.acknowledge(stamp, options)?;
+            self.wait_as_asked(stamp, options)?;
             return Ok(Some(stamp));
         }
         let plan = self.plan(operations)?;

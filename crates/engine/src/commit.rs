@@ -289,14 +289,19 @@ impl Engine {
     #[inline]
     pub(crate) fn acknowledge(&self, stamp: Stamp, options: WriteOptions) -> Result<()> {
         spot(13);
+        let acknowledged = self.wait_as_asked(stamp, options);
+        // It is in the journal, and was read by others: nobody may take it for refused.
+        acknowledged.map_err(|error| error.with_kind(ErrorKind::OutcomeUnknown))
+    }
+
+    /// Returns once `stamp` is as durable as a write with these options is to be.
+    pub(crate) fn wait_as_asked(&self, stamp: Stamp, options: WriteOptions) -> Result<()> {
         match options.durability.unwrap_or(self.options.durability) {
             _ if seeded("a-sync-write-does-not-wait") => Ok(()),
             Durability::Buffered => Ok(()),
             Durability::Sync => self.make_durable(stamp, Duration::ZERO),
             Durability::Group(wait) => self.make_durable(stamp, wait),
         }
-        // It is in the journal, and was read by others: nobody may take it for refused.
-        .map_err(|error| error.with_kind(ErrorKind::OutcomeUnknown))
     }
 }
 
