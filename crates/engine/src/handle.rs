@@ -8,7 +8,8 @@
 use crate::core::Engine;
 use crate::jobs::Workers;
 use std::sync::Arc;
-use velella_base::{ErrorKind, Result};
+use velella_base::{Error, ErrorKind, Result};
+use velella_sync::atomic::{AtomicBool, Ordering};
 use velella_sync::lock::Mutex;
 
 /// What all handles of a database share.
@@ -16,6 +17,8 @@ use velella_sync::lock::Mutex;
 pub(crate) struct Handle {
     pub(crate) engine: Arc<Engine>,
     pub(crate) workers: Mutex<Workers>,
+    /// A close has begun and not ended: it panicked (H2).
+    pub(crate) is_cut_short: AtomicBool,
 }
 
 impl Handle {
@@ -26,8 +29,13 @@ impl Handle {
         let mut workers = self.workers.lock();
         let healthy = engine.check();
         if matches!(&healthy, Err(error) if error.kind() == ErrorKind::Closed) {
-            return Ok(());
+            // Relaxed, here and below: under the lock of `workers`.
+            return match self.is_cut_short.load(Ordering::Relaxed) {
+                false => Ok(()),
+                true => Err(cut_short()),
+            };
         }
+        self.is_cut_short.store(true, Ordering::Relaxed);
         engine.halt_as_closed();
         workers.stop(engine);
         let _unlocks = Unlocks(engine);
@@ -36,8 +44,15 @@ impl Handle {
         let idle = engine.all_pairs();
         let outcome = healthy.and_then(|()| engine.finish());
         drop(idle);
+        self.is_cut_short.store(false, Ordering::Relaxed);
         outcome
     }
+}
+
+fn cut_short() -> Error {
+    let found = "an earlier close panicked, in an order of keys or by a fault of ours";
+    Error::new(ErrorKind::Closed, "close the database", found)
+        .remedy("open it again, and see what was kept: what was not in the journal may be lost")
 }
 
 /// Gives up the lock, also where a user's order panics in the last flush (H2).

@@ -30,6 +30,7 @@ use velella_base::{Error, ErrorKind, KeyspaceId, Order, Result, Stamp, seeded};
 use velella_journal::{Access, Config, Journal, Recovery, Report, Start, newest_incarnation};
 use velella_mvcc::{Clock, Snapshots};
 use velella_sst::BlockCache;
+use velella_sync::atomic::AtomicBool;
 use velella_sync::lock::Mutex;
 use velella_sync::thread;
 use velella_tree::{
@@ -54,20 +55,18 @@ pub(crate) fn open(builder: Builder, dir: &Path) -> Result<Arc<Handle>> {
     let vfs = vfs.hold(dir)?.unwrap_or(vfs);
     let lock = vfs.lock(&FileName::Lock.path(dir))?;
     let (manifest, state, doubt) = open_manifest(&vfs, dir, &options)?;
-    sizes
-        .manifest_bytes
-        .inspect(|bytes| manifest.roll_early(*bytes));
+    if let Some(bytes) = sizes.manifest_bytes {
+        manifest.roll_early(bytes);
+    }
     let env = environment(&vfs, dir, manifest, &options);
     let shared = MadeOf::new(sizes.lanes, budget::spare_bytes(&options));
     let cores = open_keyspaces(&env, &state, &options, &orders, &shared)?;
-    let is_value = |name: &FileName| matches!(name, FileName::External(_));
-    // Of openings that were cut off, before this one needs the room.
-    remove_unreferenced(&*vfs, dir, &state, &BTreeSet::new(), |name| !is_value(name))?;
 
     let (mut recovered, mut report) = match doubt {
-        None => recover(&env, &state, &cores, &options)?,
+        None => recover_with_room(&env, &state, &cores, &options)?,
         Some(doubt) => tables_only(&env, &state, &doubt)?,
     };
+    remove_tables(&env, &state, &recovered)?;
     report.notes.extend(clock_behind(&state));
     let start = start(&state, &recovered);
     let (journal, lanes, edit) = new_journal(&env, &state, &options, &sizes, start)?;
@@ -81,8 +80,7 @@ pub(crate) fn open(builder: Builder, dir: &Path) -> Result<Arc<Handle>> {
         return Err(error);
     }
     // Not before: were this opening given up, the next might believe more of the journal.
-    let after = env.manifest.state();
-    remove_unreferenced(&*vfs, dir, &after, &recovered.externals, is_value)?;
+    remove_values(&env, &recovered)?;
     recovered.show();
     match &journal {
         Some(journal) => journal.discard_older()?,
@@ -122,6 +120,7 @@ fn handle(engine: Arc<Engine>, alone: bool) -> Result<Arc<Handle>> {
     Ok(Arc::new(Handle {
         engine,
         workers: Mutex::new(workers),
+        is_cut_short: AtomicBool::new(false),
     }))
 }
 
@@ -139,24 +138,37 @@ fn highest_stamp(state: &State) -> Stamp {
     state.clock_lease.max(state.durable_below)
 }
 
-/// Removes what a crash left behind, as far as it is `wanted`: files that nothing refers to.
-fn remove_unreferenced(
-    vfs: &dyn Vfs,
-    dir: &Path,
-    state: &State,
-    externals: &BTreeSet<u64>,
-    wanted: impl Fn(&FileName) -> bool,
-) -> Result<()> {
-    let unreferenced = velella_tree::unreferenced(vfs, dir, state, externals)?;
-    for name in unreferenced.into_iter().filter(wanted) {
-        match vfs.remove(&name.path(dir)) {
+/// Removes tables that a crash left behind, which neither the manifest nor the recovery names; how
+/// many there were.
+fn remove_tables(env: &Env, state: &State, recovered: &Recovered) -> Result<usize> {
+    let unreferenced = velella_tree::unreferenced(&*env.vfs, &env.dir, state, &BTreeSet::new())?;
+    let new: BTreeSet<u64> = recovered.tables().map(|table| table.file).collect();
+    let is_old = |name: &FileName| matches!(name, FileName::Table(file) if !new.contains(file));
+    remove(env, unreferenced.into_iter().filter(is_old))
+}
+
+/// Removes values that nothing refers to any more.
+fn remove_values(env: &Env, recovered: &Recovered) -> Result<()> {
+    let (state, taken) = (env.manifest.state(), &recovered.externals);
+    let unreferenced = velella_tree::unreferenced(&*env.vfs, &env.dir, &state, taken)?;
+    let is_value = |name: &FileName| matches!(name, FileName::External(_));
+    remove(env, unreferenced.into_iter().filter(is_value)).map(drop)
+}
+
+fn remove(env: &Env, names: impl Iterator<Item = FileName>) -> Result<usize> {
+    let mut removed = 0;
+    for name in names {
+        match env.vfs.remove(&name.path(&env.dir)) {
             // The last owner of a table may be a thread that is late, of an earlier opening in this
             // process: what it deleted just now is gone, as wanted. Numbers are not used again.
             Err(error) if error.kind() == ErrorKind::NotFound => {}
-            removed => removed?,
+            done => {
+                done?;
+                removed += 1;
+            }
         }
     }
-    Ok(())
+    Ok(removed)
 }
 
 /// Makes sure that there is a directory to lock: the database's, or one for a new database.
@@ -350,6 +362,25 @@ fn clock_behind(state: &State) -> Option<String> {
     })
 }
 
+/// As `recover`; where the disk is full, once more without the tables of earlier openings that were
+/// cut off. Not before: a database that is refused for what its journal says is left as it is.
+fn recover_with_room(
+    env: &Env,
+    state: &State,
+    cores: &[Arc<Core>],
+    options: &Options,
+) -> Result<(Recovered, Report)> {
+    match recover(env, state, cores, options) {
+        Err(error) if error.kind() == ErrorKind::NoSpace => {
+            match remove_tables(env, state, &Recovered::default())? {
+                0 => Err(error),
+                _ => recover(env, state, cores, options),
+            }
+        }
+        recovered => recovered,
+    }
+}
+
 /// What the journal of the last incarnation holds, written to tables.
 fn recover(
     env: &Env,
@@ -483,9 +514,12 @@ fn edits_of_opening(
 /// The commit of an opening has failed: unless it may be found all the same, what it would have
 /// named goes (O2).
 fn give_up_opening(error: &Error, recovered: Recovered, journal: Option<&Journal>) {
-    if Manifest::is_refusal(error) {
-        recovered.discard();
-        journal.inspect(|journal| journal.unmake());
+    if !Manifest::is_refusal(error) {
+        return;
+    }
+    recovered.discard();
+    if let Some(journal) = journal {
+        journal.unmake();
     }
 }
 

@@ -24,6 +24,7 @@ use velella_base::external::ExternalRef;
 use velella_base::{Error, ErrorKind, KeyspaceId, Result, Stamp, ValueKind};
 use velella_journal::{Recovery, batch};
 use velella_mvcc::Retention;
+use velella_sst::TableMeta;
 use velella_sync::helpers::{self, Made};
 use velella_sync::lock::Mutex;
 use velella_tree::{Built, Edit, State};
@@ -46,6 +47,11 @@ pub(crate) struct Recovered {
 }
 
 impl Recovered {
+    /// The tables.
+    pub(crate) fn tables(&self) -> impl Iterator<Item = &TableMeta> {
+        self.built.iter().flat_map(|(_, built)| built.tables())
+    }
+
     /// The edits that name the tables, which are kept from here on.
     pub(crate) fn edits(&mut self) -> Vec<Edit> {
         let built = self.built.iter_mut();

@@ -278,7 +278,8 @@ fn an_opening_that_fails_leaves_nothing_behind() {
     let writes = Rule::every(Fault::NoSpace).of(Operation::Write);
     // Of the manifest's writes the first two make a new one of it.
     let last_edit = writes.on("MANIFEST").nth(3);
-    for rule in [second_table, last_edit] {
+    let new_journal = Rule::every(Fault::NoSpace).of(Operation::Create).on(".seg");
+    for rule in [second_table, last_edit, new_journal] {
         let fs = to_recover();
         let before = names(&fs);
         for _ in 0..5 {
@@ -293,4 +294,18 @@ fn an_opening_that_fails_leaves_nothing_behind() {
         assert_eq!(contents(&db.keyspace("other").unwrap()).len(), 100);
         db.close().unwrap();
     }
+}
+
+#[test]
+fn an_opening_finds_the_room_that_one_which_was_cut_off_left_taken() {
+    let fs = to_recover();
+    let left = (1_000..1_010).map(|file| format!("/db/{file:06}.sst"));
+    for path in left {
+        fs.write_file(path.as_ref(), &[7; 50_000]).unwrap();
+    }
+    fs.set_space_max(Some(fs.space_used() + 150_000));
+    let db = on(&fs, alone());
+    assert_eq!(contents(&db).len(), 100);
+    db.close().unwrap();
+    assert!(tables(&fs) < 10);
 }
