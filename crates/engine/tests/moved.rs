@@ -49,3 +49,24 @@ fn a_database_whose_directory_is_moved_stays_in_it() {
         other.verify().unwrap();
     }
 }
+
+#[test]
+fn a_relative_path_is_the_one_it_was_at_the_opening() {
+    let tmp = tempfile::tempdir().unwrap();
+    let (here, there) = (tmp.path().join("here"), tmp.path().join("there"));
+    fs::create_dir(&here).unwrap();
+    fs::create_dir(&there).unwrap();
+    // The other test knows absolute paths only.
+    std::env::set_current_dir(&here).unwrap();
+    let db = tiny().open("db").unwrap();
+    work(&db, 1);
+    std::env::set_current_dir(&there).unwrap();
+    work(&db, 2);
+    db.verify().unwrap();
+    let expected = contents(&db);
+    db.close().unwrap();
+    assert_eq!(fs::read_dir(&there).unwrap().count(), 0);
+    std::env::set_current_dir(tmp.path().parent().unwrap()).unwrap();
+    let db = tiny().open(here.join("db")).unwrap();
+    assert_eq!(contents(&db), expected);
+}

@@ -100,8 +100,7 @@ impl Vfs for OsFs {
     }
 
     fn maps_well(&self, dir: &Path) -> bool {
-        let dir = self.at(dir).open(OFlags::RDONLY);
-        dir.is_ok_and(|dir| facts::maps_well(&dir))
+        facts::maps_well(&self.at(dir))
     }
 
     fn create_dir_all(&self, path: &Path) -> Result<()> {
@@ -138,9 +137,8 @@ impl Vfs for OsFs {
     }
 
     fn sync_dir(&self, path: &Path) -> Result<()> {
-        let dir = self.at(path).open(OFlags::RDONLY);
-        dir.and_then(|dir| dir.sync_all())
-            .map_err(|e| Error::io("sync directory", path, e))
+        let synced = self.at(path).sync();
+        synced.map_err(|e| Error::io("sync directory", path, e))
     }
 
     fn exists(&self, path: &Path) -> Result<bool> {

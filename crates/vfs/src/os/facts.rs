@@ -3,9 +3,9 @@
 //! Linux only; elsewhere nothing is known, and nothing is claimed.
 
 #[cfg(target_os = "linux")]
-pub(super) use linux::{identity, maps_well};
+pub(super) use linux::{file_maps_well, identity, maps_well};
 #[cfg(not(target_os = "linux"))]
-pub(super) use unknown::{identity, maps_well};
+pub(super) use unknown::{file_maps_well, identity, maps_well};
 
 #[cfg(target_os = "linux")]
 mod linux {
@@ -31,8 +31,15 @@ mod linux {
     const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
     const MOUNT_NAMESPACE: &str = "/proc/self/ns/mnt";
 
-    /// Whether the file system of an open file or directory is one of them.
-    pub(in crate::os) fn maps_well(opened: &File) -> bool {
+    /// Whether the file system of a directory is one of them.
+    pub(in crate::os) fn maps_well(dir: &Place<'_>) -> bool {
+        // Not opened for reading, which may be forbidden.
+        let dir = dir.open(OFlags::PATH);
+        dir.is_ok_and(|dir| file_maps_well(&dir))
+    }
+
+    /// Whether the file system of an open file is one of them.
+    pub(in crate::os) fn file_maps_well(opened: &File) -> bool {
         let facts = retry_on_intr(|| fstatfs(opened));
         let kind = facts
             .ok()
@@ -46,10 +53,10 @@ mod linux {
         let unique = StatxFlags::from_bits_retain(libc::STATX_MNT_ID_UNIQUE);
         let either = unique | StatxFlags::MNT_ID;
         let wanted = StatxFlags::BASIC_STATS | StatxFlags::BTIME | either;
-        let file = || statx(place.from, place.name, AtFlags::empty(), wanted);
-        let file = retry_on_intr(file).map_err(|e| attempt(e.into()))?;
         // Not opened for reading, which may be forbidden.
         let opened = place.open(OFlags::PATH).map_err(attempt)?;
+        let file = || statx(&opened, "", AtFlags::EMPTY_PATH, wanted);
+        let file = retry_on_intr(file).map_err(|e| attempt(e.into()))?;
         let system = retry_on_intr(|| fstatvfs(&opened)).map_err(|e| attempt(e.into()))?;
         let known = StatxFlags::from_bits_retain(file.stx_mask);
         Ok(Identity {
@@ -144,7 +151,11 @@ mod unknown {
     use std::path::Path;
     use velella_base::{Error, ErrorKind, Result};
 
-    pub(in crate::os) fn maps_well(_opened: &File) -> bool {
+    pub(in crate::os) fn maps_well(_dir: &Place<'_>) -> bool {
+        false
+    }
+
+    pub(in crate::os) fn file_maps_well(_opened: &File) -> bool {
         false
     }
 

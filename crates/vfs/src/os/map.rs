@@ -83,7 +83,7 @@ impl OsMapFile {
     /// Maps the first `len` bytes of a file that is open for reading and writing.
     pub(super) fn of(path: &Path, file: File, len: u64) -> Result<Self> {
         let attempt = |e: io::Error| Error::io("map", path, e);
-        if !facts::maps_well(&file) {
+        if !facts::file_maps_well(&file) {
             let found = "this file system is not known to write mapped pages safely";
             return Err(Error::new(ErrorKind::Unsupported, "map", found).on(path));
         }

@@ -2,12 +2,14 @@
 //!
 //! P1. A path below a directory that is held is followed from that directory, wherever it was moved
 //!     to; any other as the process would follow it.
-//! P2. Interrupted calls are repeated (O1).
+//! P2. Where opening or looking is interrupted, it is repeated (O1); what changes names is not, as
+//!     in the standard library: it may have happened.
+//! P3. To sync the directory that is held takes no descriptor.
 //!
 //! Threads: any.
 
 use rustix::fs::{AtFlags, CWD, Dir, FileType, Mode, OFlags, Stat};
-use rustix::fs::{linkat, mkdirat, openat, renameat, statat, unlinkat};
+use rustix::fs::{fsync, linkat, mkdirat, openat, renameat, statat, unlinkat};
 use rustix::io::retry_on_intr;
 use std::ffi::OsStr;
 use std::fs::File;
@@ -41,6 +43,8 @@ impl Held {
 pub(super) struct Place<'a> {
     pub(super) from: BorrowedFd<'a>,
     pub(super) name: &'a Path,
+    /// It is the directory that is held.
+    is_held: bool,
 }
 
 impl<'a> Place<'a> {
@@ -48,16 +52,18 @@ impl<'a> Place<'a> {
     pub(super) fn of(held: Option<&'a Held>, path: &'a Path) -> Place<'a> {
         let below = held.and_then(|held| Some((held, path.strip_prefix(&held.dir).ok()?)));
         match below {
-            Some((held, name)) => Place {
-                from: held.opened.as_fd(),
-                name: match name.as_os_str().is_empty() {
-                    true => Path::new("."),
-                    false => name,
-                },
-            },
+            Some((held, name)) => {
+                let is_held = name.as_os_str().is_empty();
+                Place {
+                    from: held.opened.as_fd(),
+                    name: if is_held { Path::new(".") } else { name },
+                    is_held,
+                }
+            }
             None => Place {
                 from: CWD,
                 name: path,
+                is_held: false,
             },
         }
     }
@@ -81,18 +87,24 @@ impl<'a> Place<'a> {
     }
 
     pub(super) fn remove(&self) -> io::Result<()> {
-        let remove = || unlinkat(self.from, self.name, AtFlags::empty());
-        Ok(retry_on_intr(remove)?)
+        Ok(unlinkat(self.from, self.name, AtFlags::empty())?)
     }
 
     pub(super) fn rename(&self, to: &Place<'_>) -> io::Result<()> {
-        let rename = || renameat(self.from, self.name, to.from, to.name);
-        Ok(retry_on_intr(rename)?)
+        Ok(renameat(self.from, self.name, to.from, to.name)?)
     }
 
     pub(super) fn link(&self, to: &Place<'_>) -> io::Result<()> {
-        let link = || linkat(self.from, self.name, to.from, to.name, AtFlags::empty());
-        Ok(retry_on_intr(link)?)
+        let flags = AtFlags::empty();
+        Ok(linkat(self.from, self.name, to.from, to.name, flags)?)
+    }
+
+    /// Makes the names in a directory durable.
+    pub(super) fn sync(&self) -> io::Result<()> {
+        if self.is_held {
+            return Ok(retry_on_intr(|| fsync(self.from))?);
+        }
+        self.open(OFlags::RDONLY)?.sync_all()
     }
 
     /// Makes a directory, and those that it lies in.
@@ -110,8 +122,7 @@ impl<'a> Place<'a> {
     }
 
     fn make_dir(&self) -> io::Result<()> {
-        let made = retry_on_intr(|| mkdirat(self.from, self.name, DIR_MODE));
-        match made {
+        match mkdirat(self.from, self.name, DIR_MODE) {
             Err(error) if !self.stat(true).is_ok_and(|there| is_dir(&there)) => Err(error.into()),
             _ => Ok(()),
         }
