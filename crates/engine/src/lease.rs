@@ -14,7 +14,7 @@
 //! Threads: extending from any; renewing by `velella-sync`. Tests: below; `tests/lifecycle.rs`.
 
 use crate::core::Engine;
-use velella_base::{Error, ErrorKind, Result, Stamp};
+use velella_base::{Error, ErrorKind, Result, Stamp, seeded};
 use velella_tree::Edit;
 
 /// Stamps leased ahead at least: 1.6 s of ten million writes a second, and the lease is renewed
@@ -48,6 +48,9 @@ pub(crate) fn above(stamp: Stamp) -> Stamp {
 /// drew no [`AHEAD_MAX`] stamps until the next round, which is a second later, and leased no more
 /// ahead.
 pub(crate) fn above_unknown(frontier: Stamp) -> Stamp {
+    if seeded("an-unknown-run-ended-with-its-last-round") {
+        return frontier;
+    }
     Stamp(frontier.0.saturating_add(2 * AHEAD_MAX)).min(LAST)
 }
 

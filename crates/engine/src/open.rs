@@ -52,7 +52,7 @@ pub(crate) fn open(builder: Builder, dir: &Path) -> Result<Arc<Handle>> {
     let checked = |order| check_order("open the database", order);
     orders.iter().try_for_each(checked)?;
     make_directory(&*vfs, dir, &options)?;
-    let vfs = vfs.hold(dir)?.unwrap_or(vfs);
+    let vfs = hold(vfs, dir)?;
     let lock = vfs.lock(&FileName::Lock.path(dir))?;
     let (manifest, state, doubt) = open_manifest(&vfs, dir, &options)?;
     if let Some(bytes) = sizes.manifest_bytes {
@@ -169,6 +169,14 @@ fn remove(env: &Env, names: impl Iterator<Item = FileName>) -> Result<usize> {
         }
     }
     Ok(removed)
+}
+
+/// From here on `dir` is the directory that it is now.
+fn hold(vfs: Arc<dyn Vfs>, dir: &Path) -> Result<Arc<dyn Vfs>> {
+    match seeded("the-directory-is-looked-up-each-time") {
+        true => Ok(vfs),
+        false => Ok(vfs.hold(dir)?.unwrap_or(vfs)),
+    }
 }
 
 /// Makes sure that there is a directory to lock: the database's, or one for a new database.

@@ -117,4 +117,7 @@ pub(super) const FAULTS: &[Fault] = &[
     fault("recovered-values-are-not-synced", "engine", "externals", "what_a_kill_left"),
     fault("the-old-journal-goes-before-the-new-is-named", "reliability", "power_loss", ""),
     fault("a-shorter-manifest-is-believed", "engine", "manifest_cut", ""),
+    fault("an-unknown-run-ended-with-its-last-round", "engine", "manifest_cut", "stamps_of_a_run"),
+    fault("a-run-given-up-leaves-its-tables", "engine", "full_disk", "an_opening_that_fails"),
+    fault("the-directory-is-looked-up-each-time", "engine", "moved", ""),
 ];
