@@ -292,15 +292,18 @@ mod tests {
     use crate::record::{Format, Reader};
     use std::path::Path;
 
-    fn read(text: impl AsRef<[u8]>) -> Vec<Next> {
-        let options = ReadOptions {
+    fn options() -> ReadOptions {
+        ReadOptions {
             format: Format::Csv,
             columns: Columns::default(),
             delimiter: b',',
             header: false,
             bytes: false,
-        };
-        let mut reader = Reader::new(text.as_ref(), Path::new("x"), options);
+        }
+    }
+
+    fn read(text: impl AsRef<[u8]>) -> Vec<Next> {
+        let mut reader = Reader::new(text.as_ref(), Path::new("x"), options());
         let mut all = Vec::new();
         loop {
             match reader.next().unwrap() {
@@ -406,14 +409,7 @@ mod tests {
             "a,\"long and longer\nc,2\n",
         ] {
             let mut lines = Lines::new(text.as_bytes(), Path::new("x"), true).limited(12);
-            let options = ReadOptions {
-                format: Format::Csv,
-                columns: Columns::default(),
-                delimiter: b',',
-                header: false,
-                bytes: false,
-            };
-            let Next::Malformed(found) = next(&mut lines, &options).unwrap() else {
+            let Next::Malformed(found) = next(&mut lines, &options()).unwrap() else {
                 panic!("{text:?} is read");
             };
             assert_eq!(
