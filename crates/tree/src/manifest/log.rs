@@ -37,7 +37,7 @@ const MARK: u32 = 0xC0C0_C0C0;
 /// What payloads are stored with, by XOR.
 const MASK: u8 = 0xC0;
 /// What devices do not tear.
-const WORD: u64 = 8;
+const WORD: usize = 8;
 /// What is read at once.
 const PIECE_BYTES: u64 = 1 << 20;
 
@@ -227,7 +227,7 @@ impl<'a> Pieces<'a> {
                 let found = format!("a record is damaged, and an intact one follows at {at}");
                 return Err(damaged(path, offset, found));
             }
-            let length = (self.end - at).min(WORD);
+            let length = (self.end - at).min(WORD as u64);
             let word = self.get(at, length)?.unwrap_or_default();
             lacks_word |= word.iter().all(|byte| *byte == 0);
             at += length;
@@ -252,7 +252,7 @@ fn damaged(path: &Path, offset: u64, found: String) -> Error {
 
 /// Bytes of a record with a payload of `length`.
 fn extent(length: u64) -> u64 {
-    FRAME_BYTES as u64 + length.next_multiple_of(WORD)
+    FRAME_BYTES as u64 + length.next_multiple_of(WORD as u64)
 }
 
 fn decode_payload(payload: &[u8], path: &Path, offset: u64) -> Result<Vec<Edit>> {
@@ -349,7 +349,7 @@ impl Log {
         let length = u32::try_from(buffer.len() - FRAME_BYTES).map_err(|_| {
             Error::invalid("write a record of the manifest", "its edits exceed 4 GiB")
         })?;
-        buffer.resize(buffer.len().next_multiple_of(WORD as usize), 0);
+        buffer.resize(buffer.len().next_multiple_of(WORD), 0);
         buffer[FRAME_BYTES..]
             .iter_mut()
             .for_each(|byte| *byte ^= MASK);
