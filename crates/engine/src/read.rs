@@ -7,8 +7,11 @@
 //! G2. An expired version is a tombstone. The time is read once per operation, at the first
 //!     version that expires at all; a snapshot brings its own.
 //! G3. No reference into a memtable leaves the pin: bytes are copied, or lent to a closure.
+//! G4. What a read that brings no time calls expired was the newest after the clock said so: found
+//!     expired, it is looked up again, and windows that are open then are waited for. A key that
+//!     is renewed in time is never absent.
 //!
-//! Tests: `tests/reads.rs`.
+//! Tests: `tests/reads.rs`, below.
 
 use crate::core::Engine;
 use crate::entry::Entry;
@@ -76,6 +79,15 @@ enum Live<'a> {
     /// Bytes of a block after the first so many.
     Block(&'a BlockSlice, usize),
     External(ExternalRef),
+}
+
+/// What a version says at some time.
+pub(crate) enum Said<T> {
+    /// There is none, or it is a tombstone.
+    Absent,
+    /// Its time is over; at the time of a read that brings none, to be looked up again (G4).
+    Expired,
+    Live(T),
 }
 
 /// A live version's value with what belongs to it.
@@ -159,15 +171,15 @@ impl Engine {
         }
     }
 
-    /// What the version found says now: a live value, or nothing.
+    /// What the version found says at the time given, or now.
     fn interpret<'a>(
         &self,
         core: &Core,
         base: &'a Base<'_>,
         now_ms: Option<u64>,
-    ) -> Result<Option<Seen<'a>>> {
+    ) -> Result<Said<Seen<'a>>> {
         let (kind, stamp, bytes): (_, _, &[u8]) = match base {
-            Base::Absent => return Ok(None),
+            Base::Absent => return Ok(Said::Absent),
             Base::Memory(version) => (version.kind, version.stamp, version.value),
             Base::Table(found) => (found.kind, found.stamp, &found.value),
         };
@@ -177,7 +189,7 @@ impl Engine {
         };
         let (live, expires) = match kind {
             ValueKind::Put => (bytes_from(0), 0),
-            ValueKind::Delete | ValueKind::RangeDelete => return Ok(None),
+            ValueKind::Delete | ValueKind::RangeDelete => return Ok(Said::Absent),
             ValueKind::PutExpiring => (bytes_from(8), expiry(core, bytes)?),
             ValueKind::External => {
                 let reference = ExternalRef::decode(bytes).ok_or_else(|| malformed(core, kind))?;
@@ -188,23 +200,56 @@ impl Engine {
         // G2: 0 stands for "never".
         let forgotten = seeded("a-get-ignores-expiry");
         if !forgotten && expires != 0 && expires <= now_ms.unwrap_or_else(|| self.wall.now_ms()) {
-            return Ok(None);
+            return Ok(Said::Expired);
         }
-        Ok(Some(Seen {
+        Ok(Said::Live(Seen {
             live,
             expires_at_ms: (expires != 0).then_some(expires),
             stamp,
         }))
     }
 
+    /// Lends what `key` says to `take` if it is live at the reader's time, under the pin.
+    #[inline]
+    fn look_up<R>(
+        &self,
+        core: &Core,
+        key: &[u8],
+        reader: Reader,
+        take: impl FnOnce(&Seen<'_>) -> Result<R>,
+    ) -> Result<Option<R>> {
+        let guard = epoch::pin();
+        let mut base = self.find(core, key, reader.at, &guard)?;
+        loop {
+            match self.interpret(core, &base, reader.now_ms)? {
+                Said::Live(seen) => return take(&seen).map(Some),
+                Said::Absent => return Ok(None),
+                Said::Expired if reader.now_ms.is_some() => return Ok(None),
+                Said::Expired => match self.renewed(core, key, base.stamp(), &guard)? {
+                    Some(newer) => base = newer,
+                    None => return Ok(None),
+                },
+            }
+        }
+    }
+
+    /// What stands for `key` now instead of the version of `stamp`; `None` if that is the newest
+    /// still (G4).
+    #[cold]
+    fn renewed<'g>(
+        &self,
+        core: &'g Core,
+        key: &[u8],
+        stamp: Stamp,
+        guard: &'g Guard,
+    ) -> Result<Option<Base<'g>>> {
+        let base = self.find(core, key, Reader::STRICT.at, guard)?;
+        Ok((base.stamp() != stamp).then_some(base))
+    }
+
     /// The value of `key` as it outlives the pin.
     pub(crate) fn read(&self, core: &Core, key: &[u8], reader: Reader) -> Result<Option<Value>> {
-        let guard = epoch::pin();
-        let base = self.find(core, key, reader.at, &guard)?;
-        let Some(seen) = self.interpret(core, &base, reader.now_ms)? else {
-            return Ok(None);
-        };
-        self.owned(&seen.live).map(Some)
+        self.look_up(core, key, reader, |seen| self.owned(&seen.live))
     }
 
     /// As `read`, with expiry and stamp.
@@ -214,27 +259,7 @@ impl Engine {
         key: &[u8],
         reader: Reader,
     ) -> Result<Option<Entry>> {
-        let guard = epoch::pin();
-        let base = self.find(core, key, reader.at, &guard)?;
-        self.entry_of(core, &base, reader.now_ms)
-    }
-
-    /// The entry that a version amounts to.
-    pub(crate) fn entry_of(
-        &self,
-        core: &Core,
-        base: &Base<'_>,
-        now_ms: Option<u64>,
-    ) -> Result<Option<Entry>> {
-        let Some(seen) = self.interpret(core, base, now_ms)? else {
-            return Ok(None);
-        };
-        let value = self.owned(&seen.live)?;
-        Ok(Some(Entry {
-            value,
-            expires_at_ms: seen.expires_at_ms,
-            stamp: seen.stamp,
-        }))
+        self.look_up(core, key, reader, |seen| self.entry(seen))
     }
 
     /// Lends the value of `key` to `lend`, under the pin.
@@ -246,23 +271,37 @@ impl Engine {
         reader: Reader,
         lend: impl FnOnce(&[u8]) -> R,
     ) -> Result<Option<R>> {
-        let guard = epoch::pin();
-        let base = self.find(core, key, reader.at, &guard)?;
-        let Some(seen) = self.interpret(core, &base, reader.now_ms)? else {
-            return Ok(None);
-        };
-        Ok(Some(match seen.live {
-            Live::Memory(bytes) => lend(bytes),
-            Live::Block(slice, skip) => lend(&slice[skip..]),
-            Live::External(reference) => lend(&self.env.externals.read(&reference)?),
-        }))
+        self.look_up(core, key, reader, |seen| {
+            Ok(match &seen.live {
+                Live::Memory(bytes) => lend(bytes),
+                Live::Block(slice, skip) => lend(&slice[*skip..]),
+                Live::External(reference) => lend(&self.env.externals.read(reference)?),
+            })
+        })
     }
 
     /// Whether `key` has a live value; an external one is not read.
     pub(crate) fn is_live(&self, core: &Core, key: &[u8], reader: Reader) -> Result<bool> {
-        let guard = epoch::pin();
-        let base = self.find(core, key, reader.at, &guard)?;
-        Ok(self.interpret(core, &base, reader.now_ms)?.is_some())
+        let live = self.look_up(core, key, reader, |_| Ok(()))?;
+        Ok(live.is_some())
+    }
+
+    /// What the version found says now, as an entry that outlives the pin; if that is `Expired`,
+    /// the caller has to look again (G4).
+    pub(crate) fn entry_of(&self, core: &Core, base: &Base<'_>) -> Result<Said<Entry>> {
+        Ok(match self.interpret(core, base, None)? {
+            Said::Live(seen) => Said::Live(self.entry(&seen)?),
+            Said::Absent => Said::Absent,
+            Said::Expired => Said::Expired,
+        })
+    }
+
+    fn entry(&self, seen: &Seen<'_>) -> Result<Entry> {
+        Ok(Entry {
+            value: self.owned(&seen.live)?,
+            expires_at_ms: seen.expires_at_ms,
+            stamp: seen.stamp,
+        })
     }
 
     /// Stamp of the newest version of `key`, a tombstone's too.
@@ -356,3 +395,6 @@ fn no_merge_operator(core: &Core) -> Error {
     Error::new(ErrorKind::Unsupported, attempt, found)
         .remedy("open the database with the version that wrote it")
 }
+
+#[cfg(test)]
+mod tests;

@@ -10,9 +10,12 @@
 //! R2. If the base comes from below the current memtable, the previous one had no undecided
 //!     version of the key after W was decided: nothing can appear there any more.
 //! R3. The decision runs with nothing held: no pin, no slot, no lane. It may run several times.
-//! R4. A base that expires before the stamp is drawn was no base: the decision runs again.
+//! R4. A base that expires before the stamp is drawn was no base: the decision runs again. One that
+//!     is found expired is so only if it is the newest still at a second look (`read.rs`, G4): the
+//!     decision may be to write nothing, and then nobody looks again.
 //!
-//! Tests: `cl1_put_under_rmw`, `rmw_loses_no_update`, `rmw_across_switches`.
+//! Tests: below, `read/tests.rs`, `cl1_put_under_rmw`, `rmw_loses_no_update`,
+//! `rmw_across_switches`.
 
 use crate::change::Change;
 use crate::commit::{Aftermath, Attempt, reserve};
@@ -20,7 +23,7 @@ use crate::core::{Engine, Pair};
 use crate::entry::{Decision, Entry, RmwOutcome};
 use crate::keyspace_core::Core;
 use crate::options::WriteOptions;
-use crate::read::{Base, Reader};
+use crate::read::{Base, Reader, Said};
 use crate::view::View;
 use std::sync::Arc;
 use velella_base::{Error, Result, Stamp, seeded};
@@ -97,6 +100,21 @@ impl Engine {
 
     /// The key's entry, to decide on; `None` after waiting for an undecided one.
     fn look(&self, core: &Core, key: &[u8]) -> Result<Option<Seen>> {
+        let mut expired = None;
+        loop {
+            let Some((seen, is_expired)) = self.look_once(core, key)? else {
+                return Ok(None);
+            };
+            // R4.
+            if !is_expired || expired == Some(seen.stamp) {
+                return Ok(Some(seen));
+            }
+            expired = Some(seen.stamp);
+        }
+    }
+
+    /// As `look`; and whether what it found was expired.
+    fn look_once(&self, core: &Core, key: &[u8]) -> Result<Option<(Seen, bool)>> {
         core.check_writable()?;
         let guard = epoch::pin();
         let view = core.view.load(&guard);
@@ -117,12 +135,18 @@ impl Engine {
                 (base, Some(view.cur.table.identity()))
             }
         };
-        Ok(Some(Seen {
-            old: self.entry_of(core, &base, None)?,
+        let (old, is_expired) = match self.entry_of(core, &base)? {
+            Said::Live(entry) => (Some(entry), false),
+            Said::Absent => (None, false),
+            Said::Expired => (None, true),
+        };
+        let seen = Seen {
+            old,
             stamp: base.stamp(),
             absent_in,
             hint,
-        }))
+        };
+        Ok(Some((seen, is_expired)))
     }
 
     /// The change that `decision` asks for, if it does.
