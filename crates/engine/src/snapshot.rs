@@ -4,7 +4,8 @@
 //!
 //! N1. It contains everything acknowledged before it was taken, and is exactly the writes with
 //!     stamps at or below its own: reads at it never change, however long it lives.
-//! N2. Its wall clock is fixed too: a key does not expire while one looks.
+//! N2. Its wall clock is fixed too, and of the moment of its stamp: a key does not expire while one
+//!     looks, and is not alive beside what was written once it had expired.
 //!
 //! Tests: `tests/snapshots.rs`, `cl2_boundary_snapshot`, `cl3_two_snapshots`.
 

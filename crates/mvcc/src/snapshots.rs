@@ -18,10 +18,13 @@
 //!     to sync. A collector reads its frontier, then the rounds, then D, then the list.
 //!     So it sees the round, or the D the round left, or the round's frontier is not below its
 //!     own (`slots.rs`, A4); and a reader at D that it misses came later, at that D or above it.
+//! N6. A snapshot's wall clock and stamp are of one moment: the wall clock is the same before and
+//!     after the stamp is read. Between two that are not, a value could expire and be seen so, and
+//!     a later write be seen with the value alive.
 //!
 //! Threads: any. The stripes' locks are taken by no get and no put; taking a snapshot is one lock
-//! that threads rarely share, one clock operation, and no allocation once the stripe has had as
-//! many registrations.
+//! that threads rarely share, most often one clock operation, and no allocation once the stripe has
+//! had as many registrations.
 //! Tests: below; `cl11_snapshot_vs_flush` and `protocol_pruning` in the engine.
 
 use crate::clock::Clock;
@@ -105,7 +108,7 @@ impl Snapshots {
     /// Takes a snapshot that expires values by the wall clock as `now_ms` reads it: everything
     /// acknowledged before this call is in it, and nothing with a stamp above its time.
     #[must_use]
-    pub fn take(self: &Arc<Self>, clock: &Clock, now_ms: impl FnOnce() -> u64) -> Registration {
+    pub fn take(self: &Arc<Self>, clock: &Clock, now_ms: impl Fn() -> u64) -> Registration {
         // N1 by mutual exclusion: a collector reads the list under the same lock, so it sees
         // either nothing (and its frontier, read before, is at or below our time, since `observe`
         // comes after its `now`) or the final registration. The same goes for the wall clock:
@@ -116,7 +119,7 @@ impl Snapshots {
     /// Registers a reader at a time read by `at` while the list is held: one that reads at the
     /// durable stamp.
     #[must_use]
-    pub fn register(self: &Arc<Self>, at: impl FnOnce() -> Stamp) -> Registration {
+    pub fn register(self: &Arc<Self>, at: impl Fn() -> Stamp) -> Registration {
         self.enter(stripe(), at, || u64::MAX)
     }
 
@@ -138,13 +141,21 @@ impl Snapshots {
     fn enter(
         self: &Arc<Self>,
         stripe: usize,
-        at: impl FnOnce() -> Stamp,
-        now_ms: impl FnOnce() -> u64,
+        at: impl Fn() -> Stamp,
+        now_ms: impl Fn() -> u64,
     ) -> Registration {
         let mut places = self.stripes[stripe].lock();
-        let now_ms = now_ms();
-        velella_sync::spot(22);
-        let at = at();
+        let mut before_ms = now_ms();
+        let (at, now_ms) = loop {
+            velella_sync::spot(22);
+            let at = at();
+            let after_ms = now_ms();
+            if after_ms == before_ms {
+                break (at, after_ms);
+            }
+            // N6: time went on meanwhile.
+            before_ms = after_ms;
+        };
         let place = places.enter(Point { at, now_ms });
         drop(places);
         Registration {
@@ -380,6 +391,23 @@ mod tests {
         assert_eq!(kept(6), [9, 6, 2]);
         drop(round);
         assert_eq!(kept(6), [9, 6]);
+    }
+
+    #[test]
+    fn the_wall_clock_and_the_stamp_of_a_snapshot_are_of_one_moment() {
+        let clock = Clock::new(Stamp(4), Stamp::MAX);
+        let list = Snapshots::new();
+        // Between the first two readings time goes on, and somebody writes.
+        let readings = std::cell::Cell::new(0);
+        let snapshot = list.take(&clock, || {
+            readings.set(readings.get() + 1);
+            if readings.get() == 2 {
+                clock.draw();
+            }
+            if readings.get() == 1 { 500 } else { 900 }
+        });
+        assert_eq!((snapshot.now_ms(), snapshot.at()), (900, Stamp(5)));
+        assert_eq!(readings.get(), 3);
     }
 
     #[test]

@@ -1,9 +1,11 @@
-//! A key that expires while it is read: what one answer says held at one moment.
+//! A key that expires while it is read: what one answer, or snapshot, says held at one moment.
 
 use crate::db::Db;
 use crate::entry::Decision;
-use crate::fixture::{open, tiny};
+use crate::fixture::{fresh, open, tiny};
 use crate::options::{KeyspaceOptions, WriteOptions};
+use crate::read::Reader;
+use std::cell::Cell;
 use std::cmp::Ordering;
 use std::sync::{Arc, Mutex};
 use velella_base::Order;
@@ -126,4 +128,26 @@ fn a_key_that_is_renewed_and_expires_again_on_the_way_is_absent() {
     assert!(!read_while_it_expires(renew, |of| of
         .contains("a")
         .unwrap()));
+}
+
+#[test]
+fn a_snapshot_in_which_a_key_is_alive_shows_nothing_written_once_it_had_expired() {
+    let (db, engine) = fresh();
+    let at = engine.wall.now_ms() + 3_600_000;
+    db.put_expiring("k", "v", at, WriteOptions::default())
+        .unwrap();
+    let is_first = Cell::new(true);
+    let registration = engine.snapshots.take(&engine.clock, || {
+        let now_ms = engine.wall.now_ms();
+        // It is stopped here for long.
+        if is_first.replace(false) {
+            engine.wall.advance_to(at);
+            assert_eq!(db.get_strict("k").unwrap(), None);
+            db.put("x", "written because k is gone").unwrap();
+        }
+        now_ms
+    });
+    let reader = Reader::snapshot(registration.at(), registration.now_ms());
+    assert!(engine.is_live(&db.core, b"x", reader).unwrap());
+    assert!(!engine.is_live(&db.core, b"k", reader).unwrap());
 }
