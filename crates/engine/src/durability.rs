@@ -57,13 +57,16 @@ impl Engine {
 
     /// Rounds until `stamp` is durable.
     fn rounds_for(&self, journal: &Journal, stamp: Stamp, urgency: Urgency) -> Result<()> {
-        // A round's frontier is held back by open windows, which last microseconds.
+        // A round's frontier is held back by open windows, which last microseconds, and by the
+        // creation or drop of a keyspace, which syncs the manifest.
         for turn in 0u32.. {
             if journal.durable() >= stamp {
                 return Ok(());
             }
-            if turn > 0 {
-                thread::yield_now();
+            match turn {
+                0 => {}
+                1 => thread::yield_now(),
+                _ => thread::sleep(Duration::from_micros(20)),
             }
             self.round(stamp, urgency)?;
         }

@@ -9,8 +9,9 @@
 //! S2. A switch is over when every window that could hold a stamp below W has closed; the next
 //!     begins after that.
 //!
-//! Threads: one switch at a time (`switching`), and none while a batch or a new keyspace keeps them
-//! off; the switcher has no pair checked out, so the windows it waits for cannot be its own.
+//! Threads: one switch at a time (`switching`), and none while a batch keeps them off or, where
+//! there is no journal, a keyspace is created; the switcher has no pair checked out, so the windows
+//! it waits for cannot be its own.
 //! Tests: `cl10_switch_inversion`, `switch_storm`.
 
 use crate::core::Engine;

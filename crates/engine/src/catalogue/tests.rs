@@ -2,7 +2,7 @@
 
 use crate::entry::Decision;
 use crate::fixture::{fresh, open, tiny, until};
-use crate::options::JournalMode;
+use crate::options::{JournalMode, WriteOptions};
 use crate::write_batch::WriteBatch;
 use std::sync::Arc;
 use velella_base::ErrorKind;
@@ -93,6 +93,17 @@ fn a_drop_in_doubt_ends_writing_and_is_decided_by_the_next_opening() {
         }
         db.verify().unwrap();
     }
+}
+
+#[test]
+fn a_creation_does_not_wait_for_a_batch_that_keeps_switches_off() {
+    let _watchdog = Watchdog::new("a_creation_does_not_wait", 60);
+    let (db, engine) = fresh();
+    let batch = engine.keep_switches_off();
+    let keyspace = db.create_keyspace("k", Default::default()).unwrap();
+    let sync = WriteOptions::sync();
+    keyspace.put_with("a", "1", sync).unwrap();
+    drop(batch);
 }
 
 #[test]
