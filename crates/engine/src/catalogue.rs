@@ -221,7 +221,10 @@ impl Engine {
     /// C8, for memtables.
     fn empty_view(&self, core: &Core) {
         let empty = self.made_of().memtable(&core.effective(), &core.order, 0);
-        let empty = View::new(Mem::new(velella_memtable::new(&empty)));
+        let empty = Mem::new(velella_memtable::new(&empty));
+        // Nobody's from the first: a batch that ends only now would count it, and nobody discount.
+        empty.discount(&self.memtable_bytes);
+        let empty = View::new(empty);
         let guard = epoch::pin();
         let publishing = core.publishing.lock();
         for mem in core.view.load(&guard).memtables() {

@@ -210,3 +210,16 @@ fn writes_to_a_dropped_keyspace_leave_nothing_in_memory_or_on_the_disk() {
     assert_eq!(bytes(), before);
     assert_eq!(db.stats().external_bytes, 0);
 }
+
+#[test]
+fn the_memory_of_a_dropped_keyspace_is_not_counted_whoever_ends_a_write_to_it() {
+    let (db, engine) = fresh();
+    db.handle.workers.lock().stop(&engine);
+    let keyspace = db.create_keyspace("k", Default::default()).unwrap();
+    keyspace.put("k", "1").unwrap();
+    db.drop_keyspace("k").unwrap();
+    let before = engine.memtable_bytes.now();
+    // As a batch does that was committed just before.
+    engine.fills(&keyspace.core.view.load(&epoch::pin()).cur);
+    assert_eq!(engine.memtable_bytes.now(), before);
+}
