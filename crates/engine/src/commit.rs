@@ -83,11 +83,11 @@ impl Engine {
         self.check()?;
         let hint = core.prefetch(change.key);
         reserve(&mut pair, core, change)?;
-        self.counters.writes.increment();
         loop {
             let guard = epoch::pin();
             match self.attempt(core, change, hint, &mut pair, &guard)? {
                 Attempt::Done(stamp, aftermath) => {
+                    self.counters.writes.increment();
                     drop(pair);
                     self.tidy_up(core, change.key, aftermath, guard);
                     return Ok(stamp);

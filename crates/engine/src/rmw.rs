@@ -174,7 +174,6 @@ impl Engine {
         // Closing waits for the pairs, then for nobody: who gets one later must not write.
         self.check()?;
         reserve(&mut pair, core, change)?;
-        self.counters.writes.increment();
         let mut is_first = true;
         loop {
             let guard = epoch::pin();
@@ -184,6 +183,7 @@ impl Engine {
                 None => return Ok(None),
                 Some(Attempt::Again) => {}
                 Some(Attempt::Done(stamp, aftermath)) => {
+                    self.counters.writes.increment();
                     return Ok(Some((stamp, aftermath, guard)));
                 }
             }

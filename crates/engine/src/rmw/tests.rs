@@ -189,3 +189,23 @@ fn a_base_that_expires_between_decision_and_stamp_is_decided_on_anew() {
     });
     assert_eq!(calls, 2);
 }
+
+#[test]
+fn only_what_was_written_is_counted_as_a_write() {
+    let (db, engine) = fresh();
+    let writes = || engine.counters.writes.sum();
+    db.put("k", "0").unwrap();
+    let before = writes();
+    let mut turns = 0;
+    db.rmw("k", |_| {
+        turns += 1;
+        if turns == 1 {
+            db.put("k", "1").unwrap();
+        }
+        Decision::Put(b"2".to_vec())
+    })
+    .unwrap();
+    assert_eq!((turns, writes() - before), (2, 2));
+    db.rmw("k", |_| Decision::Keep).unwrap();
+    assert_eq!(writes() - before, 2);
+}
