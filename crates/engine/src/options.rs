@@ -194,7 +194,9 @@ pub(crate) fn check_bloom_bits(attempt: &str, bits: u32) -> Result<()> {
 #[derive(Debug, Clone, Default)]
 pub struct KeyspaceOptions {
     /// The order of keys: fixed at creation. Its name is stored; the order itself is given to the
-    /// builder at each opening.
+    /// builder at each opening. The comparison of an [`Order::custom`] runs in the middle of reads,
+    /// writes and background work: it should be short, and must not call the database, which could
+    /// wait for what called it.
     pub order: Order,
     /// The structure of memtables; `None`: the database's.
     pub memtable: Option<MemtableKind>,

@@ -101,7 +101,7 @@ impl Db {
     /// batch, which is written if none of *its* keys was written since (snapshot isolation). If one
     /// was, `decide` is called again with a new snapshot and an empty batch; after a few times all
     /// other writers wait, so that it ends. Returns what `decide` returned at last, and the stamp
-    /// of the write; no stamp if the batch was left empty.
+    /// of the write; no stamp if the batch was left empty: then nothing is written, nor synced.
     ///
     /// `decide` must not write nor close the database, nor wait for anybody who does, by a lock or
     /// otherwise: in the last call nobody else can write. A write or a close by its own thread is
