@@ -20,7 +20,7 @@ use crate::record::DEPTHS_APART;
 use velella_base::{ValueKind, seeded};
 use velella_mvcc::Retention;
 use velella_sync::atomic::{AtomicUsize, Ordering, spin};
-use velella_sync::{Guard, spot};
+use velella_sync::{Guard, spot, thread};
 
 /// Keeps cursors that hold references into version lists and pruners apart.
 #[derive(Debug)]
@@ -62,8 +62,15 @@ impl Gate {
     pub(crate) fn hold(&self) {
         // Acquire, partner: the Release in `Pass::drop`.
         let mut state = self.state.fetch_add(HOLDER, Ordering::Acquire);
+        let mut turns = 0;
         while !state.is_multiple_of(HOLDER) {
-            spin();
+            // A pruner inside may have lost its processor.
+            turns += 1;
+            if turns < SPINS {
+                spin();
+            } else {
+                thread::yield_now();
+            }
             // Acquire, as above.
             state = self.state.load(Ordering::Acquire);
         }
@@ -88,6 +95,9 @@ impl Drop for Pass<'_> {
         self.gate.state.fetch_sub(1, Ordering::Release);
     }
 }
+
+/// Turns after which who waits for a pruner gives its processor away.
+const SPINS: u32 = if cfg!(any(loom, shuttle)) { 1 } else { 100 };
 
 const BUSY: u32 = 1;
 
