@@ -430,7 +430,8 @@ fn sync_externals(env: &Env, recovered: &Recovered, journal: &Recovery) -> Resul
         if seeded("recovered-values-are-not-synced") {
             continue;
         }
-        match env.vfs.open_write(&FileName::External(file).path(&env.dir)) {
+        let path = FileName::External(file).path(&env.dir);
+        match env.files.with_room(|| env.vfs.open_write(&path)) {
             Ok(file) => {
                 let synced = file.sync_data();
                 synced.inspect_err(|_| journal.note_failed_sync())?;
