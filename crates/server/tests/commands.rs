@@ -433,7 +433,9 @@ fn an_unknown_type_of_client_is_no_type() {
         let killed = client.ask(&format!("CLIENT KILL TYPE {kind}"));
         assert_eq!(killed, Answer::Integer(0), "{kind}");
     }
-    let other = fixture.client();
+    let mut other = fixture.client();
+    // Only who was answered is certainly known.
+    assert_eq!(other.ask("PING"), Answer::Simple("PONG".into()));
     assert_eq!(
         client.ask("CLIENT KILL TYPE normal TYPE normal"),
         Answer::Integer(1)
