@@ -2,7 +2,8 @@
 // nothing of stamps: a second opinion on the checker in src/history/checker.rs.
 //
 // Reads the lines that src/history/export.rs describes from standard input. Every value is
-// written once, so a key's state is the name of the value it holds, and "" is absent.
+// written once, so a key's state is the name of the value it holds, "" where it is absent, and
+// whether the time has come at which values expire whose name begins with an "e".
 //
 // Exit code 0: all are; 1: one is not, or a line is not readable.
 package main
@@ -12,6 +13,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
+	"strings"
 	"time"
 
 	"github.com/anishathalye/porcupine"
@@ -33,19 +35,33 @@ type input struct {
 	value string
 }
 
+type key struct {
+	value string
+	over  bool
+}
+
+func (state key) holding(value string) key {
+	if state.over && strings.HasPrefix(value, "e") {
+		value = ""
+	}
+	return key{value, state.over}
+}
+
 var register = porcupine.Model{
-	Init: func() interface{} { return "" },
-	Step: func(state, in, out interface{}) (bool, interface{}) {
-		asked := in.(input)
+	Init: func() interface{} { return key{} },
+	Step: func(before, in, out interface{}) (bool, interface{}) {
+		asked, state, told := in.(input), before.(key), out.(string)
 		switch asked.kind {
 		case "read":
-			return out.(string) == state.(string), state
+			return told == state.value, state
 		case "other":
-			return out.(string) != state.(string), state
+			return told != state.value, state
 		case "swap":
-			return out.(string) == state.(string), asked.value
+			return told == state.value, state.holding(asked.value)
+		case "expire":
+			return true, key{over: true}.holding(state.value)
 		default:
-			return true, asked.value
+			return true, state.holding(asked.value)
 		}
 	},
 	Equal: func(one, other interface{}) bool { return one == other },

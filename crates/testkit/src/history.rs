@@ -3,9 +3,10 @@
 //! Beginnings and ends are numbers of one counter, so that of two operations of which one ended
 //! before the other began, everybody agrees on which came first.
 //!
-//! Tests: in `checker.rs` and `crash.rs`; `reliability/tests/histories.rs`.
+//! Tests: in `checker.rs`, `expiry.rs` and `crash.rs`; `reliability/tests/histories.rs`.
 
 pub mod event;
+pub mod expiry;
 mod times;
 pub mod checker;
 pub mod crash;

@@ -246,6 +246,7 @@ impl Stage {
                 stamp,
                 changes: BTreeMap::from([(key, value)]),
                 bases: BTreeMap::from([(key, old)]),
+                read_at: None,
             },
             None => What::Strict {
                 values: BTreeMap::from([(key, old.map(|(_, value)| value))]),
@@ -288,6 +289,7 @@ impl Stage {
                 stamp,
                 changes: BTreeMap::from([(key, Some(value))]),
                 bases: BTreeMap::from([(key, base)]),
+                read_at: Some(since.stamp()),
             };
             self.note(client.number, begin, synced, what);
         }

@@ -24,10 +24,12 @@ use std::time::Duration;
 use velella::vfs::MemFs;
 use velella::vfs::mem::CrashMode;
 use velella::{Db, JournalMode, MemtableKind};
-use velella_sync::spot;
+use velella_sync::{spot, thread};
 use velella_testkit::Seed;
 
 const CLIENTS: usize = 8;
+/// As long as a history before its crash takes, about.
+const LONGEST_LIFE_MS: u64 = 40;
 
 /// The campaign. With `VELELLA_EXPORT=file` each history is also added to that file for another
 /// checker.
@@ -70,6 +72,8 @@ impl Campaign for Histories {
         let mut stage = Stage::new(&db, &clock).map_err(text)?;
         stage.alarm = Some((crash_at, std::thread::current()));
         stage.upkeep = options.upkeep;
+        let expires_at_ms = options.expires_in_ms.map(|ms| thread::wall_ms() + ms);
+        stage.expires_at_ms = expires_at_ms;
         let (events, image) = std::thread::scope(|scope| {
             let clients = scope.spawn(|| stage.run(CLIENTS, operations, &seed));
             // Woken by the alarm; by time where the clients end, or panic, before it.
@@ -89,6 +93,7 @@ impl Campaign for Histories {
         let mut stage = Stage::new(&db, &clock).map_err(text)?;
         stage.first_number = 1 << 32;
         stage.upkeep = options.upkeep;
+        stage.expires_at_ms = expires_at_ms;
         let before = stage.contents().map_err(text)?;
         let events = checker::placed(&events, &before);
         let left = match options.journal != JournalMode::Off && mode == CrashMode::KeepAll {
@@ -129,6 +134,8 @@ struct Options {
     journal: JournalMode,
     /// Whether clients flush and compact.
     upkeep: bool,
+    /// When values expire, from the beginning on; `None`: none does.
+    expires_in_ms: Option<u64>,
 }
 
 impl Options {
@@ -139,6 +146,7 @@ impl Options {
             memtable: *seed.pick(&[S3, S3, Jellyfish, AppendOnly]),
             journal: *seed.pick(&[auto, auto, auto, write, JournalMode::Off]),
             upkeep: !seed.one_in(3),
+            expires_in_ms: (!seed.one_in(4)).then(|| seed.below(LONGEST_LIFE_MS)),
         }
     }
 
@@ -214,6 +222,7 @@ mod tests {
             memtable: MemtableKind::S3,
             journal: JournalMode::Off,
             upkeep: true,
+            expires_in_ms: None,
         };
         let read = Event {
             client: 5,

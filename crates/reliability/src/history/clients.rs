@@ -5,8 +5,12 @@
 //! K2. An event is written down after its operation returned; its beginning was taken before.
 //! K3. Who swapped a key reads it again, for a swap does not tell its stamp.
 //! K4. Keys have neighbours, with names that are longer: nobody judges what they hold.
+//! K5. Where values expire, each client looks at the wall clock once an operation: the tick taken
+//!     before it was seen short of the time, and the one after it was seen to have come, tell when
+//!     that was.
 
 use super::event::{Event, KEYS, State, Value, Version, What};
+use super::expiry::{MARK, expires};
 use std::collections::BTreeMap;
 use std::sync::Barrier;
 use std::sync::Mutex;
@@ -16,6 +20,7 @@ use std::time::Duration;
 use velella::simulation::{self, Step};
 use velella::{Db, Decision, Durability, Entry, Error, Keyspace, Result, Snapshot};
 use velella::{WriteBatch, WriteOptions};
+use velella_sync::thread;
 use velella_testkit::Seed;
 
 /// What the clients of a history share.
@@ -32,6 +37,8 @@ pub struct Stage<'a> {
     /// Whether clients also flush, compact and gather. Where none does, lists of versions live
     /// long enough to be pruned.
     pub upkeep: bool,
+    /// When values expire, in milliseconds since 1970; `None`: none does.
+    pub expires_at_ms: Option<u64>,
 }
 
 impl<'a> Stage<'a> {
@@ -47,6 +54,7 @@ impl<'a> Stage<'a> {
             alarm: None,
             first_number: 0,
             upkeep: true,
+            expires_at_ms: None,
         })
     }
 
@@ -60,11 +68,13 @@ impl<'a> Stage<'a> {
     pub fn run(&self, clients: usize, operations: u64, seed: &Seed) -> Result<Vec<Event>> {
         let all = Mutex::new(Ok(Vec::new()));
         let barrier = Barrier::new(clients);
+        let expiry = Passing::new(self.expires_at_ms);
         std::thread::scope(|scope| {
             for number in 0..clients {
-                let (all, barrier) = (&all, &barrier);
+                let (all, barrier, expiry) = (&all, &barrier, &expiry);
                 let mut client = Client {
                     stage: self,
+                    expiry,
                     number,
                     seed: seed.fork(number as u64),
                     written: self.first_number,
@@ -84,7 +94,12 @@ impl<'a> Stage<'a> {
                 });
             }
         });
-        all.into_inner().expect("no client panics with the lock")
+        let all = all.into_inner().expect("no client panics with the lock");
+        expiry.look(self.tick(), || self.tick());
+        all.map(|mut events| {
+            events.extend(expiry.event(clients));
+            events
+        })
     }
 
     /// What all keys hold now, with the stamps of the versions.
@@ -144,8 +159,53 @@ impl<'a> Stage<'a> {
     }
 }
 
+/// When the wall clock passes the time at which values expire (K5).
+struct Passing {
+    at_ms: u64,
+    /// The latest tick before which somebody saw it short of that.
+    short: AtomicU64,
+    /// The first tick after which somebody saw that it had come.
+    over: AtomicU64,
+}
+
+impl Passing {
+    fn new(at_ms: Option<u64>) -> Passing {
+        Passing {
+            at_ms: at_ms.unwrap_or(u64::MAX),
+            short: AtomicU64::new(0),
+            over: AtomicU64::new(u64::MAX),
+        }
+    }
+
+    /// Looks at the wall clock, `tick` having been taken.
+    fn look(&self, tick: u64, next: impl FnOnce() -> u64) {
+        // Relaxed: ticks order what is told.
+        if self.at_ms == u64::MAX || self.over.load(Ordering::Relaxed) != u64::MAX {
+            return;
+        }
+        if thread::wall_ms() < self.at_ms {
+            self.short.fetch_max(tick, Ordering::Relaxed);
+        } else {
+            self.over.fetch_min(next(), Ordering::Relaxed);
+        }
+    }
+
+    /// That it passed, if it did, as a client of its own may tell it.
+    fn event(&self, client: usize) -> Option<Event> {
+        let [begin, end] = [&self.short, &self.over].map(|tick| tick.load(Ordering::Relaxed));
+        (end != u64::MAX).then_some(Event {
+            client,
+            begin,
+            end,
+            synced: false,
+            what: What::Expired,
+        })
+    }
+}
+
 struct Client<'a> {
     stage: &'a Stage<'a>,
+    expiry: &'a Passing,
     number: usize,
     seed: Seed,
     written: u64,
@@ -158,6 +218,7 @@ struct Client<'a> {
 impl Client<'_> {
     fn operate(&mut self) -> Result<()> {
         let begin = self.stage.tick();
+        self.expiry.look(begin, || self.stage.tick());
         let what = match self.seed.below(100) {
             0..20 => self.write()?,
             20..34 => self.rmw()?,
@@ -213,6 +274,20 @@ impl Client<'_> {
         WriteOptions { durability }
     }
 
+    /// As `value`; one in three expires, where any does.
+    fn value_for_a_while(&mut self) -> Vec<u8> {
+        let mut value = self.value();
+        if self.stage.expires_at_ms.is_some() && self.seed.one_in(3) {
+            value.insert(0, MARK);
+        }
+        value
+    }
+
+    /// When `value` expires.
+    fn expiry_of(&self, value: &[u8]) -> Option<u64> {
+        self.stage.expires_at_ms.filter(|_| expires(value))
+    }
+
     /// A value nobody wrote before (K1).
     fn value(&mut self) -> Vec<u8> {
         self.written += 1;
@@ -224,12 +299,15 @@ impl Client<'_> {
 
     fn write(&mut self) -> Result<Option<What>> {
         let key = self.seed.index(KEYS);
-        let value = (!self.seed.one_in(4)).then(|| self.value());
+        let value = (!self.seed.one_in(4)).then(|| self.value_for_a_while());
         let options = self.options();
         let (keyspace, name) = self.stage.place(key);
         let stamp = match &value {
-            Some(value) => keyspace.put_with(name, value, options)?,
             None => keyspace.delete_with(name, options)?,
+            Some(value) => match self.expiry_of(value) {
+                None => keyspace.put_with(name, value, options)?,
+                Some(at) => keyspace.put_expiring(name, value, at, options)?,
+            },
         };
         let changes = BTreeMap::from([(key, value)]);
         Ok(Some(What::Wrote { stamp, changes }))
@@ -249,7 +327,13 @@ impl Client<'_> {
         let decision = match self.seed.below(8) {
             0 => Decision::Keep,
             1 => Decision::Delete,
-            _ => Decision::Put(self.value()),
+            _ => {
+                let value = self.value_for_a_while();
+                match self.expiry_of(&value) {
+                    None => Decision::Put(value),
+                    Some(at) => Decision::PutExpiring(value, at),
+                }
+            }
         };
         let options = self.options();
         let (keyspace, name) = self.stage.place(key);
@@ -261,13 +345,14 @@ impl Client<'_> {
             return Ok(Some(What::Strict { values }));
         };
         let value = match decision {
-            Decision::Put(value) => Some(value),
-            _ => None,
+            Decision::Put(value) | Decision::PutExpiring(value, _) => Some(value),
+            Decision::Delete | Decision::Keep => None,
         };
         Ok(Some(What::Based {
             stamp,
             changes: BTreeMap::from([(key, value)]),
             bases: BTreeMap::from([(key, old)]),
+            read_at: None,
         }))
     }
 
@@ -309,15 +394,22 @@ impl Client<'_> {
         let (mut batch, mut changes) = (WriteBatch::new(), BTreeMap::new());
         for _ in 0..=self.seed.below(4) {
             let key = self.seed.index(KEYS);
-            let value = (!self.seed.one_in(5)).then(|| self.value());
-            let (keyspace, name) = self.stage.place(key);
-            match &value {
-                Some(value) => batch.put(keyspace, name, value),
-                None => batch.delete(keyspace, name),
-            };
+            let value = (!self.seed.one_in(5)).then(|| self.value_for_a_while());
+            self.add(&mut batch, key, value.as_deref());
             changes.insert(key, value);
         }
         (batch, changes)
+    }
+
+    fn add(&self, batch: &mut WriteBatch, key: usize, value: Option<&[u8]>) {
+        let (keyspace, name) = self.stage.place(key);
+        match value {
+            None => batch.delete(keyspace, name),
+            Some(value) => match self.expiry_of(value) {
+                None => batch.put(keyspace, name, value),
+                Some(at) => batch.put_expiring(keyspace, name, value, at),
+            },
+        };
     }
 
     fn batch(&mut self) -> Result<Option<What>> {
@@ -342,6 +434,7 @@ impl Client<'_> {
             stamp,
             changes,
             bases,
+            read_at: Some(since.stamp()),
         }))
     }
 
@@ -350,23 +443,21 @@ impl Client<'_> {
         let (_, changes) = self.changes();
         let options = self.options();
         let stage = self.stage;
-        let (bases, stamp) = stage.db.transact(options, |snapshot, batch| {
+        let ((bases, read_at), stamp) = stage.db.transact(options, |snapshot, batch| {
             let mut bases = BTreeMap::new();
             for (key, value) in &changes {
                 let (keyspace, name) = stage.place(*key);
                 bases.insert(*key, version(snapshot.get_entry(keyspace, name)?));
-                match value {
-                    Some(value) => batch.put(keyspace, name, value),
-                    None => batch.delete(keyspace, name),
-                };
+                self.add(batch, *key, value.as_deref());
             }
-            Ok::<_, Error>(bases)
+            Ok::<_, Error>((bases, Some(snapshot.stamp())))
         })?;
         let stamp = stamp.expect("the batch has keys");
         Ok(Some(What::Based {
             stamp,
             changes,
             bases,
+            read_at,
         }))
     }
 

@@ -7,10 +7,13 @@
 //! `other`: what an operation on several keys promises beyond that is not in here.
 //!
 //! E1. A snapshot that is read again is left out: it says nothing of the present.
+//! E2. What expires has a name that begins with `e`; that its time has come is an `expire` of each
+//!     key. A batch judges that by a snapshot before it: what it found of such a value is left out.
 //!
 //! Tests: `tests/histories.rs`; `.ci/porcupine.sh` reads it.
 
 use super::event::{Event, KEYS, Value, What};
+use super::expiry::expires;
 use std::io::{self, Write};
 
 /// Writes the operations of history `number` to `out`.
@@ -41,12 +44,21 @@ fn operations(what: &What) -> Vec<Operation> {
             .iter()
             .map(|(key, value)| (*key, "write", name(value.as_ref()), nothing()))
             .collect(),
-        What::Based { changes, bases, .. } => changes
+        What::Based {
+            changes,
+            bases,
+            read_at,
+            ..
+        } => changes
             .iter()
             .map(|(key, value)| {
                 let base = bases.get(key).and_then(Option::as_ref);
                 let base = base.map(|(_, base)| base);
-                (*key, "swap", name(value.as_ref()), name(base))
+                let kind = match base {
+                    Some(base) if read_at.is_some() && expires(base) => "write",
+                    _ => "swap",
+                };
+                (*key, kind, name(value.as_ref()), name(base))
             })
             .collect(),
         What::Swapped { key, base, value } => {
@@ -70,6 +82,9 @@ fn operations(what: &What) -> Vec<Operation> {
             .map(|key| read(key, &state.get(&key).cloned()))
             .collect(),
         What::SawAgain { .. } => Vec::new(),
+        What::Expired => (0..KEYS)
+            .map(|key| (key, "expire", nothing(), nothing()))
+            .collect(),
     }
 }
 

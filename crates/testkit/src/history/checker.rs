@@ -13,7 +13,8 @@
 //!     and a key;
 //! H5. batches are whole: one stamp of the replay, so H2 and H3 say it;
 //! H6. a scan shows keys it was asked for, each once, in its order, as H2 has it of a `multi_get`;
-//! H7. a swap that was done is a read-modify-write; one that was refused read something else.
+//! H7. a swap that was done is a read-modify-write; one that was refused read something else;
+//! H8. there is one stamp at which what expires does, for all of that (`expiry.rs`).
 //!
 //! A swap does not tell its stamp. Where anybody was told the stamp of what it wrote (values are
 //! written once), it has that one ([`placed`]). Where nobody was, it was overwritten before
@@ -24,6 +25,7 @@
 //! `velella-reliability`; an independent checker judges a sample (`.ci/porcupine.sh`).
 
 use super::event::{Event, KEYS, State, Value, Version, What};
+use super::expiry::{Expiry, expires, left, passed};
 use super::times::{Times, after, before, read_at, written_at};
 use crate::Model;
 use std::collections::BTreeMap;
@@ -40,21 +42,23 @@ pub fn check(before: &Before, events: &[Event]) -> Result<(), String> {
     let events = &placed(events, before);
     let model = model_of(before, events)?;
     let times = Times::of(events);
-    let judge = Judge {
+    let mut judge = Judge {
         stamps: model.stamps(),
         model,
         loose: loose(events, &times),
         times,
+        passed: passed(events),
+        expiry: Expiry::NEVER,
     };
-    for event in events {
-        judge.event(event).map_err(|what| {
-            format!(
-                "{what}; client {} in [{}, {}]: {:?}",
-                event.client, event.begin, event.end, event.what
-            )
-        })?;
+    let mut refused = None;
+    for expiry in judge.expiries(events) {
+        judge.expiry = expiry;
+        match judge.all(events) {
+            Ok(()) => return Ok(()),
+            Err(what) => refused = refused.or(Some(what)),
+        }
     }
-    Ok(())
+    Err(refused.unwrap_or_else(|| "H8: what expires did so at no stamp that there is".to_owned()))
 }
 
 /// The same with the stamps of swaps of which anybody was told, and of those that are in `told`.
@@ -99,6 +103,7 @@ pub fn placed(events: &[Event], told: &Before) -> Vec<Event> {
                 stamp: *stamp,
                 changes: BTreeMap::from([(*key, Some(value.clone()))]),
                 bases: BTreeMap::from([(*key, base.clone())]),
+                read_at: None,
             };
         }
         event
@@ -158,23 +163,65 @@ struct Judge {
     stamps: Vec<u64>,
     loose: BTreeMap<usize, Vec<Loose>>,
     times: Times,
+    /// When the time came at which values expire.
+    passed: Option<(u64, u64)>,
+    /// Where, as is tried now (H8).
+    expiry: Expiry,
 }
 
 impl Judge {
+    /// Where the time may have come, for all that real time says.
+    fn expiries(&self, events: &[Event]) -> Vec<Expiry> {
+        let Some((begin, end)) = self.passed else {
+            return vec![Expiry::NEVER];
+        };
+        let least = before(&self.times.ended, begin);
+        let most = after(&self.times.began, end);
+        let read = events.iter().filter_map(|event| match &event.what {
+            What::Saw { at, .. } | What::SawAgain { at, .. } => Some(at.0),
+            What::Based { read_at, .. } => read_at.map(|at| at.0),
+            _ => None,
+        });
+        // Before the first write of all, too, and right before what began later.
+        let ends = [0, least / 2, most / 2];
+        let mut places: Vec<u64> = self
+            .stamps
+            .iter()
+            .copied()
+            .chain(read)
+            .chain(ends)
+            .collect();
+        places.sort_unstable();
+        places.dedup();
+        places.retain(|at| (least..=most).contains(&read_at(*at)));
+        places.into_iter().map(|at| Expiry { at }).collect()
+    }
+
+    fn all(&self, events: &[Event]) -> Result<(), String> {
+        for event in events {
+            self.event(event).map_err(|what| {
+                format!(
+                    "{what}; client {} in [{}, {}]: {:?}, {:?}",
+                    event.client, event.begin, event.end, event.what, self.expiry
+                )
+            })?;
+        }
+        Ok(())
+    }
+
     fn event(&self, event: &Event) -> Result<(), String> {
         let least = before(&self.times.ended, event.begin);
         let most = after(&self.times.began, event.end);
         match &event.what {
             What::Wrote { stamp, .. } => within("H2", written_at(stamp.0), least, most),
-            What::Based { stamp, bases, .. } => {
+            What::Based {
+                stamp,
+                bases,
+                read_at,
+                ..
+            } => {
                 within("H2", written_at(stamp.0), least, most)?;
-                let found = |(key, base): (&usize, &Version)| {
-                    let under = self.model.version(key, stamp.0 - 1);
-                    let under = under.and_then(|(at, value)| Some((Stamp(at), value.clone()?)));
-                    let what = || format!("H4: base of key {key}: the replay has {under:?}");
-                    (under == *base).then_some(()).ok_or_else(what)
-                };
-                bases.iter().try_for_each(found)
+                self.based(*stamp, bases, *read_at)
             }
             What::Swapped {
                 key,
@@ -186,7 +233,10 @@ impl Judge {
             }
             What::Swapped { .. } => Ok(()),
             What::Refused { key, expected } => {
-                let other = |at: u64| self.model.get(key, at) != expected.as_ref();
+                let other = |at: u64| {
+                    let mut shown = self.shown(*key, at, event);
+                    shown.any(|value| value != expected.as_ref())
+                };
                 let unread = self.unread(*key, event.end);
                 let mut unread = unread.map(|loose| Some(&loose.value));
                 let found = self.moments(least, most).any(other)
@@ -203,16 +253,47 @@ impl Judge {
                 }
                 let shown = |key: &usize| pairs.iter().find(|(shown, _)| shown == key);
                 let value = |key: &usize| (*key, shown(key).map(|(_, value)| value.clone()));
-                self.strict(&asked.iter().map(value).collect(), least, most, event.end)
+                self.strict(&asked.iter().map(value).collect(), least, most, event)
             }
             What::Got { key, value, stamp } => self.got(event, *key, value, stamp.map(|at| at.0)),
-            What::Strict { values } => self.strict(values, least, most, event.end),
+            What::Strict { values } => self.strict(values, least, most, event),
             What::Saw { at, state } => {
                 within("H2", read_at(at.0), least, most)?;
-                self.saw(at.0, state, event.end)
+                self.saw(at.0, state, event.begin, event.end)
             }
-            What::SawAgain { at, state } => self.saw(at.0, state, event.end),
+            // It began when the snapshot was taken, and nobody looks when that was.
+            What::SawAgain { at, state } => self.saw(at.0, state, 0, event.end),
+            What::Expired => Ok(()),
         }
+    }
+
+    /// H4, and H8 for it.
+    fn based(
+        &self,
+        stamp: Stamp,
+        bases: &BTreeMap<usize, Version>,
+        read_at: Option<Stamp>,
+    ) -> Result<(), String> {
+        let is_over = [self.expiry.is_before(stamp.0)];
+        let modes = match read_at {
+            Some(at) => self.expiry.modes(at.0),
+            None => &is_over,
+        };
+        let found = |is_over: &bool| {
+            let found = |(key, base): (&usize, &Version)| {
+                let under = self.model.version(key, stamp.0 - 1);
+                let under = under.and_then(|(at, value)| {
+                    let value = left(value.as_ref(), *is_over)?;
+                    Some((Stamp(at), value.clone()))
+                });
+                let what = || format!("H4: base of key {key}: the replay has {under:?}");
+                (under == *base).then_some(()).ok_or_else(what)
+            };
+            bases.iter().try_for_each(found)
+        };
+        let mut verdicts = modes.iter().map(found);
+        let first = verdicts.next().expect("there is a mode");
+        verdicts.fold(first, Result::or)
     }
 
     /// Swaps of `key` of whose stamp nobody was told, and which began before `end`.
@@ -221,10 +302,55 @@ impl Judge {
         all.filter(move |loose| loose.begin < end)
     }
 
-    /// Whether who was done at `end` may have seen this at stamp `at`.
-    fn holds(&self, key: usize, value: Option<&Vec<u8>>, at: u64, end: u64) -> bool {
+    /// Whether who was done at `end` may have seen this at stamp `at`, before what expires did, or
+    /// once that `is_over`.
+    fn holds(
+        &self,
+        key: usize,
+        value: Option<&Vec<u8>>,
+        (at, is_over): (u64, bool),
+        end: u64,
+    ) -> bool {
         let is_it = |loose: &Loose| loose.least <= read_at(at) && Some(&loose.value) == value;
-        self.model.get(&key, at) == value || self.unread(key, end).any(is_it)
+        left(self.model.get(&key, at), is_over) == value || self.unread(key, end).any(is_it)
+    }
+
+    /// Whether who began and was done then may have seen all of it at stamp `at`.
+    fn all_hold<'a>(
+        &self,
+        values: impl Iterator<Item = (usize, Option<&'a Vec<u8>>)> + Clone,
+        at: u64,
+        begin: u64,
+        end: u64,
+    ) -> bool {
+        self.modes(at, begin, end).any(|is_over| {
+            let mut values = values.clone();
+            values.all(|(key, value)| self.holds(key, value, (at, is_over), end))
+        })
+    }
+
+    /// Whether the time of what expires had come for a read at stamp `at`, and in real time.
+    fn modes(&self, at: u64, begin: u64, end: u64) -> impl Iterator<Item = bool> {
+        let (came, was_over) = self.passed.unwrap_or((u64::MAX, u64::MAX));
+        let modes = self.expiry.modes(at).iter().copied();
+        modes.filter(move |is_over| {
+            if *is_over {
+                came < end
+            } else {
+                begin <= was_over
+            }
+        })
+    }
+
+    /// What `event` may have been told of `key` alone, at stamp `at`.
+    fn shown(&self, key: usize, at: u64, event: &Event) -> impl Iterator<Item = Option<&Vec<u8>>> {
+        let replay = self.model.get(&key, at);
+        let is_fixed = !replay.is_some_and(|value| expires(value));
+        let modes = self.modes(at, event.begin, event.end);
+        let modes = modes
+            .filter(move |_| !is_fixed)
+            .chain(is_fixed.then_some(false));
+        modes.map(move |is_over| left(replay, is_over))
     }
 
     fn strict(
@@ -232,23 +358,21 @@ impl Judge {
         values: &BTreeMap<usize, Value>,
         least: u64,
         most: u64,
-        end: u64,
+        event: &Event,
     ) -> Result<(), String> {
-        let hold = |at: u64| {
-            let mut values = values.iter();
-            values.all(|(key, value)| self.holds(*key, value.as_ref(), at, end))
-        };
+        let told = values.iter().map(|(key, value)| (*key, value.as_ref()));
+        let hold = |at: u64| self.all_hold(told.clone(), at, event.begin, event.end);
         let found = self.moments(least, most).any(hold);
         let what =
             || format!("H2: at no stamp of the places [{least}, {most}] were these the values");
         found.then_some(()).ok_or_else(what)
     }
 
-    fn saw(&self, at: u64, state: &State, end: u64) -> Result<(), String> {
+    fn saw(&self, at: u64, state: &State, begin: u64, end: u64) -> Result<(), String> {
         let known = state.keys().all(|key| *key < KEYS);
-        let holds = |key| self.holds(key, state.get(&key), at, end);
+        let told = (0..KEYS).map(|key| (key, state.get(&key)));
         let what = || format!("H3: at {at} the replay is {:?}", self.model.at(at));
-        (known && (0..KEYS).all(holds))
+        (known && self.all_hold(told, at, begin, end))
             .then_some(())
             .ok_or_else(what)
     }
@@ -266,10 +390,13 @@ impl Judge {
         match stamp {
             Some(stamp) => {
                 within("H1", read_at(stamp), least, most)?;
-                same("H1: version", key, self.model.get(&key, stamp), value)
+                same("H1: version", key, self.model.get(&key, stamp), value)?;
+                let is_alive = self.shown(key, stamp, event).any(|shown| shown.is_some());
+                let what = || format!("H8: key {key} had expired");
+                is_alive.then_some(()).ok_or_else(what)
             }
             None => {
-                let absent = |at: u64| self.model.get(&key, at).is_none();
+                let absent = |at: u64| self.shown(key, at, event).any(|value| value.is_none());
                 let found = self.moments(least, most).any(absent);
                 let what = || {
                     format!("H1: at no stamp of the places [{least}, {most}] was key {key} absent")
@@ -288,6 +415,7 @@ impl Judge {
         let swapped = self.loose.values().flatten().map(|loose| loose.least);
         let begun = std::iter::once(least).chain(swapped).map(|place| place / 2);
         begun
+            .chain(self.passed.map(|_| self.expiry.at))
             .filter(move |at| (least..=most).contains(&read_at(*at)))
             .chain(written)
     }
@@ -458,6 +586,7 @@ mod tests {
                     stamp,
                     changes,
                     bases,
+                    read_at: None,
                 },
             )
         };

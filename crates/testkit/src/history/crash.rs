@@ -4,11 +4,13 @@
 //!     began is there; what began after it is not; what lies in between is there or not, whole.
 //! P3. After a power loss, and without a journal, what is there is a prefix by the order of stamps
 //!     that holds every write which was to be durable and had returned before the crash began.
+//! P4. What expires may have done so since; then it shows as nothing.
 //!
 //! Tests: below; the campaign `histories` of `velella-reliability`; the engine's models.
 
 use super::checker::Before;
 use super::event::{Event, KEYS, Value, What};
+use super::expiry::expires;
 use crate::Model;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -103,7 +105,10 @@ impl Crash {
                             .filter_map(|(key, value)| of_value(*key, value)),
                     );
                 }
-                What::Swapped { .. } | What::Refused { .. } | What::Wrote { .. } => {}
+                What::Swapped { .. }
+                | What::Refused { .. }
+                | What::Wrote { .. }
+                | What::Expired => {}
             }
         }
         read
@@ -134,7 +139,9 @@ impl Crash {
             let is_found = |key: usize| {
                 let there = model.version(&key, *at);
                 let there = there.and_then(|(stamp, value)| Some((stamp, value.clone()?)));
-                there.as_ref() == found.get(&key)
+                let may_be_gone = there.as_ref().is_some_and(|(_, value)| expires(value));
+                let found = found.get(&key);
+                there.as_ref() == found || found.is_none() && may_be_gone
             };
             (0..KEYS).all(is_found)
         };
@@ -156,9 +163,10 @@ impl Crash {
         changes: &BTreeMap<usize, Value>,
         by_place: &ByPlace<'_>,
     ) -> bool {
-        let is_deletion = changes.get(key).is_some_and(Option::is_none);
+        let shows_as_nothing = |value: &Value| value.as_deref().is_none_or(expires);
+        let is_deletion = changes.get(key).is_some_and(shows_as_nothing);
         let deletes =
-            |(event, value): &(&Event, &Value)| value.is_none() && event.begin < self.ended;
+            |(event, value): &(&Event, &Value)| shows_as_nothing(value) && event.begin < self.ended;
         is_deletion
             || by_place
                 .range((*key, stamp + 1)..(*key, u64::MAX))

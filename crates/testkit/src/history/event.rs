@@ -53,6 +53,8 @@ pub enum What {
         changes: BTreeMap<usize, Value>,
         /// What it found, by key.
         bases: BTreeMap<usize, Version>,
+        /// The snapshot it was found in, if it was one: what expires is judged there.
+        read_at: Option<Stamp>,
     },
     /// A `compare_and_swap` to a value, or a `put_if_absent`, that was done. Nobody tells its
     /// stamp, but who reads the value is told.
@@ -107,6 +109,8 @@ pub enum What {
         /// What it held.
         state: State,
     },
+    /// Nobody's: the wall clock passed the time at which values of this history expire.
+    Expired,
 }
 
 impl What {
