@@ -57,6 +57,7 @@ pub(super) const FAULTS: &[Fault] = &[
     fault("a-snapshot-looks-back", "reliability", "histories", "histories_are"),
     fault("the-frontier-passes-open-windows", "mvcc", "lib", "the_frontier"),
     fault("a-switch-does-not-wait-for-announced-slots", "engine", "shuttle", "a_switch_loses"),
+    fault("a-snapshot-asks-the-wall-clock-once", "mvcc", "lib", "the_wall_clock_and_the_stamp"),
     fault("collectors-forget-snapshots", "engine", "snapshots", ""),
     fault("a-reader-at-a-stamp-does-not-see-it", "lsm", "contract", ""),
     // memtable
@@ -101,6 +102,7 @@ pub(super) const FAULTS: &[Fault] = &[
     fault("every-16th-record-stays-incomplete", "engine", "crash", ""),
     fault("a-sync-write-does-not-wait", "engine", "crash", ""),
     fault("external-values-are-not-synced", "reliability", "power_loss", ""),
+    fault("what-is-found-expired-is-believed", "engine", "lib", "a_key_renewed_in_time"),
     fault("a-get-ignores-expiry", "engine", "expiry", "an_expired_value_hides"),
     fault("stamps-go-on-from-the-highest-seen", "engine", "regressions", "cl14"),
     fault("a-flush-does-not-wait-for-the-journal", "engine", "regressions", "x2"),
