@@ -19,22 +19,29 @@ fn histories_are_what_their_stamps_say_across_crashes_too() {
     let _watchdog = Watchdog::new("histories", 500);
     let all = velella_reliability::all();
     let campaign = all.iter().find(|one| one.name() == "histories").unwrap();
-    let plan = Plan {
-        first: 1,
-        runs: scale(40),
-        limit: None,
-        run_limit: patience(Duration::from_secs(400)),
-        threads: 1,
+    let never = || -> Vec<_> {
+        let places = spot::PLACES.iter();
+        places
+            .filter(|(place, _)| spot::hits(*place) == 0)
+            .collect()
     };
-    let outcome = run(campaign, &plan, &|_| {});
-    assert_eq!(outcome.failure, None);
-    assert!(outcome.tally.of("operations") > 20_000, "{outcome:?}");
-    // Wherever a thread may lose its processor, some did.
-    let never = spot::PLACES
-        .iter()
-        .filter(|(place, _)| spot::hits(*place) == 0);
-    let never: Vec<_> = never.collect();
-    assert!(never.is_empty(), "{never:?}");
+    // Wherever a thread may lose its processor, some shall: in a few dozen histories most often.
+    for part in 0..8 {
+        let plan = Plan {
+            first: 1 + part * scale(40),
+            runs: scale(40),
+            limit: None,
+            run_limit: patience(Duration::from_secs(400)),
+            threads: 1,
+        };
+        let outcome = run(campaign, &plan, &|_| {});
+        assert_eq!(outcome.failure, None);
+        assert!(outcome.tally.of("operations") > 20_000, "{outcome:?}");
+        if never().is_empty() {
+            return;
+        }
+    }
+    panic!("nobody came by {:?}", never());
 }
 
 fn history() -> Vec<Event> {
