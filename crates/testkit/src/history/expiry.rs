@@ -198,7 +198,7 @@ mod tests {
     #[test]
     fn what_a_snapshot_sees_alive_no_read_before_it_saw_gone() {
         let alive = saw(7, 10, 20, &[(0, "e1"), (1, "b")]);
-        assert_eq!(with(&[alive.clone()]), "fine");
+        assert_eq!(with(std::slice::from_ref(&alive)), "fine");
         assert_ne!(with(&[alive.clone(), saw(7, 10, 15, &[])]), "fine");
         assert_eq!(with(&[alive, saw(7, 10, 25, &[(1, "b")])]), "fine");
     }
