@@ -21,6 +21,7 @@ use crate::lease;
 use crate::view::Mem;
 use std::sync::Arc;
 use velella_base::{Result, Stamp, seeded};
+use velella_journal::Journal;
 use velella_memtable::CursorMode;
 use velella_sync::lock::MutexGuard;
 use velella_sync::{epoch, thread};
@@ -222,9 +223,7 @@ impl Engine {
         let Some(journal) = &self.journal else {
             return Ok(());
         };
-        let stats = journal.stats();
-        // Early enough for what is written while the flush runs.
-        if stats.unflushed_bytes < self.journal_bound() / 4 * 3 {
+        if !self.is_journal_long(journal) {
             return Ok(());
         }
         self.release_journal()?;
@@ -242,11 +241,19 @@ impl Engine {
         Ok(())
     }
 
+    /// Whether it is near its bound; early enough for what is written while a flush runs.
+    pub(crate) fn is_journal_long(&self, journal: &Journal) -> bool {
+        journal.stats().unflushed_bytes >= self.journal_bound() / 4 * 3
+    }
+
     /// Most bytes of journal that are kept because their writes are not in tables yet. They are
     /// counted by whole segments, so a small write buffer would be flushed for the first of them.
+    /// Each keeps files open, and a flush needs some, too: where few may be, few segments are kept.
     pub(crate) fn journal_bound(&self) -> u64 {
         let by_buffers = self.options.write_buffer.saturating_mul(JOURNAL_BUFFERS);
-        by_buffers.max(4 * self.sizes.segment_bytes)
+        let segments = (self.options.open_files as u64 / 4).max(4);
+        let by_files = segments.saturating_mul(self.sizes.segment_bytes);
+        by_buffers.clamp(4 * self.sizes.segment_bytes, by_files)
     }
 }
 

@@ -264,7 +264,15 @@ impl Engine {
         journal.wait_for_preparation(TICK, || self.is_over());
         while !self.is_over() {
             // Writers that need a segment make it themselves, and are told.
-            let prepared = journal.prepare(|| self.is_over());
+            let prepared = if self.shortages.flushes.is_of_descriptors() {
+                journal.forgo()
+            } else {
+                journal.prepare(|| self.is_over())
+            };
+            // Each was taken by a writer: that may be many within a tick of those who bound them.
+            if self.is_journal_long(journal) {
+                self.work.wake_all();
+            }
             let pause = if prepared.is_err() { SHORT_PAUSE } else { TICK };
             prepared.or_else(unless_short)?;
             journal.wait_for_preparation(pause, || self.is_over());

@@ -472,6 +472,7 @@ fn new_journal(
         }
     };
     let (manifest, noted) = (Arc::clone(&env.manifest), Arc::clone(&env.manifest));
+    let files = Arc::clone(&env.files);
     let config = Config {
         vfs: Arc::clone(&env.vfs),
         dir: env.dir.clone(),
@@ -484,6 +485,7 @@ fn new_journal(
         ack_after_done: false,
         next_file: Arc::new(move || manifest.next_file()),
         note: Some(Arc::new(move || agreement::note(noted.position()))),
+        make_room: Some(Arc::new(move || files.make_room())),
     };
     let (journal, lanes, Start { seal_file, token }) = Journal::create(config, start)?;
     let edit = Edit::Incarnation {

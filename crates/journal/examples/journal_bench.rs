@@ -59,6 +59,7 @@ fn run(dir: &Path, access: Access, records: u64) -> Result<()> {
         // Relaxed: a counter.
         next_file: Arc::new(move || Ok(next.fetch_add(1, Ordering::Relaxed))),
         note: None,
+        make_room: None,
     };
     let (journal, mut lanes, _) = Journal::create(config, Stamp::ZERO)?;
     let lane = &mut lanes[0];

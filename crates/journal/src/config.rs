@@ -7,7 +7,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 use velella_base::{DatabaseId, Error, Result};
-use velella_vfs::Vfs;
+use velella_vfs::{Vfs, lacks_descriptors};
 
 /// Most lanes: a seal names them all, and is written whole.
 pub const LANES_MAX: usize = 4096;
@@ -35,6 +35,9 @@ pub type NextFile = Arc<dyn Fn() -> Result<u64> + Send + Sync>;
 /// What the caller wants noted in each seal: 56 bits, 0 for nothing.
 pub type Note = Arc<dyn Fn() -> u64 + Send + Sync>;
 
+/// Closes files that can be opened again; whether there were any.
+pub type MakeRoom = Arc<dyn Fn() -> bool + Send + Sync>;
+
 /// Where and how to keep a journal.
 #[derive(Clone)]
 pub struct Config {
@@ -61,6 +64,9 @@ pub struct Config {
     /// Noted in each seal, and read back by [`crate::evidence`]: how far the caller's own log was
     /// durable before the round. `None`: nothing.
     pub note: Option<Note>,
+    /// Closes files that the caller can open again; whether there were any. Asked where the process
+    /// may open no more. `None`: there are none.
+    pub make_room: Option<MakeRoom>,
 }
 
 impl Config {
@@ -68,6 +74,17 @@ impl Config {
     pub const SEGMENT_BYTES: u64 = 16 << 20;
     /// Default of [`Config::extent_bytes`].
     pub const EXTENT_BYTES: u64 = 256 << 10;
+
+    /// Opens or creates a file, once more if too many were open and room could be made.
+    pub(crate) fn with_room<T>(&self, open: impl Fn() -> Result<T>) -> Result<T> {
+        match open() {
+            Err(error) if lacks_descriptors(&error) => match &self.make_room {
+                Some(make_room) if make_room() => open(),
+                _ => Err(error),
+            },
+            opened => opened,
+        }
+    }
 
     pub(crate) fn check(&self) -> Result<()> {
         let refused = |found: String| Err(Error::invalid("start the journal", found));
@@ -118,6 +135,7 @@ mod tests {
             ack_after_done: false,
             next_file: Arc::new(|| Ok(1)),
             note: None,
+            make_room: None,
         };
         good.check().unwrap();
         let change: [fn(&mut Config); 6] = [

@@ -213,6 +213,17 @@ impl Inventory {
         self.sweep()
     }
 
+    /// Deletes the segments that are ready, for others want what they keep open.
+    pub(crate) fn forgo(&self) -> Result<()> {
+        let making = self.making.lock();
+        let ready = std::mem::take(&mut self.state.lock().ready);
+        for segment in ready {
+            self.abandon(segment.number, None);
+        }
+        drop(making);
+        self.sweep()
+    }
+
     /// Takes the window of an extent that its lane has left (I7).
     pub(crate) fn leave(&self, window: Window) {
         let most = self.config.segment_bytes / self.config.extent_bytes;
@@ -270,7 +281,7 @@ impl Inventory {
 
     /// Makes the names of new files durable (I6).
     pub(crate) fn sync_names(&self) -> Result<()> {
-        let synced = self.names.sync();
+        let synced = self.config.with_room(|| self.names.sync());
         synced.inspect_err(|error| {
             if self.names.check().is_err() {
                 self.poison.set(error.clone());
@@ -311,7 +322,7 @@ impl Inventory {
         Err(no_number(&self.config))
     }
 
-    /// A segment could not be made: what there is of it goes.
+    /// A segment could not be made, or nobody is to have it: what there is of it goes.
     fn abandon(&self, number: u64, retired: Option<u64>) {
         for number in [Some(number), retired].into_iter().flatten() {
             // The error that led here is the one to report. What cannot be removed is tried again:
@@ -516,6 +527,7 @@ mod tests {
             ack_after_done: false,
             next_file: Arc::new(move || Ok(number.fetch_add(1, Ordering::Relaxed))),
             note: None,
+            make_room: None,
         };
         config.vfs.create_dir_all(&journal_dir(&config)).unwrap();
         let core = Arc::new(Core::new(config, 1, Stamp::ZERO));

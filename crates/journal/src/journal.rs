@@ -316,6 +316,16 @@ impl Journal {
         self.core.inventory.prepare(&cancelled)
     }
 
+    /// Gives up the segments that are ready, instead of `prepare`: where flushes lack descriptors,
+    /// which alone give back those of older segments.
+    ///
+    /// # Errors
+    /// As [`Journal::prepare`].
+    pub fn forgo(&self) -> Result<()> {
+        self.core.poison.check()?;
+        self.core.inventory.forgo()
+    }
+
     /// Waits until a segment has been taken and `prepare` should run, or `limit` passes, or the
     /// journal is poisoned or closed, or `over`, which is looked at again on `wake_preparer`.
     pub fn wait_for_preparation(&self, limit: Duration, over: impl Fn() -> bool) {

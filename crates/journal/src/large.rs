@@ -50,7 +50,7 @@ impl LargeFile {
         for _ in 0..NUMBER_ATTEMPTS {
             let number = inventory.new_number()?;
             let path = FileName::LargeSegment(number).path(&config.dir);
-            let file = match config.vfs.create(&path) {
+            let file = match config.with_room(|| config.vfs.create(&path)) {
                 Err(error) if error.kind() == ErrorKind::AlreadyExists => continue,
                 other => other?,
             };

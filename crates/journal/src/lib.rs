@@ -46,7 +46,7 @@ mod recovery;
 pub mod batch;
 pub mod inspect;
 
-pub use config::{Access, Config, LANES_MAX, NextFile, Note};
+pub use config::{Access, Config, LANES_MAX, MakeRoom, NextFile, Note};
 pub use inventory::discard_all;
 pub use journal::{Journal, Start, Stats};
 pub use lane::Lane;

@@ -45,7 +45,7 @@ impl SealFile {
         let (layout, shadows) = (Layout::of(&header), Layout::shadows(&header));
         let path = FileName::Seal(number).path(&config.dir);
         let made = SealFile {
-            file: config.vfs.create(&path)?,
+            file: config.with_room(|| config.vfs.create(&path))?,
             layout,
             shadows,
         };

@@ -75,12 +75,12 @@ impl Segment {
             Some(old) => {
                 let old = FileName::Segment(old).path(&config.dir);
                 config.vfs.rename(&old, &path)?;
-                let file = config.vfs.open_write(&path)?;
+                let file = config.with_room(|| config.vfs.open_write(&path))?;
                 fill(&*file, bytes, strip.end())?;
                 file
             }
             None => {
-                let file = config.vfs.create(&path)?;
+                let file = config.with_room(|| config.vfs.create(&path))?;
                 file.allocate(strip.end())?;
                 if !fill_unless(&*file, 0, strip.end(), cancelled)? {
                     drop(file);
@@ -130,7 +130,7 @@ impl Segment {
         if !wanted {
             return Ok(None);
         }
-        match config.vfs.map_append(path, bytes) {
+        match config.with_room(|| config.vfs.map_append(path, bytes)) {
             Ok(map) => Ok(Some(map)),
             Err(error)
                 if config.access == Access::Auto && error.kind() == ErrorKind::Unsupported =>

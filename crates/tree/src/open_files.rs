@@ -96,7 +96,7 @@ impl OpenFiles {
     /// Those of `open`.
     pub fn with_room<T>(&self, open: impl Fn() -> Result<T>) -> Result<T> {
         match open() {
-            Err(error) if lacks_descriptors(&error) && self.close_some() => open(),
+            Err(error) if lacks_descriptors(&error) && self.make_room() => open(),
             opened => opened,
         }
     }
@@ -121,7 +121,7 @@ impl OpenFiles {
     }
 
     /// Closes half of what is open; whether that was anything.
-    fn close_some(&self) -> bool {
+    pub fn make_room(&self) -> bool {
         let mut open = self.open.lock();
         let half = open.len().div_ceil(2);
         let some: Vec<_> = open

@@ -29,6 +29,7 @@ fn start(fs: &MemFs) -> (Arc<Journal>, Vec<Lane>, Start) {
         ack_after_done: false,
         next_file: Arc::new(move || Ok(next.fetch_add(1, Ordering::Relaxed))),
         note: None,
+        make_room: None,
     };
     Journal::create(config, Stamp::ZERO).unwrap()
 }

@@ -39,6 +39,7 @@ pub fn config(vfs: Arc<dyn Vfs>, incarnation: u64, lanes: usize) -> Config {
         ack_after_done: false,
         next_file: Arc::new(move || Ok(next.fetch_add(1, Ordering::Relaxed))),
         note: None,
+        make_room: None,
     }
 }
 

@@ -142,6 +142,7 @@ impl World {
             // Relaxed: a counter.
             next_file: Arc::new(move || Ok(next.fetch_add(1, Ordering::Relaxed))),
             note: None,
+            make_room: None,
         };
         let (journal, lanes, start) = Journal::create(config, Stamp::ZERO).unwrap();
         World {
