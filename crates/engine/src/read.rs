@@ -7,9 +7,12 @@
 //! G2. An expired version is a tombstone. The time is read once per operation, at the first
 //!     version that expires at all; a snapshot brings its own.
 //! G3. No reference into a memtable leaves the pin: bytes are copied, or lent to a closure.
-//! G4. What a read that brings no time calls expired was the newest after the clock said so: found
-//!     expired, it is looked up again, and windows that are open then are waited for. A key that
-//!     is renewed in time is never absent.
+//! G4. A key that is renewed in time is never absent. What a read that brings no time finds expired
+//!     is looked up again, now that the clock has said so, and windows that are open then are
+//!     waited for: only if it is the newest still is the key absent. The same where nothing was
+//!     found in memory and the tree has changed since the memtables were searched: a compaction
+//!     may have taken away what expired meanwhile. It takes nothing of which a window may be open
+//!     that saw it alive (`Snapshots::retention`).
 //!
 //! Tests: `tests/reads.rs`, below.
 
@@ -219,12 +222,14 @@ impl Engine {
         take: impl FnOnce(&Seen<'_>) -> Result<R>,
     ) -> Result<Option<R>> {
         let guard = epoch::pin();
+        let mut generation = core.tree.generation();
         let mut base = self.find(core, key, reader.at, &guard)?;
         loop {
             match self.interpret(core, &base, reader.now_ms)? {
                 Said::Live(seen) => return take(&seen).map(Some),
-                Said::Absent => return Ok(None),
-                Said::Expired if reader.now_ms.is_some() => return Ok(None),
+                _ if reader.now_ms.is_some() => return Ok(None),
+                Said::Absent if !base.is_overtaken(core, &mut generation) => return Ok(None),
+                Said::Absent => base = self.find(core, key, Reader::STRICT.at, &guard)?,
                 Said::Expired if seeded("what-is-found-expired-is-believed") => return Ok(None),
                 Said::Expired => match self.renewed(core, key, base.stamp(), &guard)? {
                     Some(newer) => base = newer,
@@ -364,6 +369,16 @@ impl Base<'_> {
             Base::Memory(version) => version.stamp,
             Base::Table(found) => found.stamp,
         }
+    }
+
+    /// Whether it was looked for in a tree that is another one by now than that of `generation`,
+    /// which becomes the present one.
+    pub(crate) fn is_overtaken(&self, core: &Core, generation: &mut u64) -> bool {
+        if matches!(self, Base::Memory(_)) {
+            return false;
+        }
+        let before = std::mem::replace(generation, core.tree.generation());
+        *generation != before
     }
 
     fn stamp_if(&self, wanted: ValueKind) -> Option<Stamp> {

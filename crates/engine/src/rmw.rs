@@ -11,8 +11,8 @@
 //!     version of the key after W was decided: nothing can appear there any more.
 //! R3. The decision runs with nothing held: no pin, no slot, no lane. It may run several times.
 //! R4. A base that expires before the stamp is drawn was no base: the decision runs again. One that
-//!     is found expired is so only if it is the newest still at a second look (`read.rs`, G4): the
-//!     decision may be to write nothing, and then nobody looks again.
+//!     is found expired, or absent in a tree that has changed, is looked at again (`read.rs`, G4):
+//!     the decision may be to write nothing, and then nobody looks again.
 //!
 //! Tests: below, `read/tests.rs`, `cl1_put_under_rmw`, `rmw_loses_no_update`,
 //! `rmw_across_switches`.
@@ -41,6 +41,15 @@ struct Seen {
     absent_in: Option<Identity>,
     /// Where the write will be.
     hint: Hint,
+}
+
+/// Why a second look may find the key alive that was found absent (R4).
+enum Doubt {
+    Nothing,
+    /// The clock was asked only then.
+    Expired,
+    /// What was found in memory and in the tree is not of one moment.
+    Overtaken,
 }
 
 impl Seen {
@@ -100,21 +109,28 @@ impl Engine {
 
     /// The key's entry, to decide on; `None` after waiting for an undecided one.
     fn look(&self, core: &Core, key: &[u8]) -> Result<Option<Seen>> {
-        let mut expired = None;
+        let (mut expired, mut generation) = (None, core.tree.generation());
         loop {
-            let Some((seen, is_expired)) = self.look_once(core, key)? else {
+            let Some((seen, doubt)) = self.look_once(core, key, &mut generation)? else {
                 return Ok(None);
             };
-            // R4.
-            if !is_expired || expired == Some(seen.stamp) {
-                return Ok(Some(seen));
+            match doubt {
+                Doubt::Nothing => return Ok(Some(seen)),
+                Doubt::Expired if expired == Some(seen.stamp) => return Ok(Some(seen)),
+                Doubt::Expired => expired = Some(seen.stamp),
+                Doubt::Overtaken => {}
             }
-            expired = Some(seen.stamp);
         }
     }
 
-    /// As `look`; and whether what it found was expired.
-    fn look_once(&self, core: &Core, key: &[u8]) -> Result<Option<(Seen, bool)>> {
+    /// As `look`, which began when the tree was that of `generation`; what it found is to be taken
+    /// with a doubt.
+    fn look_once(
+        &self,
+        core: &Core,
+        key: &[u8],
+        generation: &mut u64,
+    ) -> Result<Option<(Seen, Doubt)>> {
         core.check_writable()?;
         let guard = epoch::pin();
         let view = core.view.load(&guard);
@@ -135,10 +151,11 @@ impl Engine {
                 (base, Some(view.cur.table.identity()))
             }
         };
-        let (old, is_expired) = match self.entry_of(core, &base)? {
-            Said::Live(entry) => (Some(entry), false),
-            Said::Absent => (None, false),
-            Said::Expired => (None, true),
+        let (old, doubt) = match self.entry_of(core, &base)? {
+            Said::Live(entry) => (Some(entry), Doubt::Nothing),
+            Said::Absent if base.is_overtaken(core, generation) => (None, Doubt::Overtaken),
+            Said::Absent => (None, Doubt::Nothing),
+            Said::Expired => (None, Doubt::Expired),
         };
         let seen = Seen {
             old,
@@ -146,7 +163,7 @@ impl Engine {
             absent_in,
             hint,
         };
-        Ok(Some((seen, is_expired)))
+        Ok(Some((seen, doubt)))
     }
 
     /// The change that `decision` asks for, if it does.

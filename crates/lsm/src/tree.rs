@@ -201,8 +201,10 @@ impl Shared {
     /// S1: only with the upkeep lock held.
     fn replace(&self, version: Version) {
         let guard = epoch::pin();
+        // Release, here and below, partner: `generation`. Before the version, too: who found
+        // something in it sees that it is another one than was there before.
+        self.generation.fetch_add(1, Ordering::Release);
         self.version.store(Arc::new(version), &guard);
-        // Release, partner: `generation`.
         self.generation.fetch_add(1, Ordering::Release);
     }
 

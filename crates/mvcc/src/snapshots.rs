@@ -22,6 +22,10 @@
 //!     after the stamp is read. Between two that are not, a value could expire and be seen so, and
 //!     a later write be seen with the value alive.
 //!
+//! N7. What a collector takes away as expired no open window saw alive: an update looks at the wall
+//!     clock in its window. So every window must have closed that may have been open when the
+//!     collector read it, or nothing counts as expired this time.
+//!
 //! Threads: any. The stripes' locks are taken by no get and no put; taking a snapshot is one lock
 //! that threads rarely share, most often one clock operation, and no allocation once the stripe has
 //! had as many registrations.
@@ -32,10 +36,13 @@ use crate::retention::Retention;
 use crate::slots::Slots;
 use std::sync::Arc;
 use velella_base::{Stamp, seeded};
+use velella_sync::atomic::spin;
 use velella_sync::lock::Mutex;
 use velella_sync::{CachePadded, thread};
 
 const STRIPES: usize = 8;
+/// How often a collector looks whether the windows have closed that it has to wait for (N7).
+const TURNS: usize = if cfg!(any(loom, shuttle)) { 0 } else { 100 };
 
 /// The stamps that live snapshots, durable readers and journal rounds still need.
 #[derive(Debug, Default)]
@@ -202,8 +209,8 @@ impl Snapshots {
 
     /// What a collector must keep, read in the one order that is sound: first the frontier of
     /// clock and slots, then the rounds in flight, then the durable stamp, then this list (N2, N5).
-    /// `now_ms` is the wall clock; what is expired by it and by every live snapshot's counts as
-    /// deleted.
+    /// `now_ms` is the wall clock, read before; what is expired by it and by every live snapshot's
+    /// counts as deleted (N7).
     #[must_use]
     pub fn retention(
         &self,
@@ -212,7 +219,17 @@ impl Snapshots {
         durable: impl FnOnce() -> Stamp,
         now_ms: u64,
     ) -> Retention {
-        let frontier = slots.frontier(clock);
+        let read = clock.observe();
+        let mut frontier = slots.frontier(clock);
+        for _ in 0..TURNS {
+            if frontier >= read {
+                break;
+            }
+            spin();
+            frontier = slots.frontier(clock);
+        }
+        // N7.
+        let now_ms = if frontier >= read { now_ms } else { 0 };
         velella_sync::spot(26);
         let rounds = self.rounds.lock().clone();
         velella_sync::spot(27);
@@ -408,6 +425,18 @@ mod tests {
         });
         assert_eq!((snapshot.now_ms(), snapshot.at()), (900, Stamp(5)));
         assert_eq!(readings.get(), 3);
+    }
+
+    #[test]
+    fn nothing_expires_while_a_window_is_open_that_may_have_seen_it_alive() {
+        let clock = Clock::new(Stamp(4), Stamp::MAX);
+        let (list, slots) = (Snapshots::new(), Slots::new(1));
+        let wall = || list.retention(&clock, &slots, || Stamp(4), 900).now_ms();
+        slots.announce(0, clock.lower_bound());
+        clock.draw();
+        assert_eq!(wall(), 0);
+        slots.idle(0);
+        assert_eq!(wall(), 900);
     }
 
     #[test]
