@@ -7,7 +7,7 @@
 
 mod common;
 
-use common::{Place, files};
+use common::{Place, Said, files};
 
 #[test]
 fn keyspaces_are_created_listed_and_dropped() {
@@ -143,4 +143,19 @@ fn files_and_directories_are_listed_for_people() {
     place
         .run(&["inspect", "nowhere"])
         .failed(1, &["velella: cannot", "nowhere"]);
+}
+
+#[test]
+fn a_file_is_inspected_from_within_its_directory_too() {
+    let place = Place::new();
+    place.ok(&["put", "k", "v"]);
+    let inspect = |file: &str| {
+        let mut command = place.command(&["inspect", file]);
+        Said::of(command.current_dir(place.data()).output().unwrap())
+    };
+    for file in ["CURRENT", "./CURRENT"] {
+        let said = inspect(file);
+        assert_eq!(said.code, Some(0), "{file}: {}", said.err);
+        assert!(said.text().contains("whole"), "{file}: {}", said.text());
+    }
 }

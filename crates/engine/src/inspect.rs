@@ -142,7 +142,9 @@ fn current(vfs: &dyn Vfs, path: &Path, out: &mut dyn Write) -> Result<()> {
         out,
         format_args!("{CURRENT}, {len} bytes: \"{text}\""),
     )?;
-    match Manifest::replay(vfs, path.parent().unwrap_or(Path::new("."))) {
+    // That of a bare name is empty, which names no directory.
+    let dir = path.parent().filter(|dir| !dir.as_os_str().is_empty());
+    match Manifest::replay(vfs, dir.unwrap_or(Path::new("."))) {
         Ok(replay) => {
             let file = replay.file;
             say(
@@ -156,7 +158,10 @@ fn current(vfs: &dyn Vfs, path: &Path, out: &mut dyn Write) -> Result<()> {
 }
 
 fn end_at_damage(path: &Path, out: &mut dyn Write, error: Error) -> Result<()> {
-    say(path, out, format_args!("DAMAGE: {error}"))?;
+    // What could not be read may be sound.
+    if matches!(error.kind(), ErrorKind::Corruption | ErrorKind::Unsupported) {
+        say(path, out, format_args!("DAMAGE: {error}"))?;
+    }
     Err(error)
 }
 
