@@ -364,7 +364,6 @@ fn what_a_crash_left_of_files_goes_and_what_is_not_ours_stays() {
         "1000002.sst",
         "900003.ext",
         "MANIFEST-900004",
-        "half.tmp",
         "CURRENT.tmp",
         "journal/900005.seg",
         "journal/900006.large",
@@ -372,6 +371,7 @@ fn what_a_crash_left_of_files_goes_and_what_is_not_ours_stays() {
     ];
     let foreign = [
         "notes.txt",
+        "notes.tmp",
         "00001.sst",
         "0900001.sst",
         "900001.sst.bak",

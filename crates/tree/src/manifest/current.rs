@@ -13,6 +13,8 @@ use velella_vfs::{Names, Vfs, WriteFile};
 
 /// More than any `CURRENT` has.
 const LENGTH_MAX: u64 = 64;
+/// The name of what becomes `CURRENT`.
+pub(super) const IN_THE_MAKING: &str = "CURRENT.tmp";
 
 fn name(file: u64) -> String {
     format!("MANIFEST-{file:06}")
@@ -50,7 +52,7 @@ pub(super) fn settle(names: &Names) -> Result<()> {
 }
 
 fn staged(dir: &Path) -> PathBuf {
-    dir.join("CURRENT.tmp")
+    dir.join(IN_THE_MAKING)
 }
 
 /// That it names manifest `file`, though `later` was in force after it (N7), perhaps damaged too.

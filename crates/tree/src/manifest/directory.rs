@@ -1,7 +1,7 @@
 //! The database directory: what may stand where a database is created, which files nothing refers
 //! to, and which numbers are taken.
 
-use super::{Replay, State, log};
+use super::{Replay, State, current, log};
 use crate::header::Purpose;
 use std::collections::BTreeSet;
 use std::hash::{BuildHasher, Hasher, RandomState};
@@ -33,8 +33,9 @@ fn names(vfs: &dyn Vfs, dir: &Path) -> Result<Vec<String>> {
     Ok(paths.iter().map(|path| bare_name(path)).collect())
 }
 
+/// Whether it is what becomes `CURRENT`; other temporary files are not ours.
 fn is_temporary(name: &str) -> bool {
-    Path::new(name).extension().is_some_and(|ext| ext == "tmp")
+    name == current::IN_THE_MAKING
 }
 
 /// Creates `dir` where it is missing, with the directories it lies in, and makes their names
