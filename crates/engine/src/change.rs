@@ -86,21 +86,22 @@ impl<'a> Change<'a> {
         engine.refuse_if_stuck()?;
         let (reference, file) = engine.env.externals.write(value, expires_at_ms)?;
         let change = Change::of_reference(key, &reference);
-        // The name must be as durable as the record that will point to it.
-        let named = engine.env.manifest.sync_names();
-        // Names that others made may be lost by it.
-        let named = named.inspect_err(|error| {
+        let halt = |error: &Error| {
             if !lacks_descriptors(error) {
                 engine.halt_after("a sync", error);
             }
-        });
+        };
+        // The name must be as durable as the record that will point to it.
+        let named = engine.env.manifest.sync_names();
+        // Names that others made may be lost by it.
+        let named = named.inspect_err(halt);
         let synced = named.and_then(|()| match &engine.journal {
             _ if seeded("external-values-are-not-synced") => Ok(()),
             Some(journal) if journal.files_to_sync() < FILES_TO_SYNC_MAX => {
                 journal.sync_with_next_round(file);
                 Ok(())
             }
-            _ => file.sync_all(),
+            _ => file.sync_all().inspect_err(halt),
         });
         synced.inspect_err(|_| change.abandon(engine))?;
         Ok(change)

@@ -11,7 +11,7 @@ use velella::limits::INLINE_VALUE_BYTES_MAX;
 use velella::vfs::fault::{Fault, Rule};
 use velella::vfs::mem::CrashMode;
 use velella::vfs::{FaultFs, MemFs, Operation, OsFs, lacks_descriptors};
-use velella::{Db, Decision, ErrorKind, RecoveryMode, WriteBatch, WriteOptions};
+use velella::{Db, Decision, ErrorKind, JournalMode, RecoveryMode, WriteBatch, WriteOptions};
 use velella_testkit::Watchdog;
 
 /// Files of the database that are as long as an external value of `len` bytes at least.
@@ -330,6 +330,19 @@ fn a_failed_sync_of_their_directory_ends_writing() {
     let error = db.put("large", patterned(2 << 20)).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Io, "{error}");
     // A table's name may have been lost by it, which the next sync would call durable.
+    let refused = db.put("small", "x").unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::ReadOnly, "{refused}");
+    assert_eq!(db.get("large").unwrap(), None);
+}
+
+#[test]
+fn a_failed_sync_of_one_that_no_round_syncs_ends_writing() {
+    let faulty = FaultFs::over_mem(&MemFs::new());
+    let builder = alone().journal(JournalMode::Off);
+    let db = try_on(Arc::new(faulty.clone()), builder).unwrap();
+    faulty.inject(Rule::every(Fault::Io).of(Operation::SyncAll).on(".ext"));
+    let error = db.put("large", patterned(2 << 20)).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Io, "{error}");
     let refused = db.put("small", "x").unwrap_err();
     assert_eq!(refused.kind(), ErrorKind::ReadOnly, "{refused}");
     assert_eq!(db.get("large").unwrap(), None);
