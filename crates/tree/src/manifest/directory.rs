@@ -1,6 +1,7 @@
 //! The database directory: what may stand where a database is created, which files nothing refers
 //! to, and which numbers are taken.
 
+use super::edit::NUMBERS_END;
 use super::{Replay, State, current, log};
 use crate::header::Purpose;
 use std::collections::BTreeSet;
@@ -148,8 +149,7 @@ pub(super) fn number_above(vfs: &dyn Vfs, dir: &Path, least: u64) -> Result<u64>
     let highest = present(vfs, dir)?
         .into_iter()
         .filter_map(|(_, name)| name?.number())
-        // No counter gets there: such a name was made by hand.
-        .filter(|number| *number < 1 << 62)
+        .filter(|number| *number < NUMBERS_END)
         .max()
         .unwrap_or(0);
     Ok(least.max(highest + 1))

@@ -18,6 +18,8 @@ use velella_vfs::Identity;
 
 /// Levels a keyspace can have at most: a bound on what is believed of a manifest.
 pub const LEVELS_MAX: u32 = 32;
+/// No counter of file numbers gets there: what says so was made by hand.
+pub(super) const NUMBERS_END: u64 = 1 << 62;
 
 /// A durable change of the database's structure.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -258,7 +260,10 @@ fn decode_body(number: u8, body: &mut Reader<'_>) -> Result<Option<Edit>, Fault>
         6 => decode_incarnation(body),
         7 => stamp(body).map(|until| Edit::ClockLease { until }),
         8 => body.varint().map(|ms| Edit::WallClock { ms }),
-        9 => body.varint().map(|until| Edit::FileLease { until }),
+        9 => {
+            let until = body.varint().filter(|until| *until < NUMBERS_END);
+            until.map(|until| Edit::FileLease { until })
+        }
         10 => body
             .varint()
             .zip(body.u128())

@@ -188,6 +188,19 @@ fn counts_beyond_what_is_left_are_refused_without_allocating() {
 }
 
 #[test]
+fn a_lease_of_file_numbers_that_never_end_is_refused() {
+    for (until, is_fine) in [((1 << 62) - 1, true), (1 << 62, false), (u64::MAX, false)] {
+        let mut bytes = Vec::new();
+        Edit::FileLease { until }.encode(&mut bytes);
+        assert_eq!(
+            Edit::decode(&mut Reader::new(&bytes)).is_ok(),
+            is_fine,
+            "{until}"
+        );
+    }
+}
+
+#[test]
 fn a_state_is_its_edits() {
     let state = applied(&every_edit());
     assert_eq!(applied(&state.edits()), state);
