@@ -17,6 +17,7 @@ use crate::history::clients::Stage;
 use crate::history::crash::Crash;
 use crate::history::event::Event;
 use crate::history::export;
+use crate::history::sums;
 use std::fs::OpenOptions;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -85,7 +86,7 @@ impl Campaign for Histories {
             (events.and_then(|events| events.map_err(text)), image)
         });
         let events = events?;
-        let judged = checker::check(&Before::new(), &events);
+        let judged = checker::check(&Before::new(), &events).and_then(|()| sums::check(0, &events));
         judged.map_err(|what| options.tell(number, what, &Before::new(), &events))?;
         drop(db);
 
@@ -96,10 +97,13 @@ impl Campaign for Histories {
         stage.expires_at_ms = expires_at_ms;
         let before = stage.contents().map_err(text)?;
         let events = checker::placed(&events, &before);
-        let left = match options.journal != JournalMode::Off && mode == CrashMode::KeepAll {
+        let whole = options.journal != JournalMode::Off && mode == CrashMode::KeepAll;
+        let left = match whole {
             true => image.crash.check(&events, &before),
             false => image.crash.check_prefix(&events, &before, 0),
         };
+        let sum = stage.sum().map_err(text)?;
+        let left = left.and_then(|()| sums::check_left(image.crash, &events, sum, whole));
         left.map_err(|what| {
             let what = format!("left by the crash: {what}, after {mode:?}");
             options.tell(number, what, &before, &events)
@@ -107,7 +111,8 @@ impl Campaign for Histories {
         let later = stage
             .run(CLIENTS, operations, &seed.fork(77))
             .map_err(text)?;
-        checker::check(&before, &later).map_err(|what| {
+        let judged = checker::check(&before, &later).and_then(|()| sums::check(sum, &later));
+        judged.map_err(|what| {
             let what = format!("after the crash: {what}");
             options.tell(number, what, &before, &later)
         })?;

@@ -23,6 +23,9 @@ use velella::{WriteBatch, WriteOptions};
 use velella_sync::thread;
 use velella_testkit::Seed;
 
+/// The one counter, longer than keys and their neighbours.
+const COUNTER: &[u8] = b"sum";
+
 /// What the clients of a history share.
 #[derive(Debug)]
 pub struct Stage<'a> {
@@ -115,6 +118,21 @@ impl<'a> Stage<'a> {
             }
         }
         Ok(contents)
+    }
+
+    /// What the one counter is at.
+    ///
+    /// # Errors
+    /// Those of reading.
+    ///
+    /// # Panics
+    /// If it is no number.
+    pub fn sum(&self) -> Result<i64> {
+        let sum = self.keyspaces[0].get_with(COUNTER, |sum| {
+            let text = std::str::from_utf8(sum).expect("increments write decimal digits");
+            text.parse().expect("increments write numbers")
+        })?;
+        Ok(sum.unwrap_or(0))
     }
 
     fn place(&self, key: usize) -> (&Keyspace, [u8; 1]) {
@@ -234,7 +252,8 @@ impl Client<'_> {
             78..83 => self.multi_get()?,
             83..90 => self.scan()?,
             90..94 => self.look()?,
-            94..98 => self.crowd()?,
+            94..96 => self.crowd()?,
+            96..98 => self.count()?,
             _ if !self.stage.upkeep => self.write()?,
             upkeep => {
                 let db = &self.stage.db;
@@ -319,6 +338,12 @@ impl Client<'_> {
         let neighbour = [name, u8::try_from(self.seed.below(256)).expect("a byte")];
         keyspace.put(neighbour, [])?;
         Ok(None)
+    }
+
+    /// Increments the one counter of all clients.
+    fn count(&mut self) -> Result<Option<What>> {
+        let sum = self.stage.keyspaces[0].increment(COUNTER, 1)?;
+        Ok(Some(What::Counted { sum }))
     }
 
     /// A read-modify-write that puts, deletes or keeps.

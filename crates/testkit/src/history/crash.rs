@@ -108,6 +108,7 @@ impl Crash {
                 What::Swapped { .. }
                 | What::Refused { .. }
                 | What::Wrote { .. }
+                | What::Counted { .. }
                 | What::Expired => {}
             }
         }

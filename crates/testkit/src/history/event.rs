@@ -109,6 +109,11 @@ pub enum What {
         /// What it held.
         state: State,
     },
+    /// An increment by one of the one counter.
+    Counted {
+        /// What it was told.
+        sum: i64,
+    },
     /// Nobody's: the wall clock passed the time at which values of this history expire.
     Expired,
 }
