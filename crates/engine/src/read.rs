@@ -4,8 +4,8 @@
 //! view that is superseded meanwhile costs at worst a second look.
 //!
 //! G1. A plain get takes no timestamp, no lock and no slot: one pin, one load of the view.
-//! G2. An expired version is a tombstone. The time is read once per operation, at the first
-//!     version that expires at all; a snapshot brings its own.
+//! G2. An expired version is a tombstone. The time is read at a version that expires at all; a
+//!     snapshot brings its own.
 //! G3. No reference into a memtable leaves the pin: bytes are copied, or lent to a closure.
 //! G4. A key that is renewed in time is never absent. What a read that brings no time finds expired
 //!     is looked up again, now that the clock has said so, and windows that are open then are
@@ -175,6 +175,7 @@ impl Engine {
     }
 
     /// What the version found says at the time given, or now.
+    #[inline]
     fn interpret<'a>(
         &self,
         core: &Core,
@@ -219,17 +220,17 @@ impl Engine {
         core: &Core,
         key: &[u8],
         reader: Reader,
-        take: impl FnOnce(&Seen<'_>) -> Result<R>,
+        take: impl FnOnce(Seen<'_>) -> Result<R>,
     ) -> Result<Option<R>> {
         let guard = epoch::pin();
         let mut generation = core.tree.generation();
         let mut base = self.find(core, key, reader.at, &guard)?;
         loop {
             match self.interpret(core, &base, reader.now_ms)? {
-                Said::Live(seen) => return take(&seen).map(Some),
+                Said::Live(seen) => return take(seen).map(Some),
                 _ if reader.now_ms.is_some() => return Ok(None),
                 Said::Absent if !base.is_overtaken(core, &mut generation) => return Ok(None),
-                Said::Absent => base = self.find(core, key, Reader::STRICT.at, &guard)?,
+                Said::Absent => base = self.find_again(core, key, &guard)?,
                 Said::Expired if seeded("what-is-found-expired-is-believed") => return Ok(None),
                 Said::Expired => match self.renewed(core, key, base.stamp(), &guard)? {
                     Some(newer) => base = newer,
@@ -241,7 +242,6 @@ impl Engine {
 
     /// What stands for `key` now instead of the version of `stamp`; `None` if that is the newest
     /// still (G4).
-    #[cold]
     fn renewed<'g>(
         &self,
         core: &'g Core,
@@ -249,8 +249,14 @@ impl Engine {
         stamp: Stamp,
         guard: &'g Guard,
     ) -> Result<Option<Base<'g>>> {
-        let base = self.find(core, key, Reader::STRICT.at, guard)?;
+        let base = self.find_again(core, key, guard)?;
         Ok((base.stamp() != stamp).then_some(base))
+    }
+
+    /// As `find`, of what is there by now (G4).
+    #[cold]
+    fn find_again<'g>(&self, core: &'g Core, key: &[u8], guard: &'g Guard) -> Result<Base<'g>> {
+        self.find(core, key, Reader::STRICT.at, guard)
     }
 
     /// The value of `key` as it outlives the pin.
@@ -265,7 +271,7 @@ impl Engine {
         key: &[u8],
         reader: Reader,
     ) -> Result<Option<Entry>> {
-        self.look_up(core, key, reader, |seen| self.entry(seen))
+        self.look_up(core, key, reader, |seen| self.entry(&seen))
     }
 
     /// Lends the value of `key` to `lend`, under the pin.
@@ -278,10 +284,10 @@ impl Engine {
         lend: impl FnOnce(&[u8]) -> R,
     ) -> Result<Option<R>> {
         self.look_up(core, key, reader, |seen| {
-            Ok(match &seen.live {
+            Ok(match seen.live {
                 Live::Memory(bytes) => lend(bytes),
-                Live::Block(slice, skip) => lend(&slice[*skip..]),
-                Live::External(reference) => lend(&self.env.externals.read(reference)?),
+                Live::Block(slice, skip) => lend(&slice[skip..]),
+                Live::External(reference) => lend(&self.env.externals.read(&reference)?),
             })
         })
     }
