@@ -163,6 +163,13 @@ impl Wall {
         self.latest.fetch_max(now, Ordering::Relaxed).max(now)
     }
 
+    /// What it said last.
+    #[inline]
+    pub(crate) fn said_ms(&self) -> u64 {
+        // Relaxed: as above.
+        self.latest.load(Ordering::Relaxed)
+    }
+
     /// Lets time pass.
     #[cfg(test)]
     pub(crate) fn advance_to(&self, ms: u64) {

@@ -26,9 +26,8 @@ pub struct Snapshot {
 impl Snapshot {
     pub(crate) fn take(handle: &Arc<Handle>) -> Self {
         let engine = &handle.engine;
-        let registration = engine
-            .snapshots
-            .take(&engine.clock, || engine.wall.now_ms());
+        let (said, now) = (engine.wall.said_ms(), || engine.wall.now_ms());
+        let registration = engine.snapshots.take(&engine.clock, said, now);
         Snapshot {
             handle: Arc::clone(handle),
             now_ms: registration.now_ms(),

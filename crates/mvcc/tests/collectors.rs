@@ -71,7 +71,7 @@ impl Others<'_> {
             3..6 => self.sync(),
             6 => {
                 let wall_ms = self.wall_ms;
-                let snapshot = self.list.take(self.clock, || wall_ms);
+                let snapshot = self.list.take(self.clock, wall_ms, || wall_ms);
                 self.readers.push(snapshot);
             }
             7 => {

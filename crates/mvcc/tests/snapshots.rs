@@ -32,7 +32,7 @@ impl World {
             0..4 => drop(self.clock.draw()),
             4 | 5 => {
                 let (now, wall_ms) = (self.clock.now(), self.wall_ms);
-                let taken = self.list.take(&self.clock, || wall_ms);
+                let taken = self.list.take(&self.clock, wall_ms, || wall_ms);
                 assert_eq!((taken.at(), taken.now_ms()), (now, wall_ms));
                 self.live.push(taken);
             }
@@ -131,7 +131,7 @@ fn registrations_of_many_threads_are_all_listed_and_all_leave() {
     let taken: Vec<_> = (0..20)
         .map(|_| {
             clock.draw();
-            std::thread::scope(|scope| scope.spawn(|| list.take(&clock, || 0)).join().unwrap())
+            std::thread::scope(|scope| scope.spawn(|| list.take(&clock, 0, || 0)).join().unwrap())
         })
         .collect();
     let expected: Vec<_> = (2..22).map(Stamp).collect();

@@ -57,7 +57,7 @@ pub(super) const FAULTS: &[Fault] = &[
     fault("a-snapshot-looks-back", "reliability", "histories", "histories_are"),
     fault("the-frontier-passes-open-windows", "mvcc", "lib", "the_frontier"),
     fault("a-switch-does-not-wait-for-announced-slots", "engine", "shuttle", "a_switch_loses"),
-    fault("a-snapshot-asks-the-wall-clock-once", "mvcc", "lib", "the_wall_clock_and_the_stamp"),
+    fault("a-snapshot-believes-an-old-clock", "mvcc", "lib", "the_wall_clock_and_the_stamp"),
     fault("collectors-forget-snapshots", "engine", "snapshots", ""),
     fault("a-reader-at-a-stamp-does-not-see-it", "lsm", "contract", ""),
     // memtable

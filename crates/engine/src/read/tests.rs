@@ -8,7 +8,6 @@ use crate::keyspace::Keyspace;
 use crate::keyspace_core::Core;
 use crate::options::{KeyspaceOptions, WriteOptions};
 use crate::read::Reader;
-use std::cell::Cell;
 use std::cmp::Ordering;
 use std::sync::{Arc, Mutex};
 use velella_base::Order;
@@ -170,17 +169,14 @@ fn a_snapshot_in_which_a_key_is_alive_shows_nothing_written_once_it_had_expired(
     let at = engine.wall.now_ms() + 3_600_000;
     db.put_expiring("k", "v", at, WriteOptions::default())
         .unwrap();
-    let is_first = Cell::new(true);
-    let registration = engine.snapshots.take(&engine.clock, || {
-        let now_ms = engine.wall.now_ms();
-        // It is stopped here for long.
-        if is_first.replace(false) {
-            engine.wall.advance_to(at);
-            assert_eq!(db.get_strict("k").unwrap(), None);
-            db.put("x", "written because k is gone").unwrap();
-        }
-        now_ms
-    });
+    let said = engine.wall.now_ms();
+    // It is stopped here for long.
+    engine.wall.advance_to(at);
+    assert_eq!(db.get_strict("k").unwrap(), None);
+    db.put("x", "written because k is gone").unwrap();
+    let registration = engine
+        .snapshots
+        .take(&engine.clock, said, || engine.wall.now_ms());
     let reader = Reader::snapshot(registration.at(), registration.now_ms());
     assert!(engine.is_live(&db.core, b"x", reader).unwrap());
     assert!(!engine.is_live(&db.core, b"k", reader).unwrap());

@@ -127,7 +127,7 @@ fn get(scene: &Scene) {
 }
 
 fn snapshot(scene: &Scene) {
-    let snapshot = scene.snapshots.take(&scene.clock, || 0);
+    let snapshot = scene.snapshots.take(&scene.clock, 0, || 0);
     let stamp = snapshot.at();
     let rows = both_ways(scene, scene.visible(at(stamp)), None);
     for row in &rows {

@@ -478,7 +478,7 @@ pub(crate) const SNAPSHOT_VS_PRUNER: Model = Model {
             roles::prune(world, b"k");
         },
         |world| {
-            let snapshot = world.snapshots.take(&world.clock, || 0);
+            let snapshot = world.snapshots.take(&world.clock, 0, || 0);
             let look = || world.get(b"k", at(snapshot.at()));
             let first = look();
             assert_eq!(first.as_ref().map(|seen| seen.0), Some(snapshot.at()));
