@@ -21,7 +21,6 @@ use crate::lease;
 use crate::view::Mem;
 use std::sync::Arc;
 use velella_base::{Result, Stamp, seeded};
-use velella_journal::Journal;
 use velella_memtable::CursorMode;
 use velella_sync::lock::MutexGuard;
 use velella_sync::{epoch, thread};
@@ -223,7 +222,9 @@ impl Engine {
         let Some(journal) = &self.journal else {
             return Ok(());
         };
-        if !self.is_journal_long(journal) {
+        let stats = journal.stats();
+        // Early enough for what is written while the flush runs.
+        if stats.unflushed_bytes < self.journal_bound() / 4 * 3 {
             return Ok(());
         }
         self.release_journal()?;
@@ -239,11 +240,6 @@ impl Engine {
             .collect();
         self.switch(&pinning);
         Ok(())
-    }
-
-    /// Whether it is near its bound; early enough for what is written while a flush runs.
-    pub(crate) fn is_journal_long(&self, journal: &Journal) -> bool {
-        journal.stats().unflushed_bytes >= self.journal_bound() / 4 * 3
     }
 
     /// Most bytes of journal that are kept because their writes are not in tables yet. They are

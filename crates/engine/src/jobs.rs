@@ -269,10 +269,6 @@ impl Engine {
             } else {
                 journal.prepare(|| self.is_over())
             };
-            // Each was taken by a writer: that may be many within a tick of those who bound them.
-            if self.is_journal_long(journal) {
-                self.work.wake_all();
-            }
             let pause = if prepared.is_err() { SHORT_PAUSE } else { TICK };
             prepared.or_else(unless_short)?;
             journal.wait_for_preparation(pause, || self.is_over());
