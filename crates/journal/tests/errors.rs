@@ -523,6 +523,56 @@ fn the_journal_knows_how_far_the_log_that_names_it_was_written() {
 }
 
 /// Who makes a file himself, because nobody prepared one, may have lost others' names by it.
+/// Whatever file it makes, it has room made where none may be opened; and gives up what it made
+/// ahead where that is asked of it.
+#[test]
+fn where_too_many_files_are_open_room_is_made_for_its_own() {
+    let made = |operation: Operation, access: Access, len: usize| {
+        let faulty = FaultFs::over_mem(&MemFs::new());
+        let mut config = config(Arc::new(faulty.clone()), 1, 1);
+        config.access = access;
+        let (asked, within) = (Arc::new(AtomicU64::new(0)), faulty.clone());
+        let count = Arc::clone(&asked);
+        config.make_room = Some(Arc::new(move || {
+            count.fetch_add(1, Ordering::Relaxed);
+            within.heal();
+            true
+        }));
+        let mut bench = Bench::start(config).unwrap();
+        faulty.inject(FaultRule::every(Fault::TooManyFiles).of(operation));
+        for _ in 0..40 {
+            bench.write(0, &vec![7; len]).unwrap();
+        }
+        asked.load(Ordering::Relaxed)
+    };
+    for access in ACCESSES {
+        for operation in [Operation::Create, Operation::SyncDir] {
+            assert_eq!(made(operation, access, 15_000), 1, "{operation:?}");
+            assert_eq!(made(operation, access, 90_000), 1, "{operation:?}, large");
+        }
+    }
+    assert_eq!(made(Operation::Map, Access::Mapped, 15_000), 1);
+}
+
+#[test]
+fn segments_made_ahead_are_given_up_and_made_again() {
+    for access in ACCESSES {
+        let fs = MemFs::new();
+        let mut bench = Bench::start(config_of(&fs, access, 1)).unwrap();
+        bench.write(0, b"before").unwrap();
+        bench.journal.prepare(|| false).unwrap();
+        let ahead = files(&fs, "seg").len();
+        bench.journal.forgo().unwrap();
+        assert_eq!(files(&fs, "seg").len(), ahead - 2);
+        for _ in 0..40 {
+            bench.write(0, &[7; 15_000]).unwrap();
+        }
+        bench.round().unwrap();
+        let recovered = recover(&fs, &bench.last()).unwrap();
+        assert_eq!(recovered.stamps().len(), 41);
+    }
+}
+
 #[test]
 fn a_failed_sync_of_a_new_files_name_ends_writing_and_waiting() {
     for len in [15_000, 90_000] {

@@ -3,10 +3,12 @@
 use crate::fixture::{fresh, open, tiny, until};
 use crate::jobs::REFUSE;
 use crate::options::processors;
+use std::path::PathBuf;
 use std::sync::Arc;
 use velella_base::ErrorKind;
 use velella_testkit::Watchdog;
-use velella_vfs::{MemFs, Vfs};
+use velella_vfs::fault::{Fault, Rule};
+use velella_vfs::{FaultFs, MemFs, Operation, Vfs};
 
 #[test]
 fn a_worker_compacts_while_a_flush_is_under_way() {
@@ -57,6 +59,29 @@ fn a_second_hand_joins_once_flushes_pile_up() {
     until(|| engine.flushes.len() == 1);
     drop(hands);
     until(|| engine.flushes.is_empty());
+}
+
+#[test]
+fn no_segment_is_kept_ahead_while_flushes_lack_descriptors() {
+    let _watchdog = Watchdog::new("no_segment_is_kept_ahead", 60);
+    let mem = MemFs::new();
+    let faulty = FaultFs::over_mem(&mem);
+    let (db, engine) = open(Arc::new(faulty.clone()), tiny());
+    let segments = || {
+        let names = mem.files().into_iter();
+        let is_segment = |path: &PathBuf| path.extension().is_some_and(|of| of == "seg");
+        names.filter(is_segment).count()
+    };
+    db.put("k", "v").unwrap();
+    until(|| segments() == 3);
+    let tables = Rule::every(Fault::TooManyFiles).of(Operation::Create);
+    faulty.inject(tables.on(".sst"));
+    engine.switch(&engine.cores());
+    until(|| segments() == 1);
+    assert!(engine.shortages.flushes.is_of_descriptors());
+    faulty.heal();
+    until(|| engine.flushes.is_empty() && segments() == 3);
+    assert_eq!(db.get("k").unwrap().unwrap(), "v");
 }
 
 #[test]

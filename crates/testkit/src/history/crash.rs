@@ -268,4 +268,27 @@ mod tests {
         let foreign = verdict(&events, &[(0, 6), (1, 6)]);
         assert!(foreign.is_err(), "no write to this key has this stamp");
     }
+
+    #[test]
+    fn what_expires_may_have_done_so_since_and_nothing_else_is_missed() {
+        let crash = Crash {
+            begun: 20,
+            ended: 21,
+        };
+        for (value, may_be_gone) in [("e1", true), ("x1", false)] {
+            let mut write = put(1, 5, 0, true);
+            let changes = BTreeMap::from([(0, Some(value.as_bytes().to_vec()))]);
+            write.what = What::Wrote {
+                stamp: Stamp(5),
+                changes,
+            };
+            let (events, gone) = ([write], Before::new());
+            assert_eq!(crash.check(&events, &gone).is_ok(), may_be_gone, "{value}");
+            let prefix = crash.check_prefix(&events, &gone, 0);
+            assert_eq!(prefix.is_ok(), may_be_gone, "{value}");
+            let there = Before::from([(0, (5, value.as_bytes().to_vec()))]);
+            assert_eq!(crash.check(&events, &there), Ok(()));
+            assert_eq!(crash.check_prefix(&events, &there, 0), Ok(()));
+        }
+    }
 }

@@ -204,6 +204,21 @@ mod tests {
     }
 
     #[test]
+    fn the_time_may_come_between_two_reads_or_a_write_and_a_read_at_one_stamp() {
+        let first = [put(1, 2, 10, 0, "e1"), over(4, 20)];
+        let with = |more: &[Event]| verdict(&[&first[..], more].concat());
+        let (alive, gone) = (saw(5, 6, 15, &[(0, "e1")]), saw(7, 8, 15, &[]));
+        assert_eq!(with(&[alive, gone]), "fine");
+        // Nothing was written in between, and the snapshot is not known to be over.
+        let slow = saw(5, 30, 15, &[(0, "e1")]);
+        assert_eq!(with(&[slow, strict(7, 8, &[(0, None)])]), "fine");
+        // An update that found it alive, and a snapshot of just then that does not show another.
+        let update = based(16, Some((10, "e1")), None);
+        let other = put(1, 2, 11, 1, "e2");
+        assert_eq!(with(&[other, update, saw(6, 9, 16, &[(0, "new")])]), "fine");
+    }
+
+    #[test]
     fn values_expire_together() {
         let first = [put(1, 2, 10, 0, "e1"), put(1, 2, 11, 1, "e2"), over(4, 20)];
         let told = |told: Event| verdict(&[&first[..], &[told]].concat());
