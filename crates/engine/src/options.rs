@@ -92,7 +92,8 @@ pub struct Options {
     pub memtable: MemtableKind,
     /// Files of tables that are open at once; the others are opened when they are read. Default:
     /// half of what the process may open when this is asked, at most 65,536, at least 16. With few,
-    /// a compaction opens one for nearly every block that it reads.
+    /// a compaction opens one for nearly every block that it reads. The journal keeps about a
+    /// quarter as many segments, at least 4, before it has memtables flushed for its sake.
     pub open_files: usize,
 }
 
