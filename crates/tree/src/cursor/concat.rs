@@ -16,8 +16,10 @@ use velella_sst::TableCursor;
 pub struct ConcatCursor {
     tables: Tables,
     order: Order,
+    open: Option<TableCursor>,
+    /// The number of the open table; of four bytes, which a scan's sources have room for.
+    at: u32,
     fill_cache: bool,
-    open: Option<(usize, TableCursor)>,
 }
 
 /// What a cursor runs over.
@@ -53,8 +55,9 @@ impl ConcatCursor {
         ConcatCursor {
             tables,
             order,
-            fill_cache,
             open: None,
+            at: 0,
+            fill_cache,
         }
     }
 
@@ -62,12 +65,16 @@ impl ConcatCursor {
     fn find(&self, key: &[u8]) -> usize {
         let order = &self.order;
         let tables = self.tables.as_slice();
-        if let Some((open, _)) = self.open
-            && tables[open].overlaps(order, key, key)
-        {
-            return open;
+        if self.open.is_some() && tables[self.at()].overlaps(order, key, key) {
+            return self.at();
         }
         tables.partition_point(|table| order.compare(&table.meta().largest, key) == Ordering::Less)
+    }
+
+    /// The number of the open table.
+    #[inline]
+    fn at(&self) -> usize {
+        self.at as usize
     }
 
     /// Opens table `index` and lets `seek` position it; off the ends, the cursor is unpositioned.
@@ -81,23 +88,20 @@ impl ConcatCursor {
             self.open = None;
             return Ok(());
         };
-        let (open, cursor) = self
+        let cursor = self
             .open
-            .get_or_insert_with(|| (index, table.cursor(self.fill_cache)));
+            .get_or_insert_with(|| table.cursor(self.fill_cache));
         cursor.move_to(table);
-        *open = index;
+        self.at = u32::try_from(index).expect("fewer tables than that");
         seek(cursor)
     }
 
     /// After a step or seek: walks over the border where the open table has no entry left.
     fn settle(&mut self, forward: bool) -> Result<()> {
-        let Some((index, cursor)) = &self.open else {
-            return Ok(());
-        };
-        if cursor.is_positioned() {
+        if self.open.as_ref().is_none_or(TableCursor::is_positioned) {
             return Ok(());
         }
-        let index = *index;
+        let index = self.at();
         if forward {
             self.open(Some(index + 1), TableCursor::seek_first)
         } else {
@@ -143,7 +147,7 @@ impl Cursor for ConcatCursor {
     }
 
     fn approach(&mut self) {
-        if let Some((_, cursor)) = &mut self.open {
+        if let Some(cursor) = &mut self.open {
             cursor.approach();
         }
     }
@@ -161,7 +165,7 @@ impl Cursor for ConcatCursor {
 
     #[inline]
     fn next(&mut self) -> Result<()> {
-        let Some((_, cursor)) = &mut self.open else {
+        let Some(cursor) = &mut self.open else {
             debug_assert!(false, "U3: a step needs a position");
             return Ok(());
         };
@@ -175,7 +179,7 @@ impl Cursor for ConcatCursor {
 
     #[inline]
     fn prev(&mut self) -> Result<()> {
-        let Some((_, cursor)) = &mut self.open else {
+        let Some(cursor) = &mut self.open else {
             debug_assert!(false, "U3: a step needs a position");
             return Ok(());
         };
@@ -189,7 +193,7 @@ impl Cursor for ConcatCursor {
 
     #[inline]
     fn pass(&mut self, key: &[u8], stamp: Stamp) -> Result<()> {
-        let Some((_, cursor)) = &mut self.open else {
+        let Some(cursor) = &mut self.open else {
             debug_assert!(false, "U7: to pass versions needs a position");
             return Ok(());
         };
@@ -203,17 +207,17 @@ impl Cursor for ConcatCursor {
 
     #[inline]
     fn is_newest(&self) -> bool {
-        matches!(&self.open, Some((_, cursor)) if cursor.is_newest())
+        matches!(&self.open, Some(cursor) if cursor.is_newest())
     }
 
     #[inline]
     fn entry(&self) -> Option<Entry<'_>> {
-        self.open.as_ref()?.1.entry()
+        self.open.as_ref()?.entry()
     }
 
     #[inline]
     fn key(&self) -> Option<&[u8]> {
-        self.open.as_ref()?.1.key()
+        self.open.as_ref()?.key()
     }
 }
 
@@ -221,7 +225,7 @@ impl std::fmt::Debug for ConcatCursor {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("ConcatCursor")
             .field("tables", &self.tables.as_slice().len())
-            .field("open", &self.open.as_ref().map(|(index, _)| index))
+            .field("open", &self.open.as_ref().map(|_| self.at))
             .finish_non_exhaustive()
     }
 }

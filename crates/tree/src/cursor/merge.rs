@@ -11,7 +11,7 @@
 //! M3. Sources may grow while they are walked (memtables do), as long as each keeps U1.
 //! M4. `seats[i]` says whether source `i` has an entry, and the first eight bytes of its key: they
 //!     decide almost every match in the bytewise order, without touching a source. Of a single
-//!     source the seat is not looked at, and not kept.
+//!     source there is no seat.
 //! M5. No other source's entry begins with a word below `rival`, going forward: a source that
 //!     passed a key and whose word is below is the winner without a match.
 //!
@@ -66,7 +66,10 @@ impl<C: Cursor> MergeCursor<C> {
     /// A cursor over `sources`, newest first (M1), all in `order`.
     #[must_use]
     pub fn new(sources: Vec<C>, order: Order) -> Self {
-        let seats = vec![Seat::default(); sources.len()];
+        let seats = match sources.len() {
+            0 | 1 => Vec::new(),
+            several => vec![Seat::default(); several],
+        };
         MergeCursor {
             sources,
             order,
@@ -147,7 +150,7 @@ impl<C: Cursor> MergeCursor<C> {
     /// Plays the whole tournament.
     fn rebuild(&mut self) {
         self.rival = 0;
-        for source in 0..self.sources.len() {
+        for source in 0..self.seats.len() {
             self.note(source);
         }
         for node in (1..self.sources.len()).rev() {
@@ -336,7 +339,19 @@ impl<C: Cursor> Cursor for MergeCursor<C> {
     /// Each source passes its own versions of the key, when it comes to be the winner.
     #[inline]
     fn pass(&mut self, key: &[u8], stamp: Stamp) -> Result<()> {
-        if self.direction == Direction::Backward {
+        let is_forward = self.direction == Direction::Forward;
+        if let [only] = &mut self.sources[..]
+            && is_forward
+            && self.order.is_bytewise()
+            && self.current == 0
+        {
+            // Alone it wins whatever it stands on, and has passed all versions (U7), since keys
+            // are spelled in one way.
+            return only
+                .pass(key, stamp)
+                .inspect_err(|_| self.current = NOWHERE);
+        }
+        if !is_forward {
             self.step(Direction::Forward)?;
             if !self.is_newer(key, stamp) {
                 return Ok(());
@@ -347,15 +362,11 @@ impl<C: Cursor> Cursor for MergeCursor<C> {
             let Some(source) = self.sources.get_mut(current) else {
                 return Ok(());
             };
+            let word = self.seats.get(current).map(|seat| seat.word);
             source.pass(key, stamp)?;
-            let word = self.seats[current].word;
             self.current = self.winner_after_pass(current);
-            // Alone it has passed them all (U7), if keys are spelled in one way.
-            let is_past = match self.sources.len() {
-                1 => self.order.is_bytewise(),
-                _ => self.seats[self.current].word != word,
-            };
-            if is_past || !self.is_newer(key, stamp) {
+            let now = self.seats.get(self.current).map(|seat| seat.word);
+            if now != word || !self.is_newer(key, stamp) {
                 return Ok(());
             }
         }
