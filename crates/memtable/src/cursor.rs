@@ -9,6 +9,11 @@
 //!     mode the memtable reuses nothing while the cursor exists.
 //! X3. `run` holds keys that precede the current one, in order and without gaps at the time of
 //!     gathering; a step forward forgets it. Keys inserted since are above the reader's time.
+//! X4. `items` follow each other in the cursor's order, without gaps in the same sense: in `All`
+//!     mode versions of one key, in `Visible` mode keys. Of these a walk forward takes more at a
+//!     time the longer it lasts, so that what is done once each time is spread over them, and
+//!     their cache misses overlap.
+//! X5. Copies do not move while items refer to them: what finds no room ends the gathering.
 //!
 //! Threads: a cursor has one user at a time, and may be sent. Tests: the contract suite;
 //! `a_step_back_compares_little_more_than_a_step_forward` in `jellyfish/tests.rs`; the ratio of
@@ -23,11 +28,20 @@ use velella_sync::{Guard, epoch};
 /// How many steps before it is stood on a key of the run is asked for.
 const AHEAD: usize = 6;
 
+/// Most items gathered at a time going forward, in `Visible` mode; see [`TableCursor::appetite`].
+const GATHERED: usize = 8;
+
+/// How much more a walk gathers each time: a seek brings one, ten steps are 3 and 8.
+const GROWTH: usize = 3;
+
+/// Bytes of copies gathered at a time; one item may have more.
+const COPIED: usize = 1 << 10;
+
 /// Bytes that outlive the call: of a key (X1), or of a value (X2).
 #[derive(Debug, Clone, Copy)]
 struct Kept(*const [u8]);
 
-// SAFETY: the bytes are immutable for as long as they are kept (X1, X2).
+// SAFETY: the bytes are immutable for as long as they are kept (X1, X2, X5).
 unsafe impl Send for Kept {}
 
 impl Kept {
@@ -38,26 +52,38 @@ impl Kept {
     #[inline]
     fn bytes(&self) -> &[u8] {
         // SAFETY: the memtable lives, keys are never freed before it (X1), and a version is not
-        // reused while it is kept, or it is a copy of the cursor's own (X2).
+        // reused while it is kept (X2), or it is a copy that stays where it is (X5).
         unsafe { &*self.0 }
     }
 }
 
-/// A committed version held by a cursor.
+/// A committed version held by a cursor, with its key.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Item {
+struct Item<K> {
+    key: K,
+    bytes: Kept,
     stamp: Stamp,
     kind: ValueKind,
     value: Kept,
 }
 
-impl Item {
-    pub(crate) fn new(stamp: Stamp, kind: ValueKind, value: &[u8]) -> Self {
-        Item {
-            stamp,
-            kind,
-            value: Kept::new(value),
+/// Copied values, which stay where they are until all are forgotten (X5).
+#[derive(Debug, Default)]
+struct Copies(Vec<u8>);
+
+impl Copies {
+    /// A copy, unless there are others and no room for one more.
+    #[inline]
+    fn add(&mut self, value: &[u8]) -> Option<Kept> {
+        let start = self.0.len();
+        if self.0.capacity() - start < value.len() {
+            if start != 0 {
+                return None;
+            }
+            self.0.reserve(value.len().max(COPIED));
         }
+        self.0.extend_from_slice(value);
+        Some(Kept::new(&self.0[start..]))
     }
 }
 
@@ -96,8 +122,8 @@ pub(crate) trait Keys: Send + Sync + 'static {
         guard: &'g Guard,
         tally: &mut Tally,
     ) -> Option<Version<'g>>;
-    /// Appends all committed versions, newest first.
-    fn committed(&self, key: Self::Key, guard: &Guard, items: &mut Vec<Item>);
+    /// Shows all committed versions, newest first.
+    fn committed(&self, key: Self::Key, guard: &Guard, show: impl FnMut(Version<'_>));
     /// From now until `release` no version is reused.
     fn hold(&self);
     /// Ends a `hold`.
@@ -110,13 +136,12 @@ pub(crate) trait Keys: Send + Sync + 'static {
 pub(crate) struct TableCursor<T: Keys> {
     table: Arc<T>,
     mode: CursorMode,
-    key: Option<T::Key>,
-    /// The bytes of `key`, and the version it stands on, if it stands on a key.
-    here: Option<(Kept, Item)>,
-    /// In `All` mode: all versions of `key`, and which of them is `here`.
-    items: Vec<Item>,
+    /// What was gathered (X4), and which of it the cursor stands on; nowhere if there is none.
+    items: Vec<Item<T::Key>>,
     at: usize,
-    copy: Vec<u8>,
+    /// How many items to gather at the next step forward, if there are so many.
+    appetite: usize,
+    copies: Copies,
     run: Vec<T::Key>,
     turn: usize,
 }
@@ -130,6 +155,17 @@ enum Enter {
     Last,
 }
 
+/// What became of a key that was to be gathered.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Entered {
+    /// It is among the items.
+    There,
+    /// It has nothing to stand on.
+    Nothing,
+    /// Its value is left for the next time (X5).
+    Full,
+}
+
 impl<T: Keys> TableCursor<T> {
     pub(crate) fn new(table: Arc<T>, mode: CursorMode) -> Self {
         if mode == CursorMode::All {
@@ -138,73 +174,94 @@ impl<T: Keys> TableCursor<T> {
         TableCursor {
             table,
             mode,
-            key: None,
-            here: None,
-            items: Vec::new(),
+            items: Vec::with_capacity(GATHERED),
             at: 0,
-            copy: Vec::new(),
+            appetite: 1,
+            copies: Copies::default(),
             run: Vec::new(),
             turn: 0,
         }
     }
 
-    /// Stands on `key` if it has a version to stand on.
-    fn enter(&mut self, key: T::Key, enter: Enter, guard: &Guard, tally: &mut Tally) -> bool {
-        let item = match self.mode {
-            CursorMode::All => {
-                self.items.clear();
-                self.table.committed(key, guard, &mut self.items);
-                self.at = match enter {
-                    Enter::From(stamp) => self.items.partition_point(|item| item.stamp > stamp),
-                    Enter::Last => self.items.len().saturating_sub(1),
-                };
-                self.items.get(self.at).copied()
-            }
+    /// Nothing is gathered, and the cursor stands nowhere.
+    #[inline]
+    fn forget(&mut self) {
+        self.items.clear();
+        self.copies.0.clear();
+        self.at = 0;
+    }
+
+    /// Gathers `key` if it has a version to stand on.
+    #[inline]
+    fn enter(&mut self, key: T::Key, enter: Enter, guard: &Guard, tally: &mut Tally) -> Entered {
+        match self.mode {
+            CursorMode::All => self.enter_all(key, enter, guard),
             CursorMode::Visible { at, keys_only } => {
-                let version = self.table.visible(key, at, guard, tally);
-                let version = version.filter(|version| match enter {
-                    Enter::From(stamp) => version.stamp <= stamp,
-                    Enter::Last => true,
+                let Some(version) = self.table.visible(key, at, guard, tally) else {
+                    return Entered::Nothing;
+                };
+                if let Enter::From(stamp) = enter
+                    && version.stamp > stamp
+                {
+                    return Entered::Nothing;
+                }
+                let is_wanted = !keys_only || version.kind != ValueKind::Put;
+                let value = if is_wanted { version.value } else { &[] };
+                let value = match T::COPIES {
+                    true => self.copies.add(value),
+                    false => Some(Kept::new(value)),
+                };
+                let Some(value) = value else {
+                    return Entered::Full;
+                };
+                self.items.push(Item {
+                    key,
+                    bytes: Kept::new(self.table.bytes_of(key)),
+                    stamp: version.stamp,
+                    kind: version.kind,
+                    value,
                 });
-                version.map(|version| {
-                    let wanted = !keys_only || version.kind != ValueKind::Put;
-                    let value = if wanted { version.value } else { &[] };
-                    let value = if T::COPIES {
-                        self.copy.clear();
-                        self.copy.extend_from_slice(value);
-                        &self.copy
-                    } else {
-                        value
-                    };
-                    Item::new(version.stamp, version.kind, value)
-                })
+                Entered::There
             }
-        };
-        self.here = item.map(|item| (Kept::new(self.table.bytes_of(key)), item));
-        if self.here.is_some() {
-            self.key = Some(key);
         }
-        self.here.is_some()
     }
 
-    /// Stands on another version of the key.
-    fn stand_at(&mut self, at: usize) {
-        self.at = at;
-        let bytes = self.here.map(|(bytes, _)| bytes);
-        self.here = bytes.zip(self.items.get(at).copied());
+    /// Gathers all versions of `key`, and stands on one of them.
+    fn enter_all(&mut self, key: T::Key, enter: Enter, guard: &Guard) -> Entered {
+        let (items, bytes) = (&mut self.items, Kept::new(self.table.bytes_of(key)));
+        self.table.committed(key, guard, |version| {
+            items.push(Item {
+                key,
+                bytes,
+                stamp: version.stamp,
+                kind: version.kind,
+                value: Kept::new(version.value),
+            });
+        });
+        self.at = match enter {
+            Enter::From(stamp) => items.partition_point(|item| item.stamp > stamp),
+            Enter::Last => items.len().saturating_sub(1),
+        };
+        if self.at < items.len() {
+            return Entered::There;
+        }
+        self.forget();
+        Entered::Nothing
     }
 
-    /// Stands on the first entry from `key` on, or nowhere.
-    fn forward(&mut self, key: Option<T::Key>, stamp: Stamp, mut tally: Tally) {
-        self.run.clear();
-        self.turn = 0;
-        (self.key, self.here) = (None, None);
+    /// Gathers up to `wanted` items from `key` on, and stands on the first of them, or nowhere.
+    fn forward(&mut self, key: Option<T::Key>, stamp: Stamp, wanted: usize, mut tally: Tally) {
+        self.reposition();
+        self.forget();
         let guard = epoch::pin();
         let mut next = key;
         let mut enter = Enter::From(stamp);
         while let Some(key) = next {
-            if self.enter(key, enter, &guard, &mut tally) {
-                break;
+            match self.enter(key, enter, &guard, &mut tally) {
+                Entered::There if self.items.len() < wanted => {}
+                // Before the first item there may be many; behind one, nobody may ever ask.
+                Entered::Nothing if self.items.is_empty() => {}
+                Entered::There | Entered::Nothing | Entered::Full => break,
             }
             enter = Enter::From(Stamp::MAX);
             next = self.table.after(key, &mut tally);
@@ -212,13 +269,20 @@ impl<T: Keys> TableCursor<T> {
         tally.flush(self.table.counters());
     }
 
+    /// A seek forward: most go no further than a step or two.
+    fn seek_forward(&mut self, key: Option<T::Key>, stamp: Stamp, tally: Tally) {
+        self.appetite = 1;
+        self.forward(key, stamp, 1, tally);
+    }
+
     /// Stands on the last entry up to `key`, or nowhere.
     fn backward(&mut self, key: Option<T::Key>, mut tally: Tally) {
-        (self.key, self.here) = (None, None);
+        self.forget();
+        self.appetite = 1;
         let guard = epoch::pin();
         let mut next = key;
         while let Some(key) = next {
-            if self.enter(key, Enter::Last, &guard, &mut tally) {
+            if self.enter(key, Enter::Last, &guard, &mut tally) == Entered::There {
                 break;
             }
             next = self.predecessor(key, &mut tally);
@@ -250,7 +314,7 @@ impl<T: Keys> TableCursor<T> {
 
 impl<T: Keys> Cursor for TableCursor<T> {
     fn seek_first(&mut self) -> Result<()> {
-        self.forward(self.table.first(), Stamp::MAX, Tally::default());
+        self.seek_forward(self.table.first(), Stamp::MAX, Tally::default());
         Ok(())
     }
 
@@ -263,13 +327,13 @@ impl<T: Keys> Cursor for TableCursor<T> {
     fn seek(&mut self, key: &[u8], stamp: Stamp) -> Result<()> {
         let mut tally = Tally::default();
         let Some(ceiling) = self.table.ceiling(key, &mut tally) else {
-            self.forward(None, stamp, tally);
+            self.seek_forward(None, stamp, tally);
             return Ok(());
         };
         // The stamp applies to the key itself, not to one above it.
         let is_equal = self.table.is_at(ceiling, key);
         let stamp = if is_equal { stamp } else { Stamp::MAX };
-        self.forward(Some(ceiling), stamp, tally);
+        self.seek_forward(Some(ceiling), stamp, tally);
         Ok(())
     }
 
@@ -281,37 +345,54 @@ impl<T: Keys> Cursor for TableCursor<T> {
         Ok(())
     }
 
+    #[inline]
     fn next(&mut self) -> Result<()> {
-        debug_assert!(self.key.is_some(), "next on an unpositioned cursor (U3)");
-        let Some(key) = self.key else { return Ok(()) };
+        debug_assert!(
+            !self.items.is_empty(),
+            "next on an unpositioned cursor (U3)"
+        );
         if self.at + 1 < self.items.len() {
-            self.stand_at(self.at + 1);
+            self.at += 1;
             return Ok(());
         }
+        let Some(item) = self.items.last() else {
+            return Ok(());
+        };
         let mut tally = Tally::default();
-        let after = self.table.after(key, &mut tally);
-        self.forward(after, Stamp::MAX, tally);
+        let after = self.table.after(item.key, &mut tally);
+        if let CursorMode::Visible { .. } = self.mode {
+            self.appetite = (self.appetite * GROWTH).min(GATHERED);
+        }
+        self.forward(after, Stamp::MAX, self.appetite, tally);
         Ok(())
     }
 
     fn prev(&mut self) -> Result<()> {
-        debug_assert!(self.key.is_some(), "prev on an unpositioned cursor (U3)");
-        let Some(key) = self.key else { return Ok(()) };
+        debug_assert!(
+            !self.items.is_empty(),
+            "prev on an unpositioned cursor (U3)"
+        );
         if self.at > 0 {
-            self.stand_at(self.at - 1);
+            self.at -= 1;
             return Ok(());
         }
+        let Some(item) = self.items.first() else {
+            return Ok(());
+        };
         let mut tally = Tally::default();
-        let before = self.predecessor(key, &mut tally);
+        let before = self.predecessor(item.key, &mut tally);
         self.backward(before, tally);
         Ok(())
     }
 
     /// A step from the last version above the stamp.
+    #[inline]
     fn pass(&mut self, _key: &[u8], stamp: Stamp) -> Result<()> {
-        let rest = self.items.get(self.at..).unwrap_or_default();
-        let passed = rest.partition_point(|item| item.stamp > stamp);
-        self.at += passed.saturating_sub(1);
+        if self.mode == CursorMode::All {
+            let rest = self.items.get(self.at..).unwrap_or_default();
+            let passed = rest.partition_point(|item| item.stamp > stamp);
+            self.at += passed.saturating_sub(1);
+        }
         self.next()
     }
 
@@ -320,9 +401,9 @@ impl<T: Keys> Cursor for TableCursor<T> {
     }
 
     fn entry(&self) -> Option<Entry<'_>> {
-        let (key, item) = self.here.as_ref()?;
+        let item = self.items.get(self.at)?;
         Some(Entry {
-            key: key.bytes(),
+            key: item.bytes.bytes(),
             stamp: item.stamp,
             kind: item.kind,
             value: item.value.bytes(),

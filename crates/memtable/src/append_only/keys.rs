@@ -6,7 +6,7 @@ use super::AppendOnly;
 use super::entry::Entry;
 use super::list::Goal;
 use crate::counters::{Counters, Tally};
-use crate::cursor::{Item, Keys};
+use crate::cursor::Keys;
 use crate::interface::{ReadAt, Version};
 use velella_sync::Guard;
 
@@ -97,12 +97,16 @@ impl Keys for AppendOnly {
         AppendOnly::visible(self, Some(key), &probe, at, guard, tally)
     }
 
-    fn committed(&self, key: Self::Key, guard: &Guard, items: &mut Vec<Item>) {
+    fn committed(&self, key: Self::Key, guard: &Guard, mut show: impl FnMut(Version<'_>)) {
         let probe = self.probe(key.key());
         let mut entry = Some(key);
         while let Some(current) = entry.filter(|entry| entry.compare(&probe).is_eq()) {
             if let Some(stamp) = current.record().committed(guard) {
-                items.push(Item::new(stamp, current.record().kind(), current.value()));
+                show(Version {
+                    stamp,
+                    kind: current.record().kind(),
+                    value: current.value(),
+                });
             }
             entry = current.next();
         }

@@ -6,7 +6,7 @@ use super::index::hash;
 use super::sorted::Sorted;
 use super::{Chained, newest_version};
 use crate::counters::{Counters, Tally};
-use crate::cursor::{Item, Keys};
+use crate::cursor::Keys;
 use crate::interface::{ReadAt, Version};
 use velella_sync::{Guard, epoch};
 
@@ -70,11 +70,15 @@ impl<L: Sorted> Keys for Chained<L> {
         Chained::visible(self, L::node(key), at, guard, tally)
     }
 
-    fn committed(&self, key: Self::Key, guard: &Guard, items: &mut Vec<Item>) {
+    fn committed(&self, key: Self::Key, guard: &Guard, mut show: impl FnMut(Version<'_>)) {
         let mut version = newest_version(L::node(key), guard);
         while let Some(current) = version {
             if let Some(stamp) = current.record().committed(guard) {
-                items.push(Item::new(stamp, current.record().kind(), current.value()));
+                show(Version {
+                    stamp,
+                    kind: current.record().kind(),
+                    value: current.value(),
+                });
             }
             version = current.next();
         }

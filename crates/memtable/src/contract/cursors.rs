@@ -16,6 +16,7 @@ pub(super) fn run(world: &dyn Fn() -> World) {
     keys_only_omits_the_values_of_puts(&world());
     a_cursor_outlives_the_callers_handle(world());
     pruning_under_a_cursor_changes_nothing(&world());
+    values_of_all_sizes_are_shown_whole(&world());
 }
 
 fn key(i: usize) -> Vec<u8> {
@@ -259,4 +260,27 @@ fn pruning_under_a_cursor_changes_nothing(world: &World) {
     assert_eq!(row(&*all), held);
     let expected: Vec<Row> = rest(&mut *all);
     assert_eq!(expected.last().unwrap().3, b"seen");
+}
+
+/// Of a walk's values some lie beside each other in the cursor, some have no room there.
+fn values_of_all_sizes_are_shown_whole(world: &World) {
+    let mut lens = velella_sync::rng::Rng::new(11);
+    let mut rows: Vec<Row> = Vec::new();
+    for i in 0..if cfg!(miri) { 12 } else { 300 } {
+        let most = [2, 100, 700, 3000][i / 3 % 4];
+        let len = usize::try_from(lens.below(most)).unwrap();
+        let value = vec![u8::try_from(i % 251).unwrap(); len];
+        let stamp = world.put(0, &key(i), &value);
+        rows.push((key(i), stamp, ValueKind::Put, value));
+    }
+    rows.sort_by(|a, b| world.order.compare(&a.0, &b.0));
+    let mut cursor = world.visible(NEWEST);
+    both_ways(&mut *cursor, &rows);
+    for (start, expected) in rows.iter().enumerate() {
+        cursor.seek(&expected.0, Stamp::MAX).unwrap();
+        for expected in rows[start..].iter().take(30) {
+            assert_eq!(row(&*cursor).as_ref(), Some(expected));
+            cursor.next().unwrap();
+        }
+    }
 }

@@ -3,11 +3,11 @@
 use super::block::KEYS;
 use super::{S3, STEPS, block_of};
 use crate::contract::World;
-use crate::contract::world::{NEWEST, put, rest, rest_back};
+use crate::contract::world::{NEWEST, at, put, rest, rest_back};
 use crate::counters::Counters;
 use crate::{GUARD_BYTES, Install, Memtable, MemtableKind, MemtableOptions, Owner, Spare};
 use std::sync::{Arc, Barrier};
-use velella_base::Order;
+use velella_base::{Entry, Order};
 use velella_mvcc::Slots;
 use velella_sync::epoch;
 use velella_sync::rng::Rng;
@@ -262,4 +262,30 @@ fn s3_monotonic_keys() {
     let mut cursor = world.visible(NEWEST);
     cursor.seek_first().unwrap();
     assert_eq!(rest(&mut *cursor).len() as u64, keys);
+}
+
+#[test]
+fn a_walk_looks_at_nothing_behind_a_key_that_its_reader_does_not_see() {
+    let counters = Arc::new(Counters::default());
+    let table = s3(&Order::Bytewise, Arc::new(Slots::new(3)), &counters);
+    let world = World::new(&|_, _| Arc::clone(&table) as _, &Order::Bytewise);
+    for key in 0..3u32 {
+        world.put(0, &key.to_be_bytes(), b"seen");
+    }
+    let seen = at(world.clock.now());
+    for key in 3..1000u32 {
+        world.put(0, &key.to_be_bytes(), b"written later");
+    }
+    let mut cursor = world.visible(seen);
+    cursor.seek_first().expect("memory has no errors");
+    let skipped = counters.versions_skipped.sum();
+    for _ in 0..2 {
+        cursor.next().expect("memory has no errors");
+    }
+    let stands_at = |entry: Entry<'_>| entry.key == 2u32.to_be_bytes();
+    assert!(cursor.entry().is_some_and(stands_at));
+    let skipped = counters.versions_skipped.sum() - skipped;
+    assert!(skipped <= 2, "{skipped} versions that it does not see");
+    cursor.next().expect("memory has no errors");
+    assert!(cursor.entry().is_none());
 }
