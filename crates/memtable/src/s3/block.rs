@@ -145,6 +145,12 @@ impl<'l> Block<'l> {
         prefetch_at(start.wrapping_add(128));
     }
 
+    /// Asks for that anchor's head.
+    #[inline]
+    pub(crate) fn prefetch_above(self) {
+        prefetch_at(self.fields().above);
+    }
+
     /// The anchor whose range begins where this block's ends.
     #[inline]
     pub(crate) fn above(self) -> Option<Node<'l>> {
@@ -250,13 +256,13 @@ impl<'l> Block<'l> {
 
     /// The node at a rank of a sorting.
     #[inline]
-    pub(crate) fn ranked(self, sorting: Sorting, rank: usize) -> Option<Node<'l>> {
+    pub(crate) fn ranked(self, sorting: Sorting, rank: u8) -> Option<Node<'l>> {
         self.node(sorting.slot(rank)?)
     }
 
     /// The same, and its prefix word.
     #[inline]
-    pub(crate) fn ranked_word(self, sorting: Sorting, rank: usize) -> Option<(u64, Node<'l>)> {
+    pub(crate) fn ranked_word(self, sorting: Sorting, rank: u8) -> Option<(u64, Node<'l>)> {
         let slot = sorting.slot(rank)?;
         let node = self.node(slot)?;
         Some((self.word(slot, node), node))
@@ -274,13 +280,13 @@ pub(crate) struct Sorting {
 impl Sorting {
     /// The slot at a rank.
     #[inline]
-    fn slot(self, rank: usize) -> Option<usize> {
+    fn slot(self, rank: u8) -> Option<usize> {
         (rank < self.len()).then(|| (self.slots >> (4 * rank)) as usize & 0xf)
     }
 
     /// How many there are.
     #[inline]
-    pub(crate) fn len(self) -> usize {
-        usize::from(self.count)
+    pub(crate) fn len(self) -> u8 {
+        self.count
     }
 }
