@@ -17,9 +17,9 @@ use crate::record::{self, Decoded, Header, Kind, LaneSeed, Reference};
 use crate::seal::{DONE_LEN, Layout, Slot};
 use std::fmt::{self, Write};
 use std::path::Path;
-use velella_base::checksum::crc32c_append;
 use velella_base::file_name::{FileName, JOURNAL_DIR};
 use velella_base::{Error, Result};
+use velella_sync::crc::crc32c_append;
 use velella_vfs::{ReadFile, Vfs};
 
 const OUT_OF_RANGE: &str = "the header's numbers are out of range";

@@ -26,8 +26,8 @@ use crate::ledger::{LargeSpan, Ledger, Span};
 use crate::record::{self, Draft, Kind, LaneSeed, Reference};
 use crate::space::Space;
 use std::sync::Arc;
-use velella_base::checksum::crc32c_append;
 use velella_base::{Error, Result, Stamp};
+use velella_sync::crc::crc32c_append;
 use velella_sync::thread;
 
 const ZEROS: [u8; 16] = [0; 16];

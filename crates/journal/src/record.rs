@@ -16,8 +16,9 @@
 //!
 //! Tests: below.
 
-use velella_base::checksum::{crc32c, crc32c_append};
+use velella_base::checksum::crc32c;
 use velella_base::{DatabaseId, Stamp, seeded};
+use velella_sync::crc::crc32c_append;
 
 /// Bytes of a record before its payload.
 pub(crate) const HEADER: u64 = HEADER_LEN as u64;

@@ -1,4 +1,5 @@
-//! The only door to atomics, locks, threads, time and memory reclamation.
+//! The only door to atomics, locks, threads, time and memory reclamation, and to what the processor
+//! has an instruction for.
 //!
 //! Layer 0. Under `--cfg loom` and `--cfg shuttle` the door opens on a model instead of the
 //! machine, so that the code above is checked as it is, not a copy of it. `unsafe` is allowed here:
@@ -17,6 +18,7 @@ pub mod helpers;
 pub mod parker;
 pub mod counter;
 pub mod prefetch;
+pub mod crc;
 pub mod memory;
 pub mod array;
 pub mod rng;

@@ -22,8 +22,8 @@ use crate::record::{self, Decoded, Header, Kind, LaneSeed, Reference};
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
-use velella_base::checksum::crc32c_append;
 use velella_base::{Error, Result, Stamp};
+use velella_sync::crc::crc32c_append;
 use velella_vfs::ReadFile;
 
 /// Bytes read at once.
