@@ -97,6 +97,10 @@ impl Keys for AppendOnly {
         AppendOnly::visible(self, Some(key), &probe, at, guard, tally)
     }
 
+    fn is_undecided(&self, key: Self::Key, guard: &Guard) -> bool {
+        key.record().is_undecided(guard)
+    }
+
     fn committed(&self, key: Self::Key, guard: &Guard, mut show: impl FnMut(Version<'_>)) {
         let probe = self.probe(key.key());
         let mut entry = Some(key);

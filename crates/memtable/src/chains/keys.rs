@@ -70,6 +70,11 @@ impl<L: Sorted> Keys for Chained<L> {
         Chained::visible(self, L::node(key), at, guard, tally)
     }
 
+    fn is_undecided(&self, key: Self::Key, guard: &Guard) -> bool {
+        let newest = newest_version(L::node(key), guard);
+        newest.is_some_and(|newest| newest.record().is_undecided(guard))
+    }
+
     fn committed(&self, key: Self::Key, guard: &Guard, mut show: impl FnMut(Version<'_>)) {
         let mut version = newest_version(L::node(key), guard);
         while let Some(current) = version {

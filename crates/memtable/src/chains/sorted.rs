@@ -20,7 +20,7 @@ use velella_sync::Guard;
 /// A sorted set of nodes that only grows.
 pub(crate) trait Sorted: Debug + Send + Sync + Sized + 'static {
     /// Where a key stands, for a cursor that keeps the memtable alive by itself.
-    type Place: Copy + Send + PartialEq;
+    type Place: Copy + Send;
     /// What a search learned of the neighbourhood of a key that is not there.
     type Gap<'l>;
 

@@ -17,6 +17,8 @@ pub(super) fn run(world: &dyn Fn() -> World) {
     a_cursor_outlives_the_callers_handle(world());
     pruning_under_a_cursor_changes_nothing(&world());
     values_of_all_sizes_are_shown_whole(&world());
+    keys_only_is_of_puts_only_on_a_walk_too(&world());
+    a_walk_does_not_wait_for_a_key_that_it_does_not_come_to(&world());
 }
 
 fn key(i: usize) -> Vec<u8> {
@@ -276,11 +278,84 @@ fn values_of_all_sizes_are_shown_whole(world: &World) {
     rows.sort_by(|a, b| world.order.compare(&a.0, &b.0));
     let mut cursor = world.visible(NEWEST);
     both_ways(&mut *cursor, &rows);
-    for (start, expected) in rows.iter().enumerate() {
-        cursor.seek(&expected.0, Stamp::MAX).unwrap();
-        for expected in rows[start..].iter().take(30) {
-            assert_eq!(row(&*cursor).as_ref(), Some(expected));
-            cursor.next().unwrap();
+    cursor.seek_first().unwrap();
+    let mut place = 0;
+    for _ in 0..if cfg!(miri) { 40 } else { 3000 } {
+        // Long ways forward, short ones back.
+        let is_back = place + 1 == rows.len() || place > 0 && lens.below(12) == 0;
+        for _ in 0..if is_back { 1 + lens.below(8) } else { 1 } {
+            match is_back {
+                true if place == 0 => break,
+                true => (place -= 1, cursor.prev().unwrap()),
+                false => (place += 1, cursor.next().unwrap()),
+            };
+            assert_eq!(row(&*cursor).as_ref(), Some(&rows[place]));
         }
     }
+}
+
+fn a_walk_does_not_wait_for_a_key_that_it_does_not_come_to(world: &World) {
+    for i in 0..60 {
+        world.put(0, &key(i), b"old");
+    }
+    let mut sorted: Vec<Vec<u8>> = (0..60).map(key).collect();
+    sorted.sort_by(|a, b| world.order.compare(a, b));
+    let walk = |at: ReadAt| {
+        let mut cursor = world.visible(at);
+        cursor.seek_first().unwrap();
+        (0..39).for_each(|_| cursor.next().unwrap());
+        cursor
+    };
+    for ahead in if cfg!(miri) { 1..3 } else { 1..10 } {
+        let guard = epoch::pin();
+        let stalled = &sorted[39 + ahead];
+        let pending = world
+            .install(&put(stalled, b"new"), Owner::Slot(1), None, &guard)
+            .unwrap();
+        world.slots.announce(1, world.clock.lower_bound());
+        let stamp = world.clock.draw();
+        let snapshot = at(world.clock.now());
+        let (said, heard) = std::sync::mpsc::channel();
+        std::thread::scope(|scope| {
+            let walk = &walk;
+            scope.spawn(move || said.send(walk(snapshot)));
+            let walked = heard.recv_timeout(std::time::Duration::from_secs(20));
+            pending.publish(stamp);
+            world.slots.idle(1);
+            let mut cursor = walked.expect("the walk waits for a key that it does not show");
+            let rest = rest(&mut *cursor);
+            assert_eq!(rest[ahead].0, *stalled);
+            assert_eq!((rest[ahead].1, &*rest[ahead].3), (stamp, &b"new"[..]));
+        });
+    }
+}
+
+fn keys_only_is_of_puts_only_on_a_walk_too(world: &World) {
+    let mut rows = Vec::new();
+    for i in 0..40 {
+        let (kind, value) = match i % 3 {
+            0 => (ValueKind::Merge, &b"operand"[..]),
+            _ => (ValueKind::Put, &b""[..]),
+        };
+        let intent = Intent {
+            key: &key(i),
+            kind,
+            payload: [
+                if kind == ValueKind::Put {
+                    b"value"
+                } else {
+                    value
+                },
+                b"",
+            ],
+        };
+        let (stamp, _) = world.write(0, &intent);
+        rows.push((key(i), stamp, kind, value.to_vec()));
+    }
+    rows.sort_by(|a, b| world.order.compare(&a.0, &b.0));
+    let mut cursor = world.cursor(CursorMode::Visible {
+        at: NEWEST,
+        keys_only: true,
+    });
+    both_ways(&mut *cursor, &rows);
 }

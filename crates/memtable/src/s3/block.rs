@@ -145,7 +145,7 @@ impl<'l> Block<'l> {
         prefetch_at(start.wrapping_add(128));
     }
 
-    /// Asks for that anchor's head.
+    /// Asks for the head of the anchor above.
     #[inline]
     pub(crate) fn prefetch_above(self) {
         prefetch_at(self.fields().above);

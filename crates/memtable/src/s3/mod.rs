@@ -61,7 +61,7 @@ pub(crate) struct Entries {
 }
 
 /// A key's rank in a block as it was when the cursor came by.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy)]
 pub(crate) struct Ranked {
     block: Block<'static>,
     sorting: Sorting,

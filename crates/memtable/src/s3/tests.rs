@@ -7,7 +7,7 @@ use crate::contract::world::{NEWEST, at, put, rest, rest_back};
 use crate::counters::Counters;
 use crate::{GUARD_BYTES, Install, Memtable, MemtableKind, MemtableOptions, Owner, Spare};
 use std::sync::{Arc, Barrier};
-use velella_base::{Entry, Order};
+use velella_base::{Cursor, Entry, Order, Stamp};
 use velella_mvcc::Slots;
 use velella_sync::epoch;
 use velella_sync::rng::Rng;
@@ -269,23 +269,38 @@ fn a_walk_looks_at_nothing_behind_a_key_that_its_reader_does_not_see() {
     let counters = Arc::new(Counters::default());
     let table = s3(&Order::Bytewise, Arc::new(Slots::new(3)), &counters);
     let world = World::new(&|_, _| Arc::clone(&table) as _, &Order::Bytewise);
-    for key in 0..3u32 {
+    for key in 0..40u32 {
         world.put(0, &key.to_be_bytes(), b"seen");
     }
     let seen = at(world.clock.now());
-    for key in 3..if cfg!(miri) { 30 } else { 1000u32 } {
+    for key in 40..if cfg!(miri) { 60 } else { 1000u32 } {
         world.put(0, &key.to_be_bytes(), b"written later");
     }
     let mut cursor = world.visible(seen);
+    let skipped = || counters.versions_skipped.sum();
+    let stands_at = |cursor: &dyn Cursor, key: u32| {
+        let is_there = |entry: Entry<'_>| entry.key == key.to_be_bytes();
+        assert!(cursor.entry().is_some_and(is_there));
+    };
     cursor.seek_first().expect("memory has no errors");
-    let skipped = counters.versions_skipped.sum();
-    for _ in 0..2 {
+    for _ in 0..39 {
         cursor.next().expect("memory has no errors");
     }
-    let stands_at = |entry: Entry<'_>| entry.key == 2u32.to_be_bytes();
-    assert!(cursor.entry().is_some_and(stands_at));
-    let skipped = counters.versions_skipped.sum() - skipped;
-    assert!(skipped <= 2, "{skipped} versions that it does not see");
+    stands_at(&*cursor, 39);
+    assert!(
+        skipped() <= 2,
+        "{} versions that it does not see",
+        skipped()
+    );
+    // A seek begins anew, with one.
+    let before = skipped();
+    cursor
+        .seek(&38u32.to_be_bytes(), Stamp::MAX)
+        .expect("memory has no errors");
+    stands_at(&*cursor, 38);
+    cursor.next().expect("memory has no errors");
+    stands_at(&*cursor, 39);
+    assert_eq!(skipped(), before);
     cursor.next().expect("memory has no errors");
     assert!(cursor.entry().is_none());
 }

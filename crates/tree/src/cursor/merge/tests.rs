@@ -50,6 +50,15 @@ impl Cursor for VecCursor {
         let at = self.at.expect("positioned");
         self.stand(at.checked_sub(1))
     }
+    /// It always gets ahead (U7): at a spelling that sorts behind `key` the seek does not.
+    fn pass(&mut self, key: &[u8], stamp: Stamp) -> Result<()> {
+        let before = self.at.expect("positioned");
+        self.seek(key, stamp)?;
+        match self.at {
+            Some(at) if at <= before => self.stand(Some(before + 1)),
+            _ => Ok(()),
+        }
+    }
     fn entry(&self) -> Option<Entry<'_>> {
         let (key, stamp, _) = self.items.get(self.at?)?;
         Some(Entry {
@@ -170,6 +179,39 @@ fn a_failed_move_leaves_the_cursor_unpositioned() {
     cursor.sources[2].fail = false;
     cursor.seek_first().unwrap();
     assert!(standing(&cursor).is_some());
+}
+
+#[test]
+fn a_source_alone_that_fails_to_pass_leaves_the_cursor_unpositioned() {
+    let mut rng = Rng::new(6);
+    let (mut cursor, _) = random(&mut rng, 1, b"");
+    cursor.seek_first().unwrap();
+    let (key, ..) = standing(&cursor).expect("no source is empty");
+    cursor.sources[0].fail = true;
+    assert!(cursor.pass(&key, Stamp::ZERO).is_err());
+    // What the source stands on by now says nothing.
+    cursor.sources[0].fail = false;
+    cursor.sources[0].at = Some(0);
+    assert_eq!(standing(&cursor), None, "U4");
+}
+
+/// A source may stop early where a key goes on in another spelling (U7); a merge does not.
+#[test]
+fn a_source_alone_passes_a_key_in_all_its_spellings() {
+    let fold = |key: &[u8]| key.to_ascii_lowercase();
+    let order = Order::custom("fold-case", move |a, b| fold(a).cmp(&fold(b)));
+    // By the order of bytes, in which this source seeks, the upper case comes first.
+    let items = [(&b"KEY"[..], 3), (b"key", 2), (b"other", 1)];
+    let items = items.map(|(key, stamp)| (key.to_vec(), Stamp(stamp), 0));
+    let source = VecCursor {
+        items: items.to_vec(),
+        at: None,
+        fail: false,
+    };
+    let mut cursor = MergeCursor::new(vec![source], order);
+    cursor.seek_first().unwrap();
+    cursor.pass(b"KEY", Stamp::ZERO).unwrap();
+    assert_eq!(cursor.key(), Some(&b"other"[..]));
 }
 
 /// A source that gains entries behind and before the current one between steps (M3).
