@@ -18,8 +18,8 @@
 //! X6. Nobody pays for a key that is not stood on with more than a look: where its newest version
 //!     is undecided, or none is for the reader, the gathering ends.
 //!
-//! Threads: a cursor has one user at a time, and may be sent. Tests: the contract suite; those of
-//! X4 and X6 in `s3/tests.rs` (`a_walk_*`);
+//! Threads: a cursor has one user at a time, and may be sent. Tests: the contract suite; that of X5
+//! below; those of X4 and X6 in `s3/tests.rs` and `contract/cursors.rs` (`a_walk_*`);
 //! `a_step_back_compares_little_more_than_a_step_forward` in `jellyfish/tests.rs`; the ratio of
 //! their times, `memtable_bench ratio`.
 
@@ -428,5 +428,26 @@ impl<T: Keys> Drop for TableCursor<T> {
         if self.mode == CursorMode::All {
             self.table.release();
         }
+    }
+}
+
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn copies_keep_to_their_bytes_whatever_one_had_before() {
+        let mut copies = Copies::default();
+        let large = vec![1; 100 * COPIED];
+        let kept = copies.add(&large).expect("the first has room");
+        assert_eq!(kept.bytes(), large);
+        assert!(copies.add(b"x").is_none(), "behind a large one");
+        copies.0.clear();
+        // There is room for all of these, but not the right to it (X5).
+        let half = [2; COPIED / 2];
+        let first = copies.add(&half).expect("the first has room");
+        assert!(copies.add(&half).is_some());
+        assert!(copies.add(b"x").is_none());
+        assert_eq!(first.bytes(), half);
     }
 }
