@@ -8,7 +8,7 @@
 //!
 //! Threads: any. Tests: below, against that crate.
 
-/// Bytes up to which one stream is as fast as three.
+/// Bytes up to which it is used: what is longer gains by three streams.
 #[cfg(any(target_arch = "x86_64", test))]
 const FEW: usize = 256;
 

@@ -17,7 +17,8 @@ pub struct ConcatCursor {
     tables: Tables,
     order: Order,
     open: Option<TableCursor>,
-    /// The number of the open table; of four bytes, which a scan's sources have room for.
+    /// The number of the open table. With eight bytes, the three sources for which a scan makes
+    /// room would take more than the C library hands out without a search.
     at: u32,
     fill_cache: bool,
 }
