@@ -65,13 +65,14 @@ struct Lsm {
 }
 
 impl Lsm {
-    /// What a merge of all tables would merge, newest first, less tables that are `hidden`.
+    /// What a merge of all tables would merge, newest first, less tables that are `hidden`; whether
+    /// that is all.
     fn sources_but(
         &self,
         fill_cache: bool,
         hidden: impl Fn(&TableFile) -> bool,
         sources: &mut Vec<Source>,
-    ) {
+    ) -> bool {
         let order = &self.shared.options.table.order;
         let one = |file: &Arc<TableFile>| {
             ConcatCursor::of_one(Arc::clone(file), order.clone(), fill_cache)
@@ -81,15 +82,18 @@ impl Lsm {
         };
         self.shared.with_version(|version| {
             let Some((upper, deeper)) = version.levels().split_first() else {
-                return;
+                return true;
             };
+            let levels = deeper.iter().filter(|tables| !tables.files().is_empty());
+            let (before, runs) = (sources.len(), upper.files().len() + levels.count());
             let upper = upper.files().iter().filter(|file| !hidden(file));
             sources.extend(upper.map(|file| Source::Run(one(file))));
             let levels = deeper.iter().map(|tables| tables.files());
             // Hardly ever is even the first table of a level hidden.
             let levels = levels.filter(|files| !files.iter().all(|file| hidden(file)));
             sources.extend(levels.map(|files| Source::Run(run(files))));
-        });
+            sources.len() - before == runs
+        })
     }
 }
 
@@ -111,9 +115,8 @@ impl Tree for Lsm {
         Box::new(MergeCursor::new(sources, order))
     }
 
-    fn sources(&self, fill_cache: bool, at: Stamp, sources: &mut Vec<Source>) {
-        let is_hidden = |file: &TableFile| file.meta().min_stamp > at || file.is_overtaken(at);
-        self.sources_but(fill_cache, is_hidden, sources);
+    fn sources(&self, fill_cache: bool, at: Stamp, sources: &mut Vec<Source>) -> bool {
+        self.sources_but(fill_cache, |file| file.is_hidden(at), sources)
     }
 
     fn few_tables(&self, entries: u64) -> Vec<Arc<TableFile>> {

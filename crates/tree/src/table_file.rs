@@ -191,6 +191,13 @@ impl TableFile {
         self.overtaken_from.load(Ordering::Relaxed) <= at.0
     }
 
+    /// Whether a reader at `at` has nothing to look for here: it is newer, or newer elsewhere.
+    #[must_use]
+    #[inline]
+    pub fn is_hidden(&self, at: Stamp) -> bool {
+        self.meta.min_stamp > at || self.is_overtaken(at)
+    }
+
     /// Where it goes once it is obsolete.
     pub(crate) fn graveyard(&self) -> Arc<Graveyard> {
         Arc::clone(&self.graveyard)

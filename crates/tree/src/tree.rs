@@ -112,10 +112,12 @@ pub trait Tree: Send + Sync + std::fmt::Debug {
 
     /// As `cursor`, taken apart for a larger merge: appends what it would merge, newest first. What
     /// has nothing at or below `at` may be left out, and tables that are overtaken for it
-    /// (`TableFile::overtake`).
-    fn sources(&self, fill_cache: bool, at: Stamp, sources: &mut Vec<Source>) {
+    /// (`TableFile::overtake`). Says whether they are runs and nothing was left out: then they are
+    /// what a reader at any other stamp needs, too, as long as the tree's generation does not rise.
+    fn sources(&self, fill_cache: bool, at: Stamp, sources: &mut Vec<Source>) -> bool {
         let _ = at;
         sources.push(Source::Other(self.cursor(fill_cache)));
+        false
     }
 
     /// All tables, if they hold at most so many entries together; else none.

@@ -52,6 +52,16 @@ impl ConcatCursor {
         Self::over(Tables::One(table), order, fill_cache)
     }
 
+    /// Whether a reader at `at` has nothing to look for in any of the tables.
+    #[must_use]
+    #[inline]
+    pub fn is_hidden(&self, at: Stamp) -> bool {
+        self.tables
+            .as_slice()
+            .iter()
+            .all(|table| table.is_hidden(at))
+    }
+
     fn over(tables: Tables, order: Order, fill_cache: bool) -> Self {
         ConcatCursor {
             tables,

@@ -80,6 +80,14 @@ impl<C: Cursor> MergeCursor<C> {
         }
     }
 
+    /// Takes the sources out, wherever they stand: this is a merge of nothing from now on.
+    #[must_use]
+    pub fn take_sources(&mut self) -> Vec<C> {
+        self.current = NOWHERE;
+        self.seats.clear();
+        std::mem::take(&mut self.sources)
+    }
+
     /// The source that holds the current entry, by its place in the list given to `new`.
     #[must_use]
     pub fn source(&self) -> Option<usize> {

@@ -18,6 +18,15 @@ pub enum Source {
     Other(Box<dyn Cursor>),
 }
 
+impl Source {
+    /// Whether a reader at `at` is known to have nothing to look for in it.
+    #[must_use]
+    #[inline]
+    pub fn is_hidden(&self, at: Stamp) -> bool {
+        matches!(self, Source::Run(run) if run.is_hidden(at))
+    }
+}
+
 macro_rules! delegate {
     ($self:ident, $cursor:ident => $call:expr) => {
         match $self {
