@@ -209,6 +209,7 @@ impl Engine {
         self.keyspaces.lock().remove(&core.name);
         // C6. Before a flush can run, which takes memtables away and makes no tables of them.
         core.give_up();
+        self.sweep_resting(core);
         self.empty_view(core);
         drop(paused);
         self.work.wake_all();

@@ -115,15 +115,25 @@ impl Engine {
         Ok(!self.is_stopping())
     }
 
+    /// After the tree's version was replaced: nothing of an earlier one rests, nor its files.
+    pub(crate) fn sweep_resting(&self, core: &Core) {
+        if self.resting.sweep(core) {
+            core.tree.clean();
+        }
+    }
+
     pub(crate) fn run_job(&self, core: &Core, job: Box<dyn Job>) -> Result<()> {
         let started = thread::now();
         let (asked, failed) = (Cell::new(0), RefCell::new(None));
+        let sweeps = Sweeps::new(self, core);
         let goes_on = || {
             asked.set(asked.get() + 1);
+            sweeps.again();
             let answer = self.goes_on(asked.get());
             answer.inspect_err(|error| *failed.borrow_mut() = Some(error.clone()))
         };
         let report = job.run(&|| self.retention(), &goes_on);
+        drop(sweeps);
         // What failed in between may be of another keyspace.
         if let Some(error) = failed.into_inner() {
             return Err(error);
@@ -141,6 +151,39 @@ impl Engine {
         counters.compaction_bytes_written.add(report.bytes_written);
         self.note_overtaken(core);
         Ok(())
+    }
+}
+
+/// Sweeps what rests of a tree's earlier versions (`resting.rs`): part by part of a job, and at its
+/// end, also where a user's order panics in it.
+struct Sweeps<'a> {
+    engine: &'a Engine,
+    core: &'a Core,
+    /// The tree's generation at the last time.
+    swept: Cell<u64>,
+}
+
+impl<'a> Sweeps<'a> {
+    fn new(engine: &'a Engine, core: &'a Core) -> Self {
+        let swept = Cell::new(core.tree.generation());
+        Sweeps {
+            engine,
+            core,
+            swept,
+        }
+    }
+
+    fn again(&self) {
+        let now = self.core.tree.generation();
+        if self.swept.replace(now) != now {
+            self.engine.sweep_resting(self.core);
+        }
+    }
+}
+
+impl Drop for Sweeps<'_> {
+    fn drop(&mut self) {
+        self.again();
     }
 }
 

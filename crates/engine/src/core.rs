@@ -14,6 +14,7 @@
 use crate::flush_queue::FlushQueue;
 use crate::keyspace_core::{Core, MadeOf};
 use crate::options::{Durability, Options, WriteOptions};
+use crate::resting::Resting;
 use crate::shortage::Shortages;
 use crate::sizes::Sizes;
 use crate::stalls::{Cause, Stalls, Timer};
@@ -82,6 +83,8 @@ pub(crate) struct Engine {
     pub(crate) work: Parker,
     /// Rung when memtables left memory or a tree calmed down.
     pub(crate) relief: Parker,
+    /// Cursors that iterators have left.
+    pub(crate) resting: Resting,
     /// Rung when the coordinator should look up before its time.
     pub(crate) sync_bell: Parker,
     /// Background threads leave their loops.
@@ -234,6 +237,7 @@ impl Engine {
             started: thread::now(),
             work: Parker::new(),
             relief: Parker::new(),
+            resting: Resting::default(),
             sync_bell: Parker::new(),
             stopping: AtomicBool::new(false),
             halted: AtomicBool::new(false),

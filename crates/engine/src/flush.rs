@@ -114,6 +114,7 @@ impl Engine {
             }
             if let Some(run) = run {
                 core.tree.apply(run);
+                self.sweep_resting(core);
             }
             core.set_flushed_below(boundary);
             velella_sync::spot(44);

@@ -37,6 +37,7 @@ impl Handle {
         }
         self.is_cut_short.store(true, Ordering::Relaxed);
         engine.halt_as_closed();
+        engine.resting.shut();
         workers.stop(engine);
         let _unlocks = Unlocks(engine);
         // A write that was let in before the door shut is acknowledged, so it must be in the last

@@ -9,6 +9,8 @@
 //!     a key, and a table leaves a run of versions by a seek once it has passed a few.
 //! I4. After an error it stands nowhere, and every step repeats the error until the next seek: it
 //!     no longer knows which pairs it has shown.
+//! I5. When it ends it leaves its cursors over tables to the next one (`resting.rs`), unless an
+//!     error or a panic left them in the middle of a movement.
 //!
 //! Source: JellyFish (Middleware '20) Algorithm 3 for the memtables' part, corrected.
 //! Threads: an iterator belongs to one thread at a time.
@@ -23,13 +25,14 @@ mod pairs;
 pub use options::IterOptions;
 pub use pairs::Rev;
 
+use crate::core::Engine;
 use crate::handle::Handle;
 use crate::keyspace_core::Core;
 use crate::read::Judged;
 use crate::snapshot::Snapshot;
 use options::{above, below, narrow_to_prefix};
 use pairs::Turn;
-use sources::{Merged, sources};
+use sources::Sources;
 use std::ops::Bound;
 use std::sync::Arc;
 use velella_base::external::ExternalRef;
@@ -73,12 +76,12 @@ enum Nowhere {
 /// As a Rust iterator it yields `Result<(Vec<u8>, Value)>` ascending; [`Iter::rev`] descends.
 /// For borrowed access use [`Iter::step`] with [`Iter::pair`], [`Iter::key`] or [`Iter::value`].
 pub struct Iter {
-    handle: Arc<Handle>,
     core: Arc<Core>,
     options: IterOptions,
     snapshot: Snapshot,
-    merged: Merged,
-    generation: (u64, u64),
+    sources: Sources,
+    /// The sources are moving, or were when an error or a panic came (I5).
+    moving: bool,
     stand: Stand,
     /// Whether it stands on a pair.
     there: bool,
@@ -112,15 +115,14 @@ impl Iter {
             }
             None => Snapshot::take(handle),
         };
-        let (merged, generation) = sources(core, &options, &snapshot);
+        let sources = Sources::take(core, &options, &snapshot);
         core.check_there()?;
         Ok(Iter {
-            handle: Arc::clone(handle),
             core: Arc::clone(core),
             options,
             snapshot,
-            merged,
-            generation,
+            sources,
+            moving: false,
             stand: Stand::Lost,
             there: false,
             nowhere: Nowhere::Unpositioned,
@@ -134,6 +136,11 @@ impl Iter {
             payload_copied: false,
             turn: Turn::Step,
         })
+    }
+
+    #[inline]
+    fn engine(&self) -> &Engine {
+        self.snapshot.engine()
     }
 
     /// The key it stands on.
@@ -173,7 +180,7 @@ impl Iter {
     #[inline]
     pub fn pair(&mut self) -> Result<Option<(&[u8], &[u8])>> {
         // Another opening may have the directory, and its external values, by now.
-        self.handle.engine.check_open()?;
+        self.engine().check_open()?;
         if !self.there {
             return Ok(None);
         }
@@ -191,7 +198,7 @@ impl Iter {
     fn fetch(&mut self) -> Result<()> {
         let payload = self.payload();
         let reference = ExternalRef::decode(payload).expect("judged before it was shown");
-        let read = self.handle.engine.env.externals.read(&reference);
+        let read = self.engine().env.externals.read(&reference);
         if read.is_err() {
             // The values of a dropped keyspace go, whoever stands on them.
             self.core.check_there()?;
@@ -214,7 +221,7 @@ impl Iter {
         if self.payload_copied {
             return &self.payload;
         }
-        self.merged.entry().map_or(&[], |entry| entry.value)
+        self.sources.merged.entry().map_or(&[], |entry| entry.value)
     }
 
     /// To the first pair; whether there is one.
@@ -226,9 +233,9 @@ impl Iter {
         self.core.toll.seeks.increment();
         self.guarded(|iter| {
             match iter.options.lower.clone() {
-                Bound::Unbounded => iter.merged.seek_first()?,
-                Bound::Included(key) => iter.merged.seek(&key, Stamp::MAX)?,
-                Bound::Excluded(key) => iter.merged.seek(&key, Stamp::ZERO)?,
+                Bound::Unbounded => iter.sources.merged.seek_first()?,
+                Bound::Included(key) => iter.sources.merged.seek(&key, Stamp::MAX)?,
+                Bound::Excluded(key) => iter.sources.merged.seek(&key, Stamp::ZERO)?,
             }
             iter.settle_forward()
         })
@@ -243,8 +250,8 @@ impl Iter {
         self.core.toll.seeks.increment();
         self.guarded(|iter| {
             match iter.options.upper.clone() {
-                Bound::Unbounded => iter.merged.seek_last()?,
-                Bound::Excluded(key) => iter.merged.seek_before(&key)?,
+                Bound::Unbounded => iter.sources.merged.seek_last()?,
+                Bound::Excluded(key) => iter.sources.merged.seek_before(&key)?,
                 Bound::Included(key) => iter.seek_to_end_of(&key)?,
             }
             iter.settle_backward()
@@ -263,7 +270,7 @@ impl Iter {
         self.follow_view()?;
         self.core.toll.seeks.increment();
         self.guarded(|iter| {
-            iter.merged.seek(key, Stamp::MAX)?;
+            iter.sources.merged.seek(key, Stamp::MAX)?;
             iter.settle_forward()
         })
     }
@@ -280,7 +287,7 @@ impl Iter {
         self.follow_view()?;
         self.core.toll.seeks.increment();
         self.guarded(|iter| {
-            iter.merged.seek_before(key)?;
+            iter.sources.merged.seek_before(key)?;
             iter.settle_backward()
         })
     }
@@ -310,8 +317,8 @@ impl Iter {
         let stand = self.stand;
         self.guarded(|iter| {
             match stand {
-                Stand::On | Stand::Newest => iter.merged.pass(&iter.key, Stamp::ZERO)?,
-                Stand::Before | Stand::Lost => iter.merged.seek(&iter.key, Stamp::ZERO)?,
+                Stand::On | Stand::Newest => iter.sources.merged.pass(&iter.key, Stamp::ZERO)?,
+                Stand::Before | Stand::Lost => iter.sources.merged.seek(&iter.key, Stamp::ZERO)?,
             }
             iter.settle_forward()
         })
@@ -342,8 +349,8 @@ impl Iter {
         self.guarded(|iter| {
             match stand {
                 Stand::Before => {}
-                Stand::Newest => iter.merged.prev()?,
-                Stand::On | Stand::Lost => iter.merged.seek_before(&iter.key)?,
+                Stand::Newest => iter.sources.merged.prev()?,
+                Stand::On | Stand::Lost => iter.sources.merged.seek_before(&iter.key)?,
             }
             iter.settle_backward()
         })
@@ -355,13 +362,12 @@ impl Iter {
     /// # Errors
     /// As [`Iter::seek_first`].
     pub fn refresh(&mut self) -> Result<()> {
-        if let Err(error) = self.handle.engine.check_open() {
+        if let Err(error) = self.engine().check_open() {
             self.there = false;
             self.nowhere = Nowhere::Failed(error.clone());
             return Err(error);
         }
-        self.generation = (u64::MAX, u64::MAX);
-        self.follow_view()?;
+        self.renew()?;
         self.restore_position()
     }
 
@@ -371,7 +377,7 @@ impl Iter {
     /// # Errors
     /// As [`Iter::seek_first`].
     pub fn refresh_to_now(&mut self) -> Result<()> {
-        self.snapshot = Snapshot::take(&self.handle);
+        self.snapshot = Snapshot::take(self.snapshot.handle());
         self.refresh()
     }
 
@@ -390,7 +396,7 @@ impl Iter {
     /// unless the keyspace was dropped.
     #[inline]
     fn follow_view(&mut self) -> Result<()> {
-        match self.core.generation() == self.generation {
+        match self.core.generation() == self.sources.generation {
             true => Ok(()),
             false => self.renew(),
         }
@@ -399,14 +405,24 @@ impl Iter {
     #[cold]
     fn renew(&mut self) -> Result<()> {
         velella_sync::spot(24);
-        (self.merged, self.generation) = sources(&self.core, &self.options, &self.snapshot);
+        self.leave_sources();
+        self.sources = Sources::take(&self.core, &self.options, &self.snapshot);
+        self.moving = false;
         self.stand = Stand::Lost;
         self.core.check_there().inspect_err(|error| {
             // To be asked again by every later call.
-            self.generation = (u64::MAX, u64::MAX);
+            self.sources.disown();
             self.there = false;
             self.nowhere = Nowhere::Failed(error.clone());
         })
+    }
+
+    /// I5.
+    #[inline]
+    fn leave_sources(&mut self) {
+        if !self.moving {
+            self.sources.leave(self.snapshot.engine(), &self.core);
+        }
     }
 
     /// Runs a positioning call on the current sources; on an error it stands on nothing.
@@ -416,13 +432,11 @@ impl Iter {
         self.stand = Stand::Lost;
         self.payload_copied = false;
         self.turn = Turn::Here;
-        let there = self
-            .handle
-            .engine
-            .check_open()
-            .and_then(|()| position(self));
-        if let Err(error) = &there {
-            self.nowhere = Nowhere::Failed(error.clone());
+        self.moving = true;
+        let there = self.engine().check_open().and_then(|()| position(self));
+        match &there {
+            Ok(_) => self.moving = false,
+            Err(error) => self.nowhere = Nowhere::Failed(error.clone()),
         }
         there
     }
@@ -446,6 +460,12 @@ impl Iter {
 
     fn is_above_upper(&self, key: &[u8]) -> bool {
         above(&self.core, &self.options.upper, key)
+    }
+}
+
+impl Drop for Iter {
+    fn drop(&mut self) {
+        self.leave_sources();
     }
 }
 

@@ -37,6 +37,7 @@ mod view;
 mod settings;
 mod toll;
 mod keyspace_core;
+mod resting;
 mod value;
 mod entry;
 mod pace;

@@ -118,6 +118,7 @@ impl Engine {
             ("flush_bytes", &own.flush_bytes),
             ("flushes", &own.flushes),
             ("gatherings", &own.gatherings),
+            ("cursors_taken_over", &self.resting.taken_over),
             ("overtaken", &own.overtaken),
             ("shortages", &own.shortages),
             ("prunes", &own.prunes),

@@ -9,6 +9,7 @@
 //!
 //! Tests: `tests/snapshots.rs`, `cl2_boundary_snapshot`, `cl3_two_snapshots`.
 
+use crate::core::Engine;
 use crate::handle::Handle;
 use crate::read::Reader;
 use std::sync::Arc;
@@ -39,6 +40,15 @@ impl Snapshot {
     #[must_use]
     pub fn stamp(&self) -> Stamp {
         self.registration.at()
+    }
+
+    pub(crate) fn handle(&self) -> &Arc<Handle> {
+        &self.handle
+    }
+
+    #[inline]
+    pub(crate) fn engine(&self) -> &Engine {
+        &self.handle.engine
     }
 
     pub(crate) fn now_ms(&self) -> u64 {

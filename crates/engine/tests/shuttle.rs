@@ -86,6 +86,8 @@ fn an_iterator_goes_on_over_switches_and_compactions() {
     );
     holds(models::ITERATOR_FLUSH);
     fails(models::ITERATOR_FLUSH, "an-iterator-takes-the-tree-first");
+    holds(models::ITERATORS);
+    fails(models::ITERATORS, "cursors-rest-beyond-their-version");
 }
 
 #[test]

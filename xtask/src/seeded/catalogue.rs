@@ -115,6 +115,8 @@ pub(super) const FAULTS: &[Fault] = &[
     fault("tables-are-taken-for-overtaken", "engine", "overtaken", "a_key_that_was_not"),
     fault("overtaken-by-the-last-key", "engine", "overtaken", "a_reader_between"),
     fault("an-iterator-goes-on-after-an-error", "engine", "iterator_errors", ""),
+    fault("cursors-rest-beyond-their-version", "engine", "lib", "nothing_rests_beyond"),
+    fault("cursors-come-to-rest-late", "engine", "lib", "nothing_rests_beyond"),
     fault("a-drop-does-not-wait-for-what-is-below-it", "reliability", "every_crash_point", ""),
     fault("recovered-values-are-not-synced", "engine", "externals", "what_a_kill_left"),
     fault("the-old-journal-goes-before-the-new-is-named", "reliability", "power_loss", ""),

@@ -16,7 +16,7 @@ impl Iter {
     /// live pair up to here. Versions of a key come oldest first.
     pub(super) fn settle_backward(&mut self) -> Result<bool> {
         loop {
-            let Some(entry) = self.merged.entry() else {
+            let Some(entry) = self.sources.merged.entry() else {
                 return self.ends(Nowhere::BeforeFirst);
             };
             if below(&self.core, &self.options.lower, entry.key) {
@@ -24,7 +24,7 @@ impl Iter {
             }
             self.key.clear();
             self.key.extend_from_slice(entry.key);
-            let (stand, found) = match self.merged.is_newest() && self.sees(&entry) {
+            let (stand, found) = match self.sources.merged.is_newest() && self.sees(&entry) {
                 true => (Stand::Newest, self.judge_in_place()?),
                 false => (Stand::Before, self.newest_backward()?),
             };
@@ -35,7 +35,7 @@ impl Iter {
                 return Ok(true);
             }
             if stand == Stand::Newest {
-                self.merged.prev()?;
+                self.sources.merged.prev()?;
             }
         }
     }
@@ -47,13 +47,13 @@ impl Iter {
 
     /// Whether the version under the cursor is a live pair.
     fn judge_in_place(&mut self) -> Result<Option<Judged>> {
-        let Some(entry) = self.merged.entry() else {
+        let Some(entry) = self.sources.merged.entry() else {
             return Ok(None);
         };
         self.kind = entry.kind;
         self.payload_copied = false;
         let now = self.snapshot.now_ms();
-        let engine = &self.handle.engine;
+        let engine = self.engine();
         engine.judge(&self.core, entry.kind, entry.value, now)
     }
 
@@ -62,15 +62,15 @@ impl Iter {
     fn newest_backward(&mut self) -> Result<Option<Judged>> {
         let mut seen = false;
         let mut steps = 0;
-        while let Some(entry) = self.merged.entry()
+        while let Some(entry) = self.sources.merged.entry()
             && (steps == 0 || self.is_same(entry.key, &self.key))
         {
             steps += 1;
             if steps > SKIPS_MAX {
                 // I3. The newest that is seen, directly; then leave the key.
-                self.merged.seek(&self.key, self.snapshot.stamp())?;
+                self.sources.merged.seek(&self.key, self.snapshot.stamp())?;
                 seen = self.copy_if_there();
-                self.merged.seek_before(&self.key)?;
+                self.sources.merged.seek_before(&self.key)?;
                 break;
             }
             if self.sees(&entry) {
@@ -80,20 +80,20 @@ impl Iter {
                 self.payload_copied = true;
                 seen = true;
             }
-            self.merged.prev()?;
+            self.sources.merged.prev()?;
         }
         if !seen {
             return Ok(None);
         }
         let now = self.snapshot.now_ms();
-        self.handle
-            .engine
+        self.engine()
             .judge(&self.core, self.kind, &self.payload, now)
     }
 
     /// Copies the payload where the cursor stands, if that is a version of the key.
     fn copy_if_there(&mut self) -> bool {
         let Some(entry) = self
+            .sources
             .merged
             .entry()
             .filter(|entry| self.is_same(entry.key, &self.key))
@@ -108,10 +108,10 @@ impl Iter {
     }
 
     pub(super) fn seek_to_end_of(&mut self, key: &[u8]) -> Result<()> {
-        self.merged.seek(key, Stamp::ZERO)?;
-        match self.merged.entry() {
-            Some(_) => self.merged.prev(),
-            None => self.merged.seek_last(),
+        self.sources.merged.seek(key, Stamp::ZERO)?;
+        match self.sources.merged.entry() {
+            Some(_) => self.sources.merged.prev(),
+            None => self.sources.merged.seek_last(),
         }
     }
 }

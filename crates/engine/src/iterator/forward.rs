@@ -15,7 +15,7 @@ impl Iter {
     pub(super) fn settle_forward(&mut self) -> Result<bool> {
         let at = self.snapshot.stamp();
         loop {
-            let Some(entry) = self.merged.entry() else {
+            let Some(entry) = self.sources.merged.entry() else {
                 return self.ends(Nowhere::PastLast);
             };
             if above(&self.core, &self.options.upper, entry.key) {
@@ -23,24 +23,24 @@ impl Iter {
             }
             set_tail(&mut self.key, 0, entry.key);
             if entry.stamp > at {
-                self.merged.pass(&self.key, at)?;
+                self.sources.merged.pass(&self.key, at)?;
                 continue;
             }
             if entry.kind == ValueKind::RangeDelete {
-                self.merged.next()?;
+                self.sources.merged.next()?;
                 continue;
             }
             // The newest version at or below the snapshot decides the key.
             self.kind = entry.kind;
             let now = self.snapshot.now_ms();
-            let engine = &self.handle.engine;
+            let engine = self.engine();
             if let Some(judged) = engine.judge(&self.core, entry.kind, entry.value, now)? {
                 self.judged = judged;
                 self.there = true;
                 self.stand = Stand::On;
                 return Ok(true);
             }
-            self.merged.pass(&self.key, Stamp::ZERO)?;
+            self.sources.merged.pass(&self.key, Stamp::ZERO)?;
         }
     }
 }

@@ -377,6 +377,29 @@ pub(crate) const ITERATOR_FLUSH: Model = model(
     memory_is_back,
 );
 
+/// One iterator after another, of which each goes on with the cursors of the one before, while what
+/// they look for moves down.
+pub(crate) const ITERATORS: Model = model(
+    "iterators",
+    |scene| {
+        scene.put("a", 1);
+        flush(scene);
+        scene.put("b", 1);
+    },
+    &[
+        flush,
+        |scene| scene.db.compact().unwrap(),
+        |scene| {
+            for _ in 0..4 {
+                let mut iter = scene.db.iter().unwrap();
+                assert!(iter.step().unwrap(), "a is there");
+                assert!(iter.step().unwrap(), "b is on its way down");
+            }
+        },
+    ],
+    memory_is_back,
+);
+
 /// Keyspaces are created and dropped beside a write that waits for the device, and a flush: nobody
 /// waits for ever, and a drop takes what came before it along to the device.
 pub(crate) const KEYSPACES: Model = model(
