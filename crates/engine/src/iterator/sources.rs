@@ -69,11 +69,10 @@ impl Sources {
     /// Leaves those of tables to the next iterator, if they may be of use to it: none of them is to
     /// be used afterwards.
     pub(super) fn leave(&mut self, engine: &Engine, core: &Core) {
-        let (_, generation) = self.generation;
-        if self.are_whole && core.tree.generation() == generation {
+        if self.are_whole {
             let mut sources = self.merged.take_sources();
             sources.retain(|source| matches!(source, Source::Run(_)));
-            engine.resting.leave(core, generation, sources);
+            engine.resting.leave(core, self.generation.1, sources);
         }
     }
 }
