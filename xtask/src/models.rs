@@ -8,6 +8,8 @@
 //! Z2. With `--minutes` the schedules drawn at random are continued, from new seeds, until the time
 //!     is over; what loom explores ends by itself. [`beyond`] goes further with one tool: from the
 //!     seeds it is told, or with so many preemptions more than the bound of a model.
+//! Z3. The tools explore beside each other: neither keeps two processors busy, since one builds, or
+//!     is at its longest model, while the other explores. Each builds into a directory of its own.
 //!
 //! Tests: below.
 
@@ -60,10 +62,7 @@ pub(crate) fn run(root: &Path, arguments: &[String]) -> Result<(), String> {
     let start = Instant::now();
     let workspace = Workspace::load(root)
         .map_err(|error| format!("cannot read {}: {error}", root.display()))?;
-    let mut done = Run::default();
-    for tool in TOOLS {
-        done.explore(root, tool, &packages(&workspace, tool), &[]);
-    }
+    let mut done = side_by_side(root, &workspace);
     let limit = Duration::from_secs(minutes.unwrap_or(0) * 60);
     if let Some(left) = limit.checked_sub(start.elapsed())
         && done.failures.is_empty()
@@ -73,6 +72,26 @@ pub(crate) fn run(root: &Path, arguments: &[String]) -> Result<(), String> {
     }
     println!("\n{}", table(&done.rows));
     done.verdict()
+}
+
+/// Explores with every tool at once (Z3).
+fn side_by_side(root: &Path, workspace: &Workspace) -> Run {
+    let explore = |tool| {
+        let mut run = Run::default();
+        run.explore(root, tool, &packages(workspace, tool), &[]);
+        run
+    };
+    let mut done = Run::default();
+    std::thread::scope(|scope| {
+        let runs = TOOLS.map(|tool| scope.spawn(move || explore(tool)));
+        for run in runs {
+            match run.join() {
+                Ok(run) => done.append(run),
+                Err(panic) => std::panic::resume_unwind(panic),
+            }
+        }
+    });
+    done
 }
 
 /// What a long exploration came to.
@@ -200,7 +219,7 @@ impl Run {
                 .env("CARGO_TARGET_DIR", root.join("target").join(tool))
                 .envs(more.iter().map(|(name, value)| (name, value)));
             let name = format!("{package} ({tool})");
-            match telling_the_time(|| command.output()) {
+            match telling_the_time(&name, || command.output()) {
                 Ok(output) => {
                     let text = String::from_utf8_lossy(&output.stdout).into_owned();
                     let rows = rows(&text);
@@ -218,6 +237,11 @@ impl Run {
                     .push((name, format!("cannot run cargo: {error}"))),
             }
         }
+    }
+
+    fn append(&mut self, other: Run) {
+        self.rows.extend(other.rows);
+        self.failures.extend(other.failures);
     }
 
     /// What was explored that can go on with `tool`.
@@ -255,13 +279,14 @@ impl Run {
 }
 
 /// Does what takes long, and says each minute that it still does.
-fn telling_the_time<R>(long: impl FnOnce() -> R) -> R {
+fn telling_the_time<R>(name: &str, long: impl FnOnce() -> R) -> R {
     let begun = Instant::now();
     let (done, is_done) = mpsc::channel::<()>();
     std::thread::scope(|scope| {
         scope.spawn(move || {
             while is_done.recv_timeout(MINUTE) == Err(RecvTimeoutError::Timeout) {
-                println!("  after {} minutes", begun.elapsed().as_secs() / 60);
+                let minutes = begun.elapsed().as_secs() / 60;
+                println!("  {name}: after {minutes} minutes");
             }
         });
         let result = long();
