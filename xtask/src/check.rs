@@ -13,6 +13,8 @@
 //!     away what another built.
 //! C6. A check that ran no test is not clean: names of tests change.
 //! C7. With `--record` each check that ran leaves its line in the ledger, however it ended.
+//! C8. Miri, which uses one processor, runs beside the sanitizers, whose builds use all there are;
+//!     then what tests print begins with the name of their kind.
 //!
 //! Tests: below; the checks themselves are run before a release (docs/testing.md), some in every
 //! commit.
@@ -253,25 +255,27 @@ enum Outcome {
 /// A check that found something, or a word that names nothing.
 pub(crate) fn run(root: &Path, arguments: &[String]) -> Result<(), String> {
     let chosen = select(arguments)?;
-    let installed = installed();
-    let old = too_old(root);
-    let mut done = Vec::new();
-    for check in chosen {
-        println!("\n=== {} {}", check.kind.name(), describe_one(check));
-        let start = Instant::now();
-        let outcome = match missing(check.kind, installed.as_deref()).or_else(|| old.clone()) {
-            Some(reason) => {
-                println!("SKIPPED {}: {reason}", describe_one(check));
-                Outcome::Skipped(reason)
-            }
-            None => execute(root, check)?,
+    let (interpreted, compiled): (Vec<_>, Vec<_>) = chosen
+        .into_iter()
+        .partition(|check| check.kind == Kind::Miri);
+    let way = Way {
+        root,
+        installed: installed(),
+        old: too_old(root),
+        keeps: arguments.iter().any(|word| word == RECORD),
+        tells_kinds: !interpreted.is_empty() && !compiled.is_empty(),
+    };
+    // C8.
+    let done = std::thread::scope(|scope| {
+        let beside = scope.spawn(|| way.run(&interpreted));
+        let compiled = way.run(&compiled);
+        let mut done = match beside.join() {
+            Ok(done) => done?,
+            Err(panic) => std::panic::resume_unwind(panic),
         };
-        let took = start.elapsed();
-        if arguments.iter().any(|word| word == RECORD) {
-            record(root, check, &outcome, took)?;
-        }
-        done.push((check, outcome, took));
-    }
+        done.append(&mut compiled?);
+        Ok::<_, String>(done)
+    })?;
     print!("\n{}", table(&done));
     let unclean = |outcome: &Outcome| !matches!(outcome, Outcome::Clean(_) | Outcome::Skipped(_));
     match done.iter().filter(|done| unclean(&done.1)).count() {
@@ -279,6 +283,73 @@ pub(crate) fn run(root: &Path, arguments: &[String]) -> Result<(), String> {
         count => Err(format!(
             "{count} checks found something, did nothing or did not end"
         )),
+    }
+}
+
+/// How checks are run.
+struct Way<'a> {
+    root: &'a Path,
+    /// The components of the nightly toolchain, if there is one.
+    installed: Option<String>,
+    /// Why that is too old, if it is.
+    old: Option<String>,
+    /// Whether outcomes go to the ledger (C7).
+    keeps: bool,
+    tells_kinds: bool,
+}
+
+/// A check, how it ended, and after how long.
+type Done = (&'static Check, Outcome, Duration);
+
+impl Way<'_> {
+    /// Runs these checks, one after the other.
+    fn run(&self, checks: &[&'static Check]) -> Result<Vec<Done>, String> {
+        let mut done = Vec::new();
+        for check in checks {
+            println!("\n=== {} {}", check.kind.name(), describe_one(check));
+            let start = Instant::now();
+            let lacking = missing(check.kind, self.installed.as_deref());
+            let outcome = match lacking.or_else(|| self.old.clone()) {
+                Some(reason) => {
+                    println!("SKIPPED {}: {reason}", describe_one(check));
+                    Outcome::Skipped(reason)
+                }
+                None => self.execute(check)?,
+            };
+            let took = start.elapsed();
+            if self.keeps {
+                record(self.root, check, &outcome, took)?;
+            }
+            done.push((*check, outcome, took));
+        }
+        Ok(done)
+    }
+
+    fn execute(&self, check: &Check) -> Result<Outcome, String> {
+        let mut build = command(self.root, check)?;
+        let targets = check.arguments.iter().take_while(|word| **word != "--");
+        build.args(targets).args(["--no-run", "--quiet"]);
+        let built = build.status();
+        let built = built.map_err(|error| format!("cannot run cargo: {error}"))?;
+        if !built.success() {
+            return Ok(Outcome::Failed);
+        }
+        let mut command = command(self.root, check)?;
+        command.args(check.arguments);
+        let mut passed = 0;
+        let limit = Duration::from_secs(check.minutes * 60);
+        let before = match self.tells_kinds {
+            true => format!("{}: ", check.kind.name()),
+            false => String::new(),
+        };
+        let mut count = |line: &str| passed += passed_in(line);
+        let ended = supervise_lines(&mut command, limit, &before, &mut count)?;
+        Ok(match ended {
+            Ended::Passed if passed == 0 => Outcome::Idle,
+            Ended::Passed => Outcome::Clean(passed),
+            Ended::Failed => Outcome::Failed,
+            Ended::Hung => Outcome::Unfinished,
+        })
     }
 }
 
@@ -408,28 +479,6 @@ fn minor(version: &str) -> Option<u32> {
     digits.parse().ok()
 }
 
-fn execute(root: &Path, check: &Check) -> Result<Outcome, String> {
-    let mut build = command(root, check)?;
-    let targets = check.arguments.iter().take_while(|word| **word != "--");
-    build.args(targets).args(["--no-run", "--quiet"]);
-    let built = build.status();
-    let built = built.map_err(|error| format!("cannot run cargo: {error}"))?;
-    if !built.success() {
-        return Ok(Outcome::Failed);
-    }
-    let mut command = command(root, check)?;
-    command.args(check.arguments);
-    let mut passed = 0;
-    let limit = Duration::from_secs(check.minutes * 60);
-    let ended = supervise_lines(&mut command, limit, &mut |line| passed += passed_in(line))?;
-    Ok(match ended {
-        Ended::Passed if passed == 0 => Outcome::Idle,
-        Ended::Passed => Outcome::Clean(passed),
-        Ended::Failed => Outcome::Failed,
-        Ended::Hung => Outcome::Unfinished,
-    })
-}
-
 /// `cargo` for this check, up to the package.
 fn command(root: &Path, check: &Check) -> Result<Command, String> {
     let mut command = nightly();
@@ -472,8 +521,8 @@ pub(crate) fn host() -> Result<String, String> {
         .ok_or_else(|| "rustc names no host".to_owned())
 }
 
-fn table(done: &[(&Check, Outcome, Duration)]) -> String {
-    let line = |(check, outcome, time): &(&Check, Outcome, Duration)| {
+fn table(done: &[Done]) -> String {
+    let line = |(check, outcome, time): &Done| {
         let verdict = match outcome {
             Outcome::Clean(tests) => format!("clean, {tests} tests"),
             Outcome::Idle => "FAILED: no test has these names".to_owned(),

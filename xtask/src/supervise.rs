@@ -28,13 +28,14 @@ pub(crate) fn supervise(command: &mut Command, limit: Duration) -> Result<Ended,
     wait(child, limit)
 }
 
-/// As `supervise`, and shows each line of its output to `look` before it is printed.
+/// As `supervise`, and shows each line of its output to `look`, and prints it behind `before`.
 ///
 /// # Errors
 /// It cannot be started.
 pub(crate) fn supervise_lines(
     command: &mut Command,
     limit: Duration,
+    before: &str,
     look: &mut (dyn FnMut(&str) + Send),
 ) -> Result<Ended, String> {
     command.process_group(0).stdout(Stdio::piped());
@@ -48,7 +49,7 @@ pub(crate) fn supervise_lines(
             {
                 let Ok(line) = line else { break };
                 look(&line);
-                println!("{line}");
+                println!("{before}{line}");
             }
         });
         wait(child, limit)
@@ -102,7 +103,7 @@ mod tests {
         command.args(["-c", "echo one; echo two; sleep 600"]);
         let look = &mut |line: &str| lines.push(line.to_owned());
         // Long enough for a busy machine to begin it.
-        let ended = supervise_lines(&mut command, Duration::from_secs(3), look);
+        let ended = supervise_lines(&mut command, Duration::from_secs(3), "", look);
         assert_eq!(ended, Ok(Ended::Hung));
         assert_eq!(lines, ["one", "two"]);
     }

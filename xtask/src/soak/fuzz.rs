@@ -166,7 +166,7 @@ impl Fuzzer<'_> {
         let mut told = Told::default();
         let limit = Duration::from_secs(seconds) + GRACE;
         let begun = Instant::now();
-        let ended = supervise_lines(&mut through, limit, &mut |line| told.hear(line))?;
+        let ended = supervise_lines(&mut through, limit, "", &mut |line| told.hear(line))?;
         Ok((ended, told, begun.elapsed()))
     }
 }

@@ -53,7 +53,7 @@ pub(super) fn run(root: &Path, kind: Kind, asked: &Asked, seed: u64) -> Result<(
     let mut told = Told::default();
     let limit = Duration::from_secs(asked.minutes * 60) + GRACE;
     let begun = Instant::now();
-    let ended = supervise_lines(&mut command, limit, &mut |line| told.hear(line))?;
+    let ended = supervise_lines(&mut command, limit, "", &mut |line| told.hear(line))?;
     let lost = match ended {
         Ended::Passed => "0",
         Ended::Failed => "a report of the sanitizer, or a wrong history",
