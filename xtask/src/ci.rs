@@ -9,9 +9,9 @@
 
 use crate::ledger::DRAWN_FROM;
 use crate::models::{self, cargo};
-use crate::{check, ratio, seeded, tidy};
+use crate::{binaries, check, ratio, seeded, tidy};
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 /// One step.
@@ -33,8 +33,8 @@ enum Action {
         &'static [&'static str],
         &'static [(&'static str, &'static str)],
     ),
-    /// As `Cargo`, if the file is there.
-    CargoIf(&'static str, &'static [&'static str]),
+    /// The example of this name, as `cargo test --workspace` has built it.
+    Example(&'static str),
     BenchCheck,
     /// Miri and the sanitizers, as often as every commit.
     Check,
@@ -168,11 +168,8 @@ const STEPS: &[Step] = &[
     },
     Step {
         name: "readme",
-        says: "cargo run --package velella --example readme",
-        action: Action::CargoIf(
-            tidy::copies::EXAMPLE,
-            &["run", "--package", "velella", "--example", "readme"],
-        ),
+        says: "the example that README.md shows",
+        action: Action::Example("readme"),
     },
     Step {
         name: "release",
@@ -289,10 +286,7 @@ fn perform(root: &Path, action: &Action, seed: Option<u64>) -> Outcome {
             command.args(*arguments).envs(variables.iter().copied());
             execute(root, &mut command)
         }
-        Action::CargoIf(file, arguments) => match root.join(file).exists() {
-            true => execute(root, Command::new(cargo()).args(*arguments)),
-            false => skip(file),
-        },
+        Action::Example(name) => example(root, name),
         Action::BenchCheck => told(crate::bench_check(root, &[])),
         Action::Check => told(check::run(root, &[check::OFTEN.to_owned()])),
         Action::Attack(campaigns) => {
@@ -304,6 +298,24 @@ fn perform(root: &Path, action: &Action, seed: Option<u64>) -> Outcome {
             true => execute(root, Command::new("bash").arg(file)),
             false => skip(file),
         },
+    }
+}
+
+/// Builds an example with the features that the whole workspace has, as the tests are built: of its
+/// package alone, which has fewer, nothing would be there yet. Then runs it.
+fn example(root: &Path, name: &str) -> Outcome {
+    let mut build = Command::new(cargo());
+    build
+        .args(["build", "--workspace", "--quiet", "--example", name])
+        .arg("--message-format=json-render-diagnostics")
+        .current_dir(root)
+        .stderr(Stdio::inherit());
+    match binaries::build(&mut build) {
+        Ok(built) => match built.into_iter().find(|((_, target), _)| target == name) {
+            Some((_, binary)) => execute(root, &mut binary.command()),
+            None => told(Err(format!("there is no example `{name}`"))),
+        },
+        Err(message) => told(Err(message)),
     }
 }
 

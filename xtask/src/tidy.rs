@@ -14,7 +14,7 @@ mod leftovers;
 mod orderings;
 mod doors;
 mod links;
-pub(crate) mod copies;
+mod copies;
 
 use crate::report::Report;
 use crate::workspace::Workspace;

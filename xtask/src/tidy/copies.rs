@@ -13,7 +13,7 @@ const RULE: &str = "copies";
 /// The document that must hold the example.
 const README: &str = "README.md";
 /// The example that a newcomer copies first.
-pub(crate) const EXAMPLE: &str = "crates/engine/examples/readme.rs";
+const EXAMPLE: &str = "crates/engine/examples/readme.rs";
 
 /// Checks every document.
 pub(crate) fn check(workspace: &Workspace, report: &mut Report) {
