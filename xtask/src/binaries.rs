@@ -1,4 +1,4 @@
-//! The test binaries that a cargo command builds, as cargo's messages tell of them.
+//! The tests and examples that a cargo command builds, as cargo's messages tell of them.
 //!
 //! Tests: below.
 
@@ -31,18 +31,50 @@ pub(crate) fn cargo_test<'a>(root: &Path, packages: impl IntoIterator<Item = &'a
     command
 }
 
-/// Runs a build; what it made.
+/// Runs a build; the tests that it made.
 ///
 /// # Errors
 /// The build failed.
 pub(crate) fn build(command: &mut Command) -> Result<Binaries, String> {
+    let told = messages(command)?;
+    Ok(told.lines().filter(is_test).filter_map(parse).collect())
+}
+
+/// Builds an example of this name with the features that the whole workspace has, as `cargo test`
+/// does: of its package alone, which has fewer, nothing might be there yet.
+///
+/// # Errors
+/// The build failed, or no package has such an example.
+pub(crate) fn example(root: &Path, name: &str) -> Result<Binary, String> {
+    let mut command = Command::new(crate::models::cargo());
+    command
+        .args(["build", "--workspace", "--quiet", "--example", name])
+        .arg("--message-format=json-render-diagnostics")
+        .current_dir(root)
+        .stderr(Stdio::inherit());
+    let told = messages(&mut command)?;
+    let mut examples = told.lines().filter(is_example).filter_map(parse);
+    let found = examples.find(|((_, target), _)| target == name);
+    let (_, binary) = found.ok_or_else(|| format!("there is no example `{name}`"))?;
+    Ok(binary)
+}
+
+/// Runs a build; cargo's messages, one a line.
+fn messages(command: &mut Command) -> Result<String, String> {
     let output = command.output();
     let output = output.map_err(|error| format!("cannot run cargo: {error}"))?;
     if !output.status.success() {
         return Err(format!("the build failed: {}", output.status));
     }
-    let text = String::from_utf8_lossy(&output.stdout).into_owned();
-    Ok(text.lines().filter_map(parse).collect())
+    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+}
+
+fn is_test(line: &&str) -> bool {
+    line.contains("\"test\":true")
+}
+
+fn is_example(line: &&str) -> bool {
+    line.contains("\"kind\":[\"example\"]")
 }
 
 impl Binary {
@@ -69,8 +101,7 @@ fn parse(line: &str) -> Option<((String, String), Binary)> {
         false => text(target, "\"name\":\"")?,
     };
     let of = directory.file_name()?.to_string_lossy().into_owned();
-    line.contains("\"test\":true")
-        .then_some(((of, name), Binary { path, directory }))
+    Some(((of, name), Binary { path, directory }))
 }
 
 /// What stands between `start` and the next quotation mark.
@@ -82,6 +113,25 @@ fn text(line: &str, start: &str) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_example_is_no_test_although_a_test_may_have_its_name() {
+        let line = |kind: &str, test: bool| {
+            format!(
+                "{{\"manifest_path\":\"/w/crates/engine/Cargo.toml\",\"target\":{{\"kind\":\
+                 [\"{kind}\"],\"name\":\"counters\",\"test\":{test}}},\"profile\":\
+                 {{\"test\":{test}}},\"executable\":\"/w/target/{kind}\"}}"
+            )
+        };
+        let (test, example) = (line("test", true), line("example", false));
+        let lines = [&*test, &*example];
+        let of = |is: fn(&&str) -> bool| -> Vec<PathBuf> {
+            let found = lines.into_iter().filter(is).filter_map(parse);
+            found.map(|(_, binary)| binary.path).collect()
+        };
+        assert_eq!(of(is_test), [Path::new("/w/target/test")]);
+        assert_eq!(of(is_example), [Path::new("/w/target/example")]);
+    }
 
     #[test]
     fn a_message_of_cargo_names_crate_target_and_executable() {

@@ -11,7 +11,7 @@ use crate::ledger::DRAWN_FROM;
 use crate::models::{self, cargo};
 use crate::{binaries, check, ratio, seeded, tidy};
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 /// One step.
@@ -286,7 +286,10 @@ fn perform(root: &Path, action: &Action, seed: Option<u64>) -> Outcome {
             command.args(*arguments).envs(variables.iter().copied());
             execute(root, &mut command)
         }
-        Action::Example(name) => example(root, name),
+        Action::Example(name) => match binaries::example(root, name) {
+            Ok(binary) => execute(root, &mut binary.command()),
+            Err(message) => told(Err(message)),
+        },
         Action::BenchCheck => told(crate::bench_check(root, &[])),
         Action::Check => told(check::run(root, &[check::OFTEN.to_owned()])),
         Action::Attack(campaigns) => {
@@ -298,24 +301,6 @@ fn perform(root: &Path, action: &Action, seed: Option<u64>) -> Outcome {
             true => execute(root, Command::new("bash").arg(file)),
             false => skip(file),
         },
-    }
-}
-
-/// Builds an example with the features that the whole workspace has, as the tests are built: of its
-/// package alone, which has fewer, nothing would be there yet. Then runs it.
-fn example(root: &Path, name: &str) -> Outcome {
-    let mut build = Command::new(cargo());
-    build
-        .args(["build", "--workspace", "--quiet", "--example", name])
-        .arg("--message-format=json-render-diagnostics")
-        .current_dir(root)
-        .stderr(Stdio::inherit());
-    match binaries::build(&mut build) {
-        Ok(built) => match built.into_iter().find(|((_, target), _)| target == name) {
-            Some((_, binary)) => execute(root, &mut binary.command()),
-            None => told(Err(format!("there is no example `{name}`"))),
-        },
-        Err(message) => told(Err(message)),
     }
 }
 
