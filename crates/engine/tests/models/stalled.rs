@@ -4,7 +4,7 @@
 //! F1. The scheduler lets the stalled thread take so many steps; then each of the others alone,
 //!     until it has ended or can do nothing but wait; then all by turns, until all have ended.
 //! F2. A step is what shuttle counts as one: an access to an atomic, a lock or a thread, of the
-//!     product's code as it is. Files are real, for those in memory have one lock for all of them.
+//!     product's code as it is. Files are the machine's: `MemFs` has one lock for all of its own.
 //! F3. Steps after which the same operations wait are one row. Rows come in the order of steps, so
 //!     one that is missing, too much or elsewhere is told apart.
 //! F4. Whoever waited ends once the stalled thread goes on, or shuttle says that it does not.
