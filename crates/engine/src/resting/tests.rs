@@ -10,8 +10,10 @@ use crate::simulation::Sizes;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::mpsc::{Sender, channel};
 use velella_base::{ErrorKind, Order};
 use velella_sync::atomic::{AtomicBool, Ordering};
+use velella_sync::epoch;
 use velella_sync::rng::Rng;
 use velella_testkit::Watchdog;
 use velella_vfs::fault::{Fault, Rule};
@@ -56,6 +58,20 @@ fn tables(fs: &MemFs) -> usize {
     files.iter().filter(is_table).count()
 }
 
+/// A thread that reads something, of whatever database, until the sender is dropped: what another
+/// test does that runs beside.
+fn somebody_reads() -> Sender<()> {
+    let (stop, stopped) = channel::<()>();
+    let (begin, begun) = channel();
+    std::thread::spawn(move || {
+        let _guard = epoch::pin();
+        begin.send(()).unwrap();
+        stopped.recv().unwrap_err();
+    });
+    begun.recv().unwrap();
+    stop
+}
+
 fn taken_over(engine: &Engine) -> u64 {
     engine.resting.taken_over.sum()
 }
@@ -85,6 +101,7 @@ fn an_iterator_goes_on_with_the_cursors_of_another_wherever_these_stood() {
 
 #[test]
 fn nothing_rests_beyond_its_version() {
+    let _watchdog = Watchdog::new("nothing_rests_beyond_its_version", 60);
     let (db, engine, fs) = database();
     flush(&db, "a");
     let outlives = db.iter().unwrap();
@@ -100,9 +117,15 @@ fn nothing_rests_beyond_its_version() {
     );
     assert_eq!(last(db.iter().unwrap()).unwrap(), "b");
     assert_eq!(engine.resting.len(), 2);
+    let reader = somebody_reads();
     db.compact().unwrap();
     assert_eq!(engine.resting.len(), 0, "a compaction sweeps");
-    assert_eq!(tables(&fs), 1);
+    assert_eq!(tables(&fs), 3, "files stay while any thread reads");
+    drop(reader);
+    until(|| {
+        db.core.tree.clean();
+        tables(&fs) == 1
+    });
     assert_eq!(last(db.iter().unwrap()).unwrap(), "b");
     assert_eq!(taken_over(&engine), 0);
 }
