@@ -1,6 +1,8 @@
 //! Everything that must be green, in the order in which it fails fastest.
 //!
-//! Each step is timed; the first that fails ends the run, and its name is the last thing printed.
+//! Each step is timed, by the clock and by the processors' time that it took, which tells a slow
+//! step from a busy machine; the first that fails ends the run, and its name is the last thing
+//! printed.
 //! A newcomer runs the same command as the machine: `cargo xtask ci`, or one step by its name.
 //! Where campaigns draw, the commit decides their seeds: each commit tries others, and the same
 //! commit the same again.
@@ -9,7 +11,7 @@
 
 use crate::ledger::DRAWN_FROM;
 use crate::models::{self, cargo};
-use crate::{binaries, check, ratio, seeded, tidy};
+use crate::{binaries, check, processor, ratio, seeded, tidy};
 use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -210,6 +212,15 @@ enum Outcome {
     Skipped,
 }
 
+/// A step that was run.
+struct Done {
+    name: &'static str,
+    outcome: Outcome,
+    took: Duration,
+    /// The processors' time of what it ran, where that can be told.
+    processor: Option<Duration>,
+}
+
 /// The steps, one line each, for `--help`.
 pub(crate) fn describe() -> String {
     let line = |step: &Step| format!("  {:<9} {}\n", step.name, step.says);
@@ -224,22 +235,40 @@ pub(crate) fn describe() -> String {
 pub(crate) fn run(root: &Path, words: &[String]) -> Result<(), String> {
     let (names, seed) = parse(words)?;
     let steps = select(&names)?;
-    let mut done: Vec<(&str, Outcome, Duration)> = Vec::new();
+    let mut done: Vec<Done> = Vec::new();
     for step in steps {
         println!("\n=== {}: {}", step.name, step.says);
-        let start = Instant::now();
-        let outcome = perform(root, &step.action, seed);
-        done.push((step.name, outcome, start.elapsed()));
-        if outcome == Outcome::Failed {
+        done.push(timed(root, step, seed));
+        if done
+            .last()
+            .is_some_and(|step| step.outcome == Outcome::Failed)
+        {
             break;
         }
     }
-    println!("\n{}", table(&done));
+    print!("\n{}", table(&done));
     match done.last() {
-        Some((name, Outcome::Failed, _)) => Err(format!(
+        Some(Done {
+            name,
+            outcome: Outcome::Failed,
+            ..
+        }) => Err(format!(
             "step `{name}` failed; after mending it run `cargo xtask ci {name}`, then all"
         )),
         _ => Ok(()),
+    }
+}
+
+fn timed(root: &Path, step: &Step, seed: Option<u64>) -> Done {
+    let (start, before) = (Instant::now(), processor::of_children());
+    let outcome = perform(root, &step.action, seed);
+    let took = start.elapsed();
+    let processor = processor::of_children().zip(before);
+    Done {
+        name: step.name,
+        outcome,
+        took,
+        processor: processor.map(|(after, before)| after.saturating_sub(before)),
     }
 }
 
@@ -353,18 +382,39 @@ fn execute(root: &Path, command: &mut Command) -> Outcome {
     }
 }
 
-fn table(done: &[(&str, Outcome, Duration)]) -> String {
-    let mut text = String::from("step      outcome   seconds\n");
-    for (name, outcome, time) in done {
-        let outcome = match outcome {
+fn table(done: &[Done]) -> String {
+    let seconds = |time: Option<Duration>| match time {
+        Some(time) => format!("{:.1}", time.as_secs_f64()),
+        None => "?".to_owned(),
+    };
+    let row = |name: &str, outcome: &str, took, processor| {
+        format!("{name:<9} {outcome:<9} {took:>7} {processor:>9}\n")
+    };
+    let mut text = row(
+        "step",
+        "outcome",
+        "seconds".to_owned(),
+        "processor".to_owned(),
+    );
+    for step in done {
+        let outcome = match step.outcome {
             Outcome::Passed => "passed",
             Outcome::Failed => "FAILED",
             Outcome::Skipped => "skipped",
         };
-        text += &format!("{name:<9} {outcome:<9} {:>7.1}\n", time.as_secs_f64());
+        text += &row(
+            step.name,
+            outcome,
+            seconds(Some(step.took)),
+            seconds(step.processor),
+        );
     }
-    let total: Duration = done.iter().map(|(.., time)| *time).sum();
-    text += &format!("{:<19} {:>7.1}", "total", total.as_secs_f64());
+    text += &row(
+        "total",
+        "",
+        seconds(Some(done.iter().map(|step| step.took).sum())),
+        seconds(done.iter().map(|step| step.processor).sum()),
+    );
     text
 }
 
@@ -375,14 +425,24 @@ mod tests {
     #[test]
     fn the_table_names_each_step_its_outcome_and_its_time() {
         let second = Duration::from_secs(1);
-        let text = table(&[
-            ("format", Outcome::Passed, second),
-            ("test", Outcome::Failed, second * 2),
-        ]);
+        let step = |name, outcome, took, processor| Done {
+            name,
+            outcome,
+            took,
+            processor,
+        };
+        let mut done = vec![
+            step("format", Outcome::Passed, second, Some(second / 2)),
+            step("test", Outcome::Failed, second * 2, Some(second * 3)),
+        ];
+        let text = table(&done);
         let lines: Vec<&str> = text.lines().collect();
-        assert_eq!(lines[1], "format    passed        1.0");
-        assert_eq!(lines[2], "test      FAILED        2.0");
-        assert!(lines[3].ends_with("3.0"));
+        assert_eq!(lines[0], "step      outcome   seconds processor");
+        assert_eq!(lines[1], "format    passed        1.0       0.5");
+        assert_eq!(lines[2], "test      FAILED        2.0       3.0");
+        assert_eq!(lines[3], "total                   3.0       3.5");
+        done[0].processor = None;
+        assert!(table(&done).ends_with("3.0         ?\n"), "not told of all");
     }
 
     #[test]

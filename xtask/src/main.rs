@@ -11,6 +11,7 @@ mod report;
 mod lexer;
 mod source;
 mod paths;
+mod processor;
 mod manifest;
 mod layers;
 mod workspace;
