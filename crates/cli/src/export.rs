@@ -12,8 +12,8 @@
 
 use crate::database::{KeyspaceName, Place};
 use crate::failure::Failure;
+use crate::file_format::{FileFormat, OF_COLUMNS};
 use crate::human;
-use crate::import::{OF_COLUMNS, OF_CSV, delimiter, refuse_unused};
 use crate::output::Output;
 use crate::progress;
 use crate::range::{Pair, Range, Walk};
@@ -54,12 +54,8 @@ pub(crate) struct Export {
     keyspace: KeyspaceName,
     #[command(flatten)]
     range: Range,
-    /// The file's format, if its name does not tell
-    #[arg(long, value_enum, value_name = "FORMAT")]
-    format: Option<Format>,
-    /// What separates the columns of csv, if not a comma
-    #[arg(long, value_name = "CHAR", value_parser = delimiter)]
-    delimiter: Option<u8>,
+    #[command(flatten)]
+    format: FileFormat,
     /// Begin with a line `key`, `value` (tsv, csv)
     #[arg(long)]
     header: bool,
@@ -88,20 +84,11 @@ impl Export {
         if let Destination::File(path) = &destination {
             may_replace(path, self.force)?;
         }
-        let format = self
-            .format
-            .or_else(|| Format::of(&self.file))
-            .unwrap_or(Format::Tsv);
-        refuse_unused(
-            &self.file,
-            format,
-            "written",
-            &[
-                ("--delimiter", self.delimiter.is_some(), OF_CSV),
-                ("--header", self.header, OF_COLUMNS),
-                ("--bytes", self.bytes, OF_COLUMNS),
-            ],
-        )?;
+        let columns = [
+            ("--header", self.header, OF_COLUMNS),
+            ("--bytes", self.bytes, OF_COLUMNS),
+        ];
+        let format = self.format.of(&self.file, "written", &columns)?;
         let db = self.place.open()?;
         let keyspace = self.keyspace.of(&db)?;
         let mut walk = self.range.walk(&keyspace, false)?;
@@ -111,7 +98,7 @@ impl Export {
             bytes: self.bytes,
             ..Job::new()
         };
-        job.delimiter = self.delimiter.unwrap_or(b',');
+        job.delimiter = self.format.delimiter();
         job.summary.file = self.file.display().to_string();
         let start = Instant::now();
         match &destination {

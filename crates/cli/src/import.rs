@@ -12,6 +12,7 @@
 
 use crate::database::{KeyspaceName, Place};
 use crate::failure::{Failure, say};
+use crate::file_format::{FileFormat, OF_COLUMNS};
 use crate::human;
 use crate::output::Output;
 use crate::progress;
@@ -58,18 +59,14 @@ pub(crate) struct Import {
     place: Place,
     #[command(flatten)]
     keyspace: KeyspaceName,
-    /// The file's format, if its name does not tell
-    #[arg(long, value_enum, value_name = "FORMAT")]
-    format: Option<Format>,
+    #[command(flatten)]
+    format: FileFormat,
     /// Column of the key, from 1 (tsv, csv); without it the first
     #[arg(long, value_name = "N", value_parser = column)]
     key_column: Option<usize>,
     /// Column of the value, from 1 (tsv, csv); without it all but the key's
     #[arg(long, value_name = "N", value_parser = column)]
     value_column: Option<usize>,
-    /// What separates the columns of csv, if not a comma
-    #[arg(long, value_name = "CHAR", value_parser = delimiter)]
-    delimiter: Option<u8>,
     /// Pass over the first line (tsv), or the first record (csv)
     #[arg(long)]
     header: bool,
@@ -95,43 +92,6 @@ fn column(text: &str) -> Result<usize, String> {
         Ok(0) | Err(_) => Err("a column is a number, counted from 1".to_owned()),
         Ok(number) => Ok(number),
     }
-}
-
-/// Reads a delimiter: one ASCII character that is not a quote or a line's end.
-pub(crate) fn delimiter(text: &str) -> Result<u8, String> {
-    match text.as_bytes() {
-        b"\\t" => Ok(b'\t'),
-        [byte] if byte.is_ascii() && !b"\"\r\n".contains(byte) => Ok(*byte),
-        _ => Err("a delimiter is one ASCII character, such as ; or \\t".to_owned()),
-    }
-}
-
-/// Formats that have a use for an option.
-pub(crate) const OF_CSV: &[Format] = &[Format::Csv];
-pub(crate) const OF_COLUMNS: &[Format] = &[Format::Tsv, Format::Csv];
-
-/// Refuses the options given, each with its name, that the format has no use for: passed over in
-/// silence they would promise what is not done. `done` is what is done with the file.
-pub(crate) fn refuse_unused(
-    file: &Path,
-    format: Format,
-    done: &str,
-    options: &[(&str, bool, &[Format])],
-) -> Result<(), Failure> {
-    for (option, given, formats) in options {
-        if !given || formats.contains(&format) {
-            continue;
-        }
-        let (of, remedy) = match *formats {
-            OF_CSV => ("csv", "add --format csv"),
-            _ => ("tsv and csv", "leave it out, or add --format tsv or csv"),
-        };
-        let file = file.display();
-        return Err(Failure::Usage(format!(
-            "{option} is of {of}, and {file} is {done} as another format: {remedy}"
-        )));
-    }
-    Ok(())
 }
 
 /// What an import did.
@@ -161,7 +121,7 @@ impl Import {
                 key: key_column,
                 value: self.value_column,
             },
-            delimiter: self.delimiter.unwrap_or(b','),
+            delimiter: self.format.delimiter(),
             header: self.header,
             bytes: self.bytes,
         };
@@ -213,23 +173,13 @@ impl Import {
                  out to take all others for the value"
             )));
         }
-        let format = self
-            .format
-            .or_else(|| Format::of(&self.file))
-            .unwrap_or(Format::Tsv);
-        refuse_unused(
-            &self.file,
-            format,
-            "read",
-            &[
-                ("--delimiter", self.delimiter.is_some(), OF_CSV),
-                ("--key-column", self.key_column.is_some(), OF_COLUMNS),
-                ("--value-column", self.value_column.is_some(), OF_COLUMNS),
-                ("--header", self.header, OF_COLUMNS),
-                ("--bytes", self.bytes, OF_COLUMNS),
-            ],
-        )?;
-        Ok(format)
+        let columns = [
+            ("--key-column", self.key_column.is_some(), OF_COLUMNS),
+            ("--value-column", self.value_column.is_some(), OF_COLUMNS),
+            ("--header", self.header, OF_COLUMNS),
+            ("--bytes", self.bytes, OF_COLUMNS),
+        ];
+        self.format.of(&self.file, "read", &columns)
     }
 }
 

@@ -22,6 +22,7 @@ pub mod scratch;
 mod database;
 mod range;
 mod record;
+mod file_format;
 mod get;
 mod put;
 mod delete;
