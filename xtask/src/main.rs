@@ -22,6 +22,7 @@ mod tidy;
 mod models;
 mod binaries;
 mod seeded;
+mod nightly;
 mod check;
 mod ratio;
 mod ci;

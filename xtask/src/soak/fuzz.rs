@@ -123,8 +123,8 @@ fn share(minutes: u64, targets: usize) -> u64 {
 
 /// Builds all targets, or `only` one; where the programs are.
 fn build(root: &Path, built: &Path, only: Option<&str>) -> Result<PathBuf, String> {
-    let host = crate::check::host()?;
-    let mut build = crate::check::nightly();
+    let host = crate::nightly::host()?;
+    let mut build = crate::nightly::cargo();
     build
         .current_dir(root)
         .args(["build", "--release", "--target", &host]);
