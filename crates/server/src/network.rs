@@ -14,12 +14,10 @@
 //! Tests: through sockets in `tests/`.
 
 use crate::clients::Client;
-use crate::command::all;
 use crate::command::run::Runner;
 use crate::command::session::Session;
 use crate::connection::{Buffers, Connection};
 use crate::counters::Counters;
-use crate::databases::Databases;
 use crate::shared::Shared;
 use mio::net::TcpStream;
 use mio::{Events, Interest, Poll, Token};
@@ -67,16 +65,9 @@ impl Network {
         counters: Arc<Counters>,
         arrivals: Receiver<Arrival>,
     ) -> Self {
-        let databases = Databases::new(shared.db.clone());
         Network {
             poll,
-            runner: Runner {
-                shared,
-                counters,
-                databases,
-                table: all::table(),
-                clock: now(),
-            },
+            runner: Runner::new(shared, counters),
             buffers: Buffers::new(),
             arrivals,
             connections: Vec::new(),

@@ -8,7 +8,7 @@
 use super::failure::{Failure, Outcome, quoted};
 use super::row::{Context, NO_AUTH, Row, Table};
 use super::session::{Replies, Session};
-use super::{missing, subcommands};
+use super::{all, missing, subcommands};
 use crate::counters::Counters;
 use crate::databases::Databases;
 use crate::resp::reply::Reply;
@@ -35,6 +35,17 @@ pub(crate) struct Runner {
 }
 
 impl Runner {
+    /// That of a thread about to start.
+    pub(crate) fn new(shared: Arc<Shared>, counters: Arc<Counters>) -> Self {
+        Runner {
+            databases: Databases::new(shared.db.clone()),
+            shared,
+            counters,
+            table: all::table(),
+            clock: now(),
+        }
+    }
+
     /// Runs the request `args`, which is not empty; the command's number, if there is one.
     pub(crate) fn run(
         &mut self,

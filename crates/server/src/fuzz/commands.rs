@@ -17,7 +17,6 @@ use crate::command::run::Runner;
 use crate::command::session::{Replies, Session};
 use crate::config::Config;
 use crate::counters::Counters;
-use crate::databases::Databases;
 use crate::resp::reply::Reply;
 use crate::resp::request::{Decoder, Limits, Progress};
 use crate::shared::Shared;
@@ -26,7 +25,6 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use velella::Db;
 use velella_sync::atomic::Ordering;
-use velella_sync::thread::now;
 
 const BULK_BYTES_MAX: usize = 32 << 10;
 const OUTPUT_BYTES_MAX: usize = 256 << 10;
@@ -74,24 +72,15 @@ struct Served {
 
 impl Served {
     fn new(db: Db, config: Config, waker: Waker) -> Self {
-        let table = all::table();
-        let counters = Arc::new(Counters::new(table.len()));
+        let counters = Arc::new(Counters::new(all::table().len()));
         let address = SocketAddr::from(([127, 0, 0, 1], 6380));
         let of_threads = vec![Arc::clone(&counters)];
-        let shared = Shared::new(db.clone(), config, address, of_threads, vec![waker]);
+        let shared = Shared::new(db, config, address, of_threads, vec![waker]);
         let shared = Arc::new(shared);
-        let session = connect(&shared);
-        let runner = Runner {
-            shared: Arc::clone(&shared),
-            counters,
-            databases: Databases::new(db),
-            table,
-            clock: now(),
-        };
         Served {
+            session: connect(&shared),
+            runner: Runner::new(Arc::clone(&shared), counters),
             shared,
-            runner,
-            session,
             reply: Reply::default(),
         }
     }
