@@ -2,7 +2,8 @@
 //!
 //! T1. The connection's thread writes a client's numbers, anybody reads them; nothing but the
 //!     marks `kill` passes the other way.
-//! T2. A killed client is closed by its own thread, after its current group of commands.
+//! T2. A killed client is closed by its own thread, and runs no command after the one under way.
+//! T3. It may be killed before its thread has it: known here, it is on its way there.
 //!
 //! Tests: through CLIENT in `tests/`.
 

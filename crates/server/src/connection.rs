@@ -252,7 +252,8 @@ impl Connection {
     fn execute(&mut self, runner: &mut Runner, bytes: &[u8]) -> Ran {
         let mut ran = Ran::default();
         self.stalled = false;
-        while ran.used < bytes.len() && !self.session.closing {
+        // T2 of clients: what killed it has been answered, maybe, as if it would do nothing more.
+        while ran.used < bytes.len() && !self.session.closing && !self.session.client.killed() {
             if self.backlog() > BACKLOG_BYTES_MAX {
                 self.stalled = true;
                 break;
@@ -390,8 +391,11 @@ fn is_overdue(idle: Duration, age: Duration, known: bool, timeout: Duration) -> 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::command::all;
     use crate::config::Config;
+    use crate::counters::Counters;
     use crate::shared::Shared;
+    use std::sync::Arc;
 
     #[test]
     fn silence_and_strangeness_end_connections() {
@@ -409,17 +413,54 @@ mod tests {
         }
     }
 
+    /// A connection to a server of its own, and the thread that serves it.
+    struct Served {
+        runner: Runner,
+        connection: Connection,
+        _directory: tempfile::TempDir,
+    }
+
+    impl Served {
+        fn new() -> Self {
+            let directory = tempfile::tempdir().unwrap();
+            let db = velella::open(directory.path()).unwrap();
+            let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+            let address = listener.local_addr().unwrap();
+            let counters = Arc::new(Counters::new(all::table().len()));
+            let of_threads = vec![Arc::clone(&counters)];
+            let shared = Shared::new(db, Config::default(), address, of_threads, Vec::new());
+            let shared = Arc::new(shared);
+            let client = shared.clients.add(1, address, address, 0).unwrap();
+            let stream = TcpStream::connect(address).unwrap();
+            Served {
+                connection: Connection::new(stream, Session::new(client, &shared), now()),
+                runner: Runner::new(shared, counters),
+                _directory: directory,
+            }
+        }
+
+        fn execute(&mut self, requests: &[u8]) -> Ran {
+            self.connection.execute(&mut self.runner, requests)
+        }
+    }
+
+    #[test]
+    fn a_killed_client_runs_no_more_commands() {
+        let mut served = Served::new();
+        let requests = b"INCR n\r\nINCR n\r\n";
+        assert_eq!(served.execute(requests).used, requests.len());
+        served.connection.session.client.kill();
+        assert_eq!(served.execute(requests).used, 0);
+        assert_eq!(served.connection.reply.bytes(), b":1\r\n:2\r\n");
+        let found = served.runner.shared.db.get("n").unwrap();
+        assert_eq!(found.as_deref(), Some(&b"2"[..]));
+    }
+
     #[test]
     fn who_waits_for_withheld_replies_is_not_silent() {
-        let directory = tempfile::tempdir().unwrap();
-        let db = velella::open(directory.path()).unwrap();
-        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-        let address = listener.local_addr().unwrap();
-        let shared = Shared::new(db, Config::default(), address, Vec::new(), Vec::new());
-        let client = shared.clients.add(1, address, address, 0).unwrap();
-        let stream = TcpStream::connect(address).unwrap();
-        let opened = now();
-        let mut connection = Connection::new(stream, Session::new(client, &shared), opened);
+        let mut served = Served::new();
+        let connection = &mut served.connection;
+        let opened = connection.opened;
         let (second, timeout) = (Duration::from_secs(1), Duration::from_secs(5));
         let at = |seconds: u32| opened + second * seconds;
 

@@ -11,7 +11,7 @@
 //! W4. How long a client has been silent is judged at an instant up to which everybody has been
 //!     heard: a thread that was busy does not take its own silence for theirs.
 //!
-//! Tests: through sockets in `tests/`.
+//! Tests: below, and through sockets in `tests/`.
 
 use crate::clients::Client;
 use crate::command::run::Runner;
@@ -142,6 +142,11 @@ impl Network {
 
     fn admit_arrivals(&mut self) {
         while let Ok((stream, client)) = self.arrivals.try_recv() {
+            // T3 of clients. The kill's wake may have come before it; a later one is yet to come.
+            if client.killed() {
+                self.runner.shared.clients.remove(client.id);
+                continue;
+            }
             let slot = self.free.pop().unwrap_or_else(|| {
                 self.connections.push(None);
                 self.connections.len() - 1
@@ -354,5 +359,42 @@ fn queue(ready: &mut Vec<usize>, connection: &mut Connection, slot: usize) {
     if !connection.queued {
         connection.queued = true;
         ready.push(slot);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::command::all;
+    use crate::config::Config;
+    use std::sync::mpsc;
+
+    #[test]
+    fn a_client_killed_on_its_way_to_its_thread_is_not_served() {
+        let directory = tempfile::tempdir().unwrap();
+        let db = velella::open(directory.path()).unwrap();
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let counters = Arc::new(Counters::new(all::table().len()));
+        let of_threads = vec![Arc::clone(&counters)];
+        let shared = Shared::new(db, Config::default(), address, of_threads, Vec::new());
+        let shared = Arc::new(shared);
+        let (sender, arrivals) = mpsc::channel();
+        let poll = Poll::new().unwrap();
+        let mut network = Network::new(poll, Arc::clone(&shared), counters, arrivals);
+
+        let client = shared.clients.add(2, address, address, 0).unwrap();
+        client.kill();
+        shared.kills.fetch_add(1, Ordering::Release);
+        network.look_for_killed();
+        let stream = || TcpStream::connect(address).unwrap();
+        sender.send((stream(), client)).unwrap();
+        let other = shared.clients.add(2, address, address, 0).unwrap();
+        sender.send((stream(), Arc::clone(&other))).unwrap();
+        network.admit_arrivals();
+        let served = |it: &Option<Connection>| it.as_ref().map(|it| it.session.client.id);
+        let served: Vec<u64> = network.connections.iter().filter_map(served).collect();
+        assert_eq!(served, [other.id]);
+        assert_eq!(shared.clients.len(), 1);
     }
 }
