@@ -63,6 +63,24 @@ fn without_the_password_nothing_is_said_or_done() {
     fixture.stop();
 }
 
+#[test]
+fn a_password_given_up_is_asked_for_no_more() {
+    let fixture = Fixture::start();
+    let (mut one, set) = (fixture.client(), "CONFIG SET requirepass");
+    assert_eq!(one.ask(&format!("{set} secret")), ok());
+    let mut others = [fixture.client(), fixture.client()];
+    for other in &mut others {
+        let noauth = error("NOAUTH Authentication required.");
+        assert_eq!(other.ask("PING"), noauth);
+    }
+    assert_eq!(one.call(&[b"CONFIG", b"SET", b"requirepass", b""]), ok());
+    assert_eq!(others[0].ask("PING"), Answer::Simple("PONG".into()));
+    assert!(matches!(others[1].ask("HELLO 3"), Answer::Map(_)));
+    assert_eq!(one.ask(&format!("{set} another")), ok());
+    assert_eq!(others[0].ask("SET k v"), ok(), "who was let in stays");
+    fixture.stop();
+}
+
 /// What it asked for while it was known is due, whatever a stranger may ask for.
 #[test]
 fn a_reset_asks_for_the_password_and_takes_no_reply_back() {

@@ -105,7 +105,7 @@ fn hello(ctx: &mut Context<'_>, args: Args<'_>) -> Outcome {
             }
         }
     }
-    if !ctx.session.authenticated {
+    if !ctx.session.is_admitted(ctx.shared) {
         return Err(Failure::new(
             "NOAUTH HELLO must be called with the client already authenticated, otherwise the \
              HELLO <proto> AUTH <user> <pass> option can be used to authenticate the client and \

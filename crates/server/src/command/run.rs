@@ -97,7 +97,7 @@ impl Runner {
         let row = subcommand.unwrap_or(row);
         let refused = if !row.accepts(args.len()) {
             Failure::arity(row.name)
-        } else if !session.authenticated && !row.is(NO_AUTH) {
+        } else if !row.is(NO_AUTH) && !session.is_admitted(&self.shared) {
             Failure::new("NOAUTH Authentication required.")
         } else {
             return Ok((number, row));

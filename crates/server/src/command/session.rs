@@ -70,6 +70,17 @@ impl Session {
         }
     }
 
+    /// Whether commands may run: of who has authenticated, and of everybody once no password is
+    /// required any more.
+    #[inline]
+    pub(crate) fn is_admitted(&mut self, shared: &Shared) -> bool {
+        if !self.authenticated && shared.settings.requirepass.lock().is_none() {
+            self.authenticated = true;
+            self.known = true;
+        }
+        self.authenticated
+    }
+
     /// Notes a write, and how long its reply must wait.
     #[inline]
     pub(crate) fn wrote(&mut self, stamp: Stamp) {
