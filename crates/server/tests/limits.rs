@@ -365,6 +365,39 @@ fn a_reply_beyond_the_limit_is_refused_and_the_connection_goes_on() {
 }
 
 #[test]
+fn a_reply_is_measured_by_itself_and_one_value_passes() {
+    let fixture = Fixture::with(|config| config.max_output_bytes = 1 << 20);
+    let mut client = fixture.client();
+    let value = vec![b'v'; 900 << 10];
+    assert_eq!(client.call(&[b"SET", b"k", &value]), ok());
+    let mut pipeline = encode(&[b"GET", b"k"]);
+    pipeline.extend(encode(&[b"MGET", b"k"]));
+    pipeline.extend(encode(&[b"KV.SCAN", b"k", b"LIMIT", b"9"]));
+    client.send(&pipeline);
+    let value = Answer::Bulk(value);
+    assert_eq!(client.answer(), value);
+    assert_eq!(client.answer(), Answer::Array(vec![value.clone()]));
+    assert_eq!(client.answer(), Answer::Array(vec![bulk("k"), value]));
+
+    let large = vec![b'v'; 2 << 20];
+    assert_eq!(client.call(&[b"SET", b"k", &large]), ok());
+    let large = Answer::Bulk(large);
+    let alone = Answer::Array(vec![large.clone(), Answer::Null]);
+    assert_eq!(client.ask("MGET k absent"), alone);
+    let pair = Answer::Array(vec![bulk("k"), large]);
+    assert_eq!(client.ask("KV.SCAN k LIMIT 9"), pair);
+    assert_eq!(client.ask("SET l v"), ok());
+    for several in ["MGET k l", "KV.SCAN k LIMIT 9"] {
+        let refused = client.ask(several);
+        assert!(
+            matches!(&refused, Answer::Error(text) if text.contains("exceeds")),
+            "{several}"
+        );
+    }
+    fixture.stop();
+}
+
+#[test]
 fn a_command_described_again_and_again_is_refused_too() {
     let fixture = Fixture::with(|config| config.max_output_bytes = 1 << 20);
     let mut client = fixture.client();

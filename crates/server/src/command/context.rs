@@ -139,11 +139,12 @@ impl Context<'_> {
         self.reply.protocol == Protocol::Resp3
     }
 
-    /// Fails when the replies not yet sent exceed the limit: to be asked between the elements of
-    /// a reply that has no limit of its own.
-    pub(crate) fn check_output(&self) -> Result<(), Failure> {
+    /// Fails when the reply, which has so many elements by now, exceeds the limit: to be asked
+    /// between the elements of one that has no limit of its own. What is the only one passes, since
+    /// no smaller reply could carry it.
+    pub(crate) fn check_output(&self, elements: usize) -> Result<(), Failure> {
         let limit = self.shared.config.max_output_bytes;
-        if self.reply.len() <= limit {
+        if elements <= 1 || self.reply.len() - self.begun <= limit {
             return Ok(());
         }
         Err(Failure::new(format!(

@@ -62,12 +62,12 @@ fn info(ctx: &mut Context<'_>, args: Args<'_>) -> Outcome {
         return Ok(());
     }
     ctx.reply.array(args.len() - 2);
-    for name in args.from(2).iter() {
+    for (place, name) in args.from(2).iter().enumerate() {
         match find(ctx.table, name) {
             Some(row) => describe(ctx.reply, row),
             None => ctx.reply.null_array(),
         }
-        ctx.check_output()?;
+        ctx.check_output(place + 1)?;
     }
     Ok(())
 }
@@ -140,10 +140,10 @@ fn docs(ctx: &mut Context<'_>, args: Args<'_>) -> Outcome {
             .collect(),
     };
     ctx.reply.map(rows.len());
-    for row in rows {
+    for (place, row) in rows.into_iter().enumerate() {
         document(ctx.reply, row);
         // The same name may come again and again.
-        ctx.check_output()?;
+        ctx.check_output(place + 1)?;
     }
     Ok(())
 }

@@ -41,7 +41,7 @@ fn scan(ctx: &mut Context<'_>, args: Args<'_>) -> Outcome {
             ctx.reply.bulk(key);
             ctx.reply.bulk(value);
             pairs += 1;
-            ctx.check_output()?;
+            ctx.check_output(pairs)?;
         }
     }
     ctx.reply.insert(head, |reply| reply.array(2 * pairs));

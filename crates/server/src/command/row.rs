@@ -28,6 +28,8 @@ pub(crate) struct Context<'a> {
     pub table: &'static Table,
     /// The command running.
     pub row: &'static Row,
+    /// Where in the output its reply begins.
+    pub begun: usize,
 }
 
 /// What a command does when it runs.

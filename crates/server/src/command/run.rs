@@ -115,6 +115,7 @@ impl Runner {
         args: Args<'_>,
     ) -> Outcome {
         let mut ctx = Context {
+            begun: reply.len(),
             shared: &self.shared,
             counters: &self.counters,
             databases: &mut self.databases,

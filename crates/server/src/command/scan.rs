@@ -163,7 +163,7 @@ fn keys(ctx: &mut Context<'_>, args: Args<'_>) -> Outcome {
             if glob::matches(pattern, key) {
                 ctx.reply.bulk(key);
                 found += 1;
-                ctx.check_output()?;
+                ctx.check_output(found)?;
             }
         }
     }
