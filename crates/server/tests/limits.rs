@@ -471,6 +471,9 @@ fn shutdown_sends_what_is_written_and_keeps_what_is_acknowledged() {
     };
     let server = Server::start(config(), velella::open(directory.path()).unwrap()).unwrap();
     let mut client = Client::connect(server.address());
+    for undecided in ["SHUTDOWN NOSAVE SAVE", "SHUTDOWN ABORT NOW", "SHUTDOWN x"] {
+        assert_eq!(client.ask(undecided), error("ERR syntax error"));
+    }
     let mut pipeline: Vec<u8> = (0..100)
         .flat_map(|number: u32| encode(&[b"SET", number.to_string().as_bytes(), b"v"]))
         .collect();

@@ -129,7 +129,8 @@ fn shutdown(ctx: &mut Context<'_>, args: Args<'_>) -> Outcome {
     if args.len() == 2 && is(args.at(1), "abort") {
         return Err(Failure::new("ERR No shutdown in progress."));
     }
-    if !args.from(1).iter().all(sound) {
+    let has = |name| args.from(1).iter().any(|option| is(option, name));
+    if !args.from(1).iter().all(sound) || has("save") && has("nosave") {
         return Err(SYNTAX);
     }
     ctx.session.closing = true;
