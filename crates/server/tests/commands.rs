@@ -39,6 +39,40 @@ fn increments_of_many_clients_are_all_counted() {
 }
 
 #[test]
+fn a_key_too_long_to_be_there_is_absent_to_whatever_writes_nothing() {
+    let fixture = Fixture::start();
+    let mut client = fixture.client();
+    assert_eq!(client.ask("SET k v"), ok());
+    let long = vec![b'k'; (64 << 10) + 1];
+    for database in ["0", "7"] {
+        assert_eq!(client.ask(&format!("SELECT {database}")), ok());
+        for (command, rest) in [
+            ("DEL", &[][..]),
+            ("UNLINK", &[]),
+            ("EXISTS", &[]),
+            ("PERSIST", &[]),
+            ("EXPIRE", &[&b"9"[..]]),
+        ] {
+            let mut call = vec![command.as_bytes(), &long];
+            call.extend(rest);
+            assert_eq!(client.call(&call), Answer::Integer(0), "{command}");
+        }
+        for command in ["GET", "GETDEL", "GETEX"] {
+            let answer = client.call(&[command.as_bytes(), &long]);
+            assert_eq!(answer, Answer::Null, "{command}");
+        }
+        for command in ["SET", "GETSET", "APPEND"] {
+            let answer = client.call(&[command.as_bytes(), &long, b"v"]);
+            assert!(
+                matches!(&answer, Answer::Error(text) if text.contains("65537 bytes")),
+                "{command}: {answer:?}"
+            );
+        }
+    }
+    fixture.stop();
+}
+
+#[test]
 fn a_value_renamed_by_many_is_never_two_and_never_none() {
     let fixture = Fixture::start();
     assert_eq!(fixture.client().ask("SET k0 v"), ok());

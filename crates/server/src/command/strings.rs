@@ -10,7 +10,7 @@ use super::options::{Time, is};
 use super::row::{ALL_KEYS, Context, FAST, MEMORY, ONE_KEY, READ, Row, WRITE};
 use super::session::BUFFERED;
 use crate::resp::request::Args;
-use velella::{Decision, Entry, Keyspace, RmwOutcome, WriteBatch};
+use velella::{Decision, Entry, Keyspace, RmwOutcome, WriteBatch, limits};
 
 const WRITE_MEMORY: u16 = WRITE | MEMORY;
 const PAIRS: (i32, i32, i32) = (1, -1, 2);
@@ -92,7 +92,8 @@ impl Context<'_> {
         mut decide: impl FnMut(Option<&Entry>) -> Result<Decision, Failure>,
     ) -> Result<RmwOutcome, Failure> {
         // Where nothing was ever written, what writes nothing creates no database.
-        if self.existing()?.is_none() {
+        // No key is longer than the engine takes.
+        if limits::check_key(key).is_err() || self.existing()?.is_none() {
             match decide(None)? {
                 decision @ (Decision::Keep | Decision::Delete) => {
                     return Ok(RmwOutcome {
