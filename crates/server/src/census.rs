@@ -5,6 +5,8 @@
 //!
 //! U1. Counts that take [`LONG`] or longer use at most a hundredth of one thread's time; shorter
 //!     ones are always made anew.
+//! U2. Where many keys were deleted, what was counted until then is forgotten, and so is a count
+//!     that was begun before and ends later.
 //!
 //! Tests: below.
 
@@ -28,7 +30,14 @@ pub(crate) struct Count {
 
 /// Counts made before, by database.
 #[derive(Debug, Default)]
-pub(crate) struct Census(Mutex<[Option<Made>; DATABASES]>);
+pub(crate) struct Census(Mutex<Counts>);
+
+#[derive(Debug, Default)]
+struct Counts {
+    made: [Option<Made>; DATABASES],
+    /// When they were forgotten last (U2).
+    forgotten: Option<Instant>,
+}
 
 #[derive(Debug, Clone, Copy)]
 struct Made {
@@ -40,7 +49,7 @@ struct Made {
 impl Census {
     /// A count of `database` that is recent enough at `now`.
     pub(crate) fn recent(&self, database: usize, now: Instant) -> Option<Count> {
-        let made = self.0.lock()[database]?;
+        let made = self.0.lock().made[database]?;
         let age = now.saturating_duration_since(made.at);
         (age < made.took.saturating_mul(100)).then_some(made.count)
     }
@@ -48,16 +57,21 @@ impl Census {
     /// Notes a count that was begun at `begun` and done at `now`.
     pub(crate) fn note(&self, database: usize, count: Count, begun: Instant, now: Instant) {
         let took = now.saturating_duration_since(begun);
-        self.0.lock()[database] = (took >= LONG).then_some(Made {
+        let mut counts = self.0.lock();
+        let is_stale = counts.forgotten.is_some_and(|forgotten| begun <= forgotten);
+        counts.made[database] = (took >= LONG && !is_stale).then_some(Made {
             count,
             at: now,
             took,
         });
     }
 
-    /// Forgets the counts: the keys were deleted.
-    pub(crate) fn forget(&self) {
-        *self.0.lock() = Default::default();
+    /// Forgets the counts: the keys were deleted until `now` (U2).
+    pub(crate) fn forget(&self, now: Instant) {
+        *self.0.lock() = Counts {
+            forgotten: Some(now),
+            ..Counts::default()
+        };
     }
 }
 
@@ -78,9 +92,20 @@ mod tests {
         assert_eq!(census.recent(3, done + 199 * LONG), Some(count));
         assert_eq!(census.recent(3, done + 200 * LONG), None);
         assert_eq!(census.recent(4, done), None);
-        census.forget();
+        census.forget(done);
         assert_eq!(census.recent(3, done), None);
         census.note(3, count, begun, begun + LONG / 2);
         assert_eq!(census.recent(3, begun + LONG / 2), None);
+    }
+
+    #[test]
+    fn a_count_that_keys_were_deleted_under_is_not_kept() {
+        let (census, begun) = (Census::default(), now());
+        let (deleted, done) = (begun + LONG, begun + 2 * LONG);
+        census.forget(deleted);
+        census.note(3, Count::default(), begun, done);
+        assert_eq!(census.recent(3, done), None);
+        census.note(3, Count::default(), deleted + LONG, done + LONG);
+        assert_eq!(census.recent(3, done + LONG), Some(Count::default()));
     }
 }

@@ -15,6 +15,7 @@ use crate::databases::DATABASES;
 use crate::resp::request::Args;
 use std::ops::Bound;
 use velella::WriteBatch;
+use velella_sync::thread::now;
 
 /// Deletions in one batch, and bytes of their keys: well below the engine's limits.
 const BATCH_KEYS: usize = 4096;
@@ -62,7 +63,8 @@ fn clear(ctx: &mut Context<'_>, database: usize) -> Result<(), Failure> {
     let Some(keyspace) = ctx.databases.existing(database)? else {
         return Ok(());
     };
-    ctx.shared.census.forget();
+    // Before as well: it may fail half-way.
+    ctx.shared.census.forget(now());
     let mut iter = keys_only(keyspace, Bound::Unbounded, b"")?;
     let mut batch = WriteBatch::new();
     let mut more = true;
@@ -82,5 +84,6 @@ fn clear(ctx: &mut Context<'_>, database: usize) -> Result<(), Failure> {
             batch.clear();
         }
     }
+    ctx.shared.census.forget(now());
     Ok(())
 }
