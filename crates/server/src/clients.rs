@@ -176,6 +176,11 @@ impl Clients {
         self.by_id.lock().values().cloned().collect()
     }
 
+    /// The client of this number.
+    pub(crate) fn of(&self, id: u64) -> Option<Arc<Client>> {
+        self.by_id.lock().get(&id).cloned()
+    }
+
     /// How many there are.
     pub(crate) fn len(&self) -> usize {
         self.by_id.lock().len()

@@ -463,6 +463,35 @@ fn killed_clients_go_and_others_stay() {
 }
 
 #[test]
+fn clients_are_listed_as_they_are_asked_for() {
+    let fixture = Fixture::with(|config| config.max_output_bytes = 1 << 20);
+    let mut clients = [fixture.client(), fixture.client(), fixture.client()];
+    let [one, two, three] = clients
+        .each_mut()
+        .map(|client| match client.ask("CLIENT ID") {
+            Answer::Integer(id) => id,
+            other => panic!("{other:?}"),
+        });
+    let mut ids = |request: &str| -> Vec<i64> {
+        let Answer::Bulk(lines) = clients[0].ask(request) else {
+            panic!("a text")
+        };
+        let lines = String::from_utf8(lines).unwrap();
+        let id = |line: &str| line.split(' ').next()?.strip_prefix("id=")?.parse().ok();
+        lines.lines().filter_map(id).collect()
+    };
+    let asked = format!("CLIENT LIST ID {three} 999999 {one} {three}");
+    assert_eq!(ids(&asked), [three, one, three]);
+    assert_eq!(ids("CLIENT LIST"), [one, two, three]);
+    assert_eq!(ids("CLIENT LIST TYPE normal"), [one, two, three]);
+    assert!(ids("CLIENT LIST TYPE replica").is_empty());
+    let again = format!(" {one}").repeat(20_000);
+    let refused = clients[0].ask(&format!("CLIENT LIST ID{again}"));
+    assert!(matches!(&refused, Answer::Error(text) if text.contains("exceeds")));
+    fixture.stop();
+}
+
+#[test]
 fn shutdown_sends_what_is_written_and_keeps_what_is_acknowledged() {
     let directory = tempfile::tempdir().unwrap();
     let config = || Config {

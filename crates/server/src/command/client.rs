@@ -115,27 +115,35 @@ fn is_normal(kind: &[u8]) -> Result<bool, Failure> {
 
 fn list(ctx: &mut Context<'_>, args: Args<'_>) -> Outcome {
     note(ctx);
-    let mut clients = ctx.shared.clients.all();
-    match args.get(2) {
-        None => {}
+    let clients = match args.get(2) {
+        None => ctx.shared.clients.all(),
         Some(option) if is(option, "type") && args.len() == 4 => {
-            let normal = is_normal(args.at(3))?;
-            clients.retain(|_| normal);
+            if is_normal(args.at(3))? {
+                ctx.shared.clients.all()
+            } else {
+                Vec::new()
+            }
         }
         Some(option) if is(option, "id") && args.len() > 3 => {
-            let wanted = args
-                .from(3)
-                .iter()
-                .map(|id| parse_i64(id).ok_or(Failure::new("ERR Invalid client ID")));
-            let wanted = wanted.collect::<Result<Vec<i64>, _>>()?;
-            clients.retain(|client| wanted.iter().any(|&id| u64::try_from(id) == Ok(client.id)));
+            let mut clients = Vec::new();
+            for id in args.from(3).iter() {
+                let id = parse_i64(id).ok_or(Failure::new("ERR Invalid client ID"))?;
+                clients.extend(
+                    u64::try_from(id)
+                        .ok()
+                        .and_then(|id| ctx.shared.clients.of(id)),
+                );
+            }
+            clients
         }
         Some(_) => return Err(SYNTAX),
+    };
+    let mut lines = String::new();
+    for client in clients {
+        lines += &line(&client, ctx.table);
+        // The same one may be asked for again and again.
+        ctx.check_reply(lines.len())?;
     }
-    let lines: String = clients
-        .iter()
-        .map(|client| line(client, ctx.table))
-        .collect();
     ctx.reply.verbatim(&lines);
     Ok(())
 }

@@ -143,8 +143,16 @@ impl Context<'_> {
     /// between the elements of one that has no limit of its own. What is the only one passes, since
     /// no smaller reply could carry it.
     pub(crate) fn check_output(&self, elements: usize) -> Result<(), Failure> {
+        match elements {
+            0 | 1 => Ok(()),
+            _ => self.check_reply(self.reply.len() - self.begun),
+        }
+    }
+
+    /// Fails for a reply of so many bytes if that exceeds the limit.
+    pub(crate) fn check_reply(&self, bytes: usize) -> Result<(), Failure> {
         let limit = self.shared.config.max_output_bytes;
-        if elements <= 1 || self.reply.len() - self.begun <= limit {
+        if bytes <= limit {
             return Ok(());
         }
         Err(Failure::new(format!(
