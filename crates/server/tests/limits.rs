@@ -135,7 +135,7 @@ fn one_client_too_many_is_told_so() {
 /// As Redis 7.0.15 answers.
 #[test]
 fn several_settings_change_together_or_not_at_all() {
-    let fixture = Fixture::start();
+    let fixture = Fixture::with(|config| config.maxclients = 100);
     let mut client = fixture.client();
     assert_eq!(client.ask("CONFIG SET timeout 100 slowlog-max-len 7"), ok());
     let failed = |name: &str, why: &str| {
@@ -152,7 +152,18 @@ fn several_settings_change_together_or_not_at_all() {
         ),
         (
             "requirepass secret maxclients 0",
-            failed("maxclients", "argument must be within its limits"),
+            failed("maxclients", "argument must be between 1 and 100 inclusive"),
+        ),
+        (
+            "timeout 200 proto-max-bulk-len 1xb",
+            failed("proto-max-bulk-len", "argument must be a memory value"),
+        ),
+        (
+            "proto-max-bulk-len 1b",
+            failed(
+                "proto-max-bulk-len",
+                "argument must be between 1024 and 536870912 inclusive",
+            ),
         ),
         (
             "timeout 200 port 1",
@@ -178,6 +189,19 @@ fn several_settings_change_together_or_not_at_all() {
         let password = client.ask("CONFIG GET requirepass");
         let none = Answer::Array(vec![bulk("requirepass"), bulk("")]);
         assert_eq!(password, none, "{settings}");
+    }
+    for (told, bytes) in [
+        ("2kb", "2048"),
+        ("2K", "2000"),
+        ("1Mb", "1048576"),
+        ("9m", "9000000"),
+    ] {
+        assert_eq!(
+            client.ask(&format!("CONFIG SET proto-max-bulk-len {told}")),
+            ok()
+        );
+        let set = Answer::Array(vec![bulk("proto-max-bulk-len"), bulk(bytes)]);
+        assert_eq!(client.ask("CONFIG GET proto-max-bulk-len"), set);
     }
     fixture.stop();
 }

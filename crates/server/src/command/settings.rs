@@ -12,9 +12,12 @@ use super::failure::{Failure, Outcome, SYNTAX, quoted};
 use super::row::{ADMIN, Context, Row};
 use super::subcommands::{help, needs_subcommand};
 use crate::glob;
-use crate::number::{parse_i64, parse_u64};
+use crate::number::parse_i64;
 use crate::resp::request::Args;
 use crate::shared::Shared;
+use std::borrow::Cow;
+use std::fmt::Display;
+use std::ops::RangeInclusive;
 use velella::limits;
 use velella_sync::atomic::Ordering;
 
@@ -39,7 +42,9 @@ pub(crate) const ROWS: &[Row] = &[Row::new("config", -2, ADMIN, needs_subcommand
 /// Changes a setting, which cannot fail.
 type Change = Box<dyn FnOnce(&Shared)>;
 /// The change to a setting that a value asks for, or why there is none.
-type Plan = fn(&Shared, &[u8]) -> Result<Change, &'static str>;
+type Plan = fn(&Shared, &[u8]) -> Result<Change, Refusal>;
+/// Why a value cannot be set, in Redis's words.
+type Refusal = Cow<'static, str>;
 
 /// One setting: its name, how it is told, and how it is changed.
 struct Setting {
@@ -49,7 +54,9 @@ struct Setting {
 }
 
 const NOT_AN_INTEGER: &str = "argument couldn't be parsed into an integer";
-const OUTSIDE: &str = "argument must be within its limits";
+const NO_MEMORY_VALUE: &str = "argument must be a memory value";
+/// The longest `timeout`, in seconds, which Redis keeps in 32 bits with a sign.
+const TIMEOUT_SECONDS_MAX: u64 = 0x7fff_ffff;
 
 // All loads and stores below are Relaxed: see `Settings`.
 const SETTINGS: &[Setting] = &[
@@ -84,8 +91,7 @@ const SETTINGS: &[Setting] = &[
                 .to_string()
         },
         set: Some(|shared, value| {
-            let most = integer(value, 1, shared.config.maxclients as u64)?;
-            let most = usize::try_from(most).map_err(|_| OUTSIDE)?;
+            let most = integer(value, 1..=shared.config.maxclients)?;
             change(move |shared| shared.settings.maxclients.store(most, Ordering::Relaxed))
         }),
     },
@@ -102,8 +108,7 @@ const SETTINGS: &[Setting] = &[
                 .to_string()
         },
         set: Some(|_, value| {
-            let most = integer(value, 1 << 10, limits::VALUE_BYTES_MAX as u64)?;
-            let most = usize::try_from(most).map_err(|_| OUTSIDE)?;
+            let most = within(memory(value)?, 1 << 10..=limits::VALUE_BYTES_MAX)?;
             change(move |shared| {
                 let setting = &shared.settings.max_bulk_bytes;
                 setting.store(most, Ordering::Relaxed);
@@ -124,7 +129,7 @@ const SETTINGS: &[Setting] = &[
             let password = String::from_utf8(value.to_vec());
             let password = password.map_err(|_| "argument must be text")?;
             if password.is_empty() && !shared.config.bind.is_loopback() {
-                return Err("other machines can reach this server: it needs a password");
+                return Err("other machines can reach this server: it needs a password".into());
             }
             let password = Some(password).filter(|text| !text.is_empty());
             change(move |shared| *shared.settings.requirepass.lock() = password)
@@ -138,7 +143,7 @@ const SETTINGS: &[Setting] = &[
             i64::try_from(micros).unwrap_or(-1).to_string()
         },
         set: Some(|_, value| {
-            let micros = parse_i64(value).ok_or(NOT_AN_INTEGER)?;
+            let micros = integer(value, -1..=i64::MAX)?;
             let micros = u64::try_from(micros).unwrap_or(u64::MAX);
             change(move |shared| shared.settings.slow_micros.store(micros, Ordering::Relaxed))
         }),
@@ -153,8 +158,7 @@ const SETTINGS: &[Setting] = &[
                 .to_string()
         },
         set: Some(|_, value| {
-            let most = integer(value, 0, 10_000)?;
-            let most = usize::try_from(most).map_err(|_| OUTSIDE)?;
+            let most = integer(value, 0..=10_000)?;
             change(move |shared| {
                 let setting = &shared.settings.slowlog_entries;
                 setting.store(most, Ordering::Relaxed);
@@ -171,7 +175,7 @@ const SETTINGS: &[Setting] = &[
                 .to_string()
         },
         set: Some(|_, value| {
-            let seconds = integer(value, 0, u64::from(u32::MAX))?;
+            let seconds = integer(value, 0..=TIMEOUT_SECONDS_MAX)?;
             change(move |shared| {
                 let setting = &shared.settings.timeout_seconds;
                 setting.store(seconds, Ordering::Relaxed);
@@ -188,17 +192,49 @@ const fn fixed(name: &'static str, get: fn(&Shared) -> String) -> Setting {
     }
 }
 
-fn change(apply: impl FnOnce(&Shared) + 'static) -> Result<Change, &'static str> {
+fn change(apply: impl FnOnce(&Shared) + 'static) -> Result<Change, Refusal> {
     Ok(Box::new(apply))
 }
 
-fn integer(value: &[u8], least: u64, most: u64) -> Result<u64, &'static str> {
-    let value = parse_u64(value).ok_or(NOT_AN_INTEGER)?;
-    if (least..=most).contains(&value) {
-        Ok(value)
-    } else {
-        Err(OUTSIDE)
-    }
+fn integer<N: TryFrom<i64> + PartialOrd + Display>(
+    value: &[u8],
+    limits: RangeInclusive<N>,
+) -> Result<N, Refusal> {
+    within(parse_i64(value).ok_or(NOT_AN_INTEGER)?, limits)
+}
+
+fn within<N: TryFrom<i64> + PartialOrd + Display>(
+    value: i64,
+    limits: RangeInclusive<N>,
+) -> Result<N, Refusal> {
+    let fitting = N::try_from(value)
+        .ok()
+        .filter(|value| limits.contains(value));
+    fitting.ok_or_else(|| {
+        let (least, most) = limits.into_inner();
+        format!("argument must be between {least} and {most} inclusive").into()
+    })
+}
+
+/// Bytes, with a unit or without: `k` is 1,000 of them, `kb` 1,024, and so on.
+fn memory(value: &[u8]) -> Result<i64, &'static str> {
+    let digits = value
+        .iter()
+        .take_while(|byte| byte.is_ascii_digit())
+        .count();
+    let (number, unit) = value.split_at(digits);
+    let unit = match &unit.to_ascii_lowercase()[..] {
+        b"" | b"b" => 1,
+        b"k" => 1_000,
+        b"kb" => 1 << 10,
+        b"m" => 1_000_000,
+        b"mb" => 1 << 20,
+        b"g" => 1_000_000_000,
+        b"gb" => 1 << 30,
+        _ => return Err(NO_MEMORY_VALUE),
+    };
+    let bytes = parse_i64(number).and_then(|number| number.checked_mul(unit));
+    bytes.ok_or(NO_MEMORY_VALUE)
 }
 
 fn get(ctx: &mut Context<'_>, args: Args<'_>) -> Outcome {
@@ -247,7 +283,7 @@ fn set(ctx: &mut Context<'_>, args: Args<'_>) -> Outcome {
     Ok(())
 }
 
-fn refused(name: &str, why: &str) -> Failure {
+fn refused(name: &str, why: impl Display) -> Failure {
     Failure::new(format!(
         "ERR CONFIG SET failed (possibly related to argument '{name}') - {why}"
     ))
