@@ -19,7 +19,7 @@ fn both_protocols_are_spoken_as_asked_for() {
     assert!(matches!(client.ask("HELLO 3 SETNAME me"), Answer::Map(fields) if fields.len() == 14));
     assert!(matches!(client.ask("CONFIG GET port"), Answer::Map(pair) if pair.len() == 2));
     assert!(matches!(client.ask("INFO server"), Answer::Verbatim(_)));
-    assert!(matches!(client.ask("COMMAND LIST"), Answer::Set(_)));
+    assert!(matches!(client.ask("COMMAND LIST"), Answer::Array(_)));
     assert_eq!(client.ask("CLIENT GETNAME"), bulk("me"));
     assert_eq!(
         client.ask("HELLO 4"),

@@ -5,11 +5,10 @@
 //!
 //! Tests: below, `tests/protocol.rs`, `tests/limits.rs`.
 
-use super::failure::{Failure, NOT_AN_INTEGER, Outcome, SYNTAX};
-use super::options::is;
+use super::failure::{Failure, Outcome, SYNTAX};
+use super::options::{database_number, is};
 use super::row::{Context, FAST, NO_AUTH, Row};
 use super::session::Replies;
-use crate::databases::DATABASES;
 use crate::number::parse_i64;
 use crate::resp::reply::Protocol;
 use crate::resp::request::Args;
@@ -137,11 +136,7 @@ fn hello(ctx: &mut Context<'_>, args: Args<'_>) -> Outcome {
 }
 
 fn select(ctx: &mut Context<'_>, args: Args<'_>) -> Outcome {
-    let number = parse_i64(args.at(1)).ok_or(NOT_AN_INTEGER)?;
-    let number = usize::try_from(number)
-        .ok()
-        .filter(|&number| number < DATABASES);
-    ctx.session.database = number.ok_or(Failure::new("ERR DB index is out of range"))?;
+    ctx.session.database = database_number(args.at(1))?;
     ctx.reply.ok();
     Ok(())
 }

@@ -192,7 +192,7 @@ fn list(ctx: &mut Context<'_>, args: Args<'_>) -> Outcome {
         .iter()
         .flat_map(|row| std::iter::once(*row).chain(row.subcommands));
     let names: Vec<&str> = all.filter(|row| keep(row)).map(|row| row.name).collect();
-    ctx.reply.set(names.len());
+    ctx.reply.array(names.len());
     names
         .iter()
         .for_each(|name| ctx.reply.bulk(name.as_bytes()));

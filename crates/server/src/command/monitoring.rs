@@ -50,18 +50,24 @@ pub(crate) const ROWS: &[Row] = &[
             "1.0.0",
             "For tests, where the server was started with it.",
         )
-        .with(&[Row::new("debug|panic", 2, ADMIN | DANGEROUS, panic).doc(
-            "server",
-            "7.0.0",
-            "Panic in this command.",
-        )]),
+        .with(&[
+            Row::new("debug|panic", 2, ADMIN | DANGEROUS, panic).doc(
+                "server",
+                "7.0.0",
+                "Panic in this command.",
+            ),
+            Row::new("debug|help", 2, ADMIN, help).doc("server", "7.0.0", "List these."),
+        ]),
     Row::new("function", -2, 0, needs_subcommand)
         .doc("scripting", "7.0.0", "There are no functions.")
-        .with(&[Row::new("function|flush", -2, 0, |ctx, _| {
-            ctx.reply.ok();
-            Ok(())
-        })
-        .doc("scripting", "7.0.0", "There are no functions to delete.")]),
+        .with(&[
+            Row::new("function|flush", -2, 0, |ctx, _| {
+                ctx.reply.ok();
+                Ok(())
+            })
+            .doc("scripting", "7.0.0", "There are no functions to delete."),
+            Row::new("function|help", 2, 0, help).doc("scripting", "7.0.0", "List these."),
+        ]),
 ];
 
 fn slowlog_get(ctx: &mut Context<'_>, args: Args<'_>) -> Outcome {

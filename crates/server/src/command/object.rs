@@ -88,7 +88,9 @@ fn usage(ctx: &mut Context<'_>, args: Args<'_>) -> Outcome {
     match (args.get(3), args.get(4), args.len()) {
         (None, None, 3) => {}
         (Some(option), Some(samples), 5) if is(option, "samples") => {
-            parse_i64(samples).ok_or(NOT_AN_INTEGER)?;
+            if parse_i64(samples).ok_or(NOT_AN_INTEGER)? < 0 {
+                return Err(SYNTAX);
+            }
         }
         _ => return Err(SYNTAX),
     }

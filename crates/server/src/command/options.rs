@@ -1,10 +1,11 @@
-//! What the options of several commands have in common: times to live.
+//! What the options of several commands have in common: times to live, numbers of databases.
 //!
 //! Z1. A time is an absolute number of milliseconds since 1970 as soon as it is parsed.
 //!
 //! Tests: `tests/redis_py.py`.
 
 use super::failure::{Failure, NOT_AN_INTEGER};
+use crate::databases::DATABASES;
 use crate::number::parse_i64;
 use velella_sync::thread::wall_ms;
 
@@ -57,6 +58,19 @@ impl Time {
         let instant = self.instant(value, command)?;
         u64::try_from(instant).map_err(|_| Failure::expire_time(command))
     }
+}
+
+/// The number of a database, as SELECT and COPY are given it.
+pub(crate) fn database_number(text: &[u8]) -> Result<usize, Failure> {
+    let number = parse_i64(text).ok_or(NOT_AN_INTEGER)?;
+    if i32::try_from(number).is_err() {
+        return Err(Failure::new(
+            "ERR value is out of range, value must between -2147483648 and 2147483647",
+        ));
+    }
+    let there = usize::try_from(number).ok();
+    let there = there.filter(|&number| number < DATABASES);
+    there.ok_or(Failure::new("ERR DB index is out of range"))
 }
 
 /// Milliseconds since 1970, now.

@@ -2,11 +2,9 @@
 //!
 //! Tests: `tests/commands.rs`, `tests/redis_py.py`.
 
-use super::failure::{Failure, NO_SUCH_KEY, NOT_AN_INTEGER, Outcome, SYNTAX};
-use super::options::is;
+use super::failure::{Failure, NO_SUCH_KEY, Outcome, SYNTAX};
+use super::options::{database_number, is};
 use super::row::{Context, FAST, MEMORY, Row, WRITE};
-use crate::databases::DATABASES;
-use crate::number::parse_i64;
 use crate::resp::request::Args;
 use velella::{Entry, Keyspace, WriteBatch};
 
@@ -86,11 +84,7 @@ fn copy(ctx: &mut Context<'_>, args: Args<'_>) -> Outcome {
         if is(option, "replace") {
             replace = true;
         } else if let (true, Some(number)) = (is(option, "db"), args.get(at)) {
-            let number = parse_i64(number).ok_or(NOT_AN_INTEGER)?;
-            let number = usize::try_from(number)
-                .ok()
-                .filter(|&number| number < DATABASES);
-            database = number.ok_or(Failure::new("ERR DB index is out of range"))?;
+            database = database_number(number)?;
             at += 1;
         } else {
             return Err(SYNTAX);
