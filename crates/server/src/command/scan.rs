@@ -138,7 +138,7 @@ fn scan(ctx: &mut Context<'_>, args: Args<'_>) -> Outcome {
     }
     let mut cursors = ctx.shared.cursors.lock();
     let next = match last {
-        Some(last) => cursors.suspend(token, database, last),
+        Some(last) => cursors.suspend(ctx.session.client.id, token, database, last),
         None => {
             cursors.finish(token);
             0
