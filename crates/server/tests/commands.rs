@@ -39,68 +39,6 @@ fn increments_of_many_clients_are_all_counted() {
 }
 
 #[test]
-fn a_key_too_long_to_be_there_is_absent_to_whatever_writes_nothing() {
-    let fixture = Fixture::start();
-    let mut client = fixture.client();
-    assert_eq!(client.ask("SET k v"), ok());
-    let long = vec![b'k'; (64 << 10) + 1];
-    for database in ["0", "7"] {
-        assert_eq!(client.ask(&format!("SELECT {database}")), ok());
-        for (command, rest) in [
-            ("DEL", &[][..]),
-            ("UNLINK", &[]),
-            ("EXISTS", &[]),
-            ("PERSIST", &[]),
-            ("EXPIRE", &[&b"9"[..]]),
-        ] {
-            let mut call = vec![command.as_bytes(), &long];
-            call.extend(rest);
-            assert_eq!(client.call(&call), Answer::Integer(0), "{command}");
-        }
-        for command in ["GET", "GETDEL", "GETEX"] {
-            let answer = client.call(&[command.as_bytes(), &long]);
-            assert_eq!(answer, Answer::Null, "{command}");
-        }
-        for command in ["SET", "GETSET", "APPEND"] {
-            let answer = client.call(&[command.as_bytes(), &long, b"v"]);
-            assert!(
-                matches!(&answer, Answer::Error(text) if text.contains("65537 bytes")),
-                "{command}: {answer:?}"
-            );
-        }
-    }
-    fixture.stop();
-}
-
-#[test]
-fn odd_requests_are_answered_in_the_words_of_redis() {
-    let fixture = Fixture::start();
-    let mut client = fixture.client();
-    let outside = "ERR value is out of range, value must between -2147483648 and 2147483647";
-    for (request, told) in [
-        ("SELECT 9999999999", outside),
-        ("COPY a b DB -9999999999", outside),
-        ("SELECT -1", "ERR DB index is out of range"),
-        ("COPY a b DB 16", "ERR DB index is out of range"),
-        ("SELECT x", "ERR value is not an integer or out of range"),
-        ("MEMORY USAGE k SAMPLES -1", "ERR syntax error"),
-        (
-            "FUNCTION X",
-            "ERR unknown subcommand 'X'. Try FUNCTION HELP.",
-        ),
-        ("DEBUG X", "ERR unknown subcommand 'X'. Try DEBUG HELP."),
-    ] {
-        assert_eq!(client.ask(request), error(told), "{request}");
-    }
-    for request in ["FUNCTION HELP", "DEBUG HELP"] {
-        assert!(matches!(client.ask(request), Answer::Array(_)), "{request}");
-    }
-    let refused = client.ask("LOLWUT");
-    assert!(matches!(&refused, Answer::Error(text) if text.contains("not supported yet")));
-    fixture.stop();
-}
-
-#[test]
 fn a_value_renamed_by_many_is_never_two_and_never_none() {
     let fixture = Fixture::start();
     assert_eq!(fixture.client().ask("SET k0 v"), ok());

@@ -273,3 +273,31 @@ fn a_pipeline_before_an_error_is_still_answered() {
     assert!(client.closed());
     fixture.stop();
 }
+
+#[test]
+fn odd_requests_are_answered_in_the_words_of_redis() {
+    let fixture = Fixture::start();
+    let mut client = fixture.client();
+    let outside = "ERR value is out of range, value must between -2147483648 and 2147483647";
+    for (request, told) in [
+        ("SELECT 9999999999", outside),
+        ("COPY a b DB -9999999999", outside),
+        ("SELECT -1", "ERR DB index is out of range"),
+        ("COPY a b DB 16", "ERR DB index is out of range"),
+        ("SELECT x", "ERR value is not an integer or out of range"),
+        ("MEMORY USAGE k SAMPLES -1", "ERR syntax error"),
+        (
+            "FUNCTION X",
+            "ERR unknown subcommand 'X'. Try FUNCTION HELP.",
+        ),
+        ("DEBUG X", "ERR unknown subcommand 'X'. Try DEBUG HELP."),
+    ] {
+        assert_eq!(client.ask(request), error(told), "{request}");
+    }
+    for request in ["FUNCTION HELP", "DEBUG HELP"] {
+        assert!(matches!(client.ask(request), Answer::Array(_)), "{request}");
+    }
+    let refused = client.ask("LOLWUT");
+    assert!(matches!(&refused, Answer::Error(text) if text.contains("not supported yet")));
+    fixture.stop();
+}

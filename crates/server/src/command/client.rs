@@ -1,6 +1,6 @@
 //! CLIENT: who is connected, under which name, and how they want to be answered.
 //!
-//! Tests: `tests/limits.rs`, `tests/protocol.rs`.
+//! Tests: `tests/clients.rs`, `tests/protocol.rs`.
 
 use super::failure::{Failure, Outcome, SYNTAX, quoted};
 use super::options::is;
