@@ -19,6 +19,7 @@ pub mod table;
 mod output;
 mod progress;
 pub mod scratch;
+mod recovery;
 mod database;
 mod range;
 mod record;

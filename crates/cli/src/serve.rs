@@ -9,12 +9,13 @@ use crate::database::Place;
 use crate::failure::Failure;
 use crate::human;
 use crate::output::Output;
+use crate::recovery;
 use clap::Args;
 use serde_json::json;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
-use velella::{Db, Durability, Error, ErrorKind, RecoveryReport, RecoveryRule};
+use velella::{Db, Durability, Error, ErrorKind};
 use velella_server::{Bound, Config, Server};
 
 /// Longest password, in bytes; a longer line in its file is a mistake.
@@ -167,7 +168,7 @@ impl Start {
         let note = server.lowered_for().map(|files| {
             format!("maxclients lowered to {clients}: the process may open {files} files")
         });
-        let recovery = self.db.recovery();
+        let report = self.db.recovery();
         let dir = self.db.path().display();
         let document = json!({
             "address": address.to_string(),
@@ -175,14 +176,7 @@ impl Start {
             "created": self.created,
             "maxclients": clients,
             "note": note,
-            "recovery": {
-                "rule": rule(recovery),
-                "records": recovery.records,
-                "bytes": recovery.bytes,
-                "discarded_records": recovery.discarded_records,
-                "discarded_bytes": recovery.discarded_bytes,
-                "notes": recovery.notes,
-            },
+            "recovery": recovery::document(report),
         });
         output.result(&document, |out| {
             writeln!(out, "velella {}", env!("CARGO_PKG_VERSION"))?;
@@ -192,7 +186,7 @@ impl Start {
                 "opened the database in"
             };
             writeln!(out, "  {did} {dir}")?;
-            for line in recovery_lines(recovery, self.created) {
+            for line in recovery::lines(report, self.created) {
                 writeln!(out, "  {line}")?;
             }
             let memory = human::bytes(self.db.options().memory);
@@ -235,53 +229,9 @@ fn promise(durability: Durability) -> String {
     }
 }
 
-fn rule(report: &RecoveryReport) -> &'static str {
-    match report.rule {
-        RecoveryRule::Nothing => "nothing",
-        RecoveryRule::CleanClose => "clean-close",
-        RecoveryRule::PageCache => "page-cache",
-        RecoveryRule::Cut => "cut",
-    }
-}
-
-/// What recovery did, in a few lines.
-fn recovery_lines(report: &RecoveryReport, created: bool) -> Vec<String> {
-    let mut lines = Vec::new();
-    match report.rule {
-        RecoveryRule::Nothing if created => {}
-        RecoveryRule::Nothing => lines.push("there was no journal to recover".to_owned()),
-        RecoveryRule::CleanClose => lines.push("the last run closed it".to_owned()),
-        RecoveryRule::PageCache => {
-            lines.push("the last run was killed; every acknowledged write is here".to_owned());
-        }
-        RecoveryRule::Cut => lines.push(format!(
-            "the last run ended by a power loss, or its last sync failed; every durable write is \
-             here, up to stamp {}",
-            report.cut
-        )),
-    }
-    if report.records > 0 {
-        let records = human::counted(report.records, "record");
-        lines.push(format!(
-            "recovered {records} ({})",
-            human::bytes(report.bytes)
-        ));
-    }
-    if report.discarded_records > 0 {
-        let records = human::counted(report.discarded_records, "record");
-        let bytes = human::bytes(report.discarded_bytes);
-        lines.push(format!(
-            "gave up {records} ({bytes}) that had not become durable"
-        ));
-    }
-    lines.extend(report.notes.iter().map(|note| format!("note: {note}")));
-    lines
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use velella::Stamp;
 
     #[test]
     fn a_durability_class_is_read() {
@@ -294,23 +244,5 @@ mod tests {
         for text in ["", "group", "group:", "group:5", "fsync"] {
             assert!(durability(text).is_err(), "{text}");
         }
-    }
-
-    #[test]
-    fn a_recovery_is_told_in_a_few_lines() {
-        let report = RecoveryReport {
-            rule: RecoveryRule::Cut,
-            cut: Stamp(41),
-            records: 1,
-            bytes: 2048,
-            discarded_records: 2,
-            discarded_bytes: 64,
-            notes: vec!["a torn seal".to_owned()],
-        };
-        let lines = recovery_lines(&report, false);
-        assert_eq!(lines.len(), 4);
-        assert!(lines[0].contains("up to stamp 41"));
-        assert_eq!(lines[1], "recovered 1 record (2.00 KiB)");
-        assert!(recovery_lines(&RecoveryReport::default(), true).is_empty());
     }
 }
