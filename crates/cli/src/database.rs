@@ -10,7 +10,7 @@ use crate::text;
 use clap::{Args, ValueEnum};
 use std::ffi::OsString;
 use std::path::PathBuf;
-use velella::{Db, ErrorKind, Keyspace, RecoveryMode};
+use velella::{Db, Error, ErrorKind, Keyspace, RecoveryMode};
 
 /// Where the data is unless `--dir` says otherwise.
 pub(crate) const DEFAULT_DIR: &str = "./velella-data";
@@ -55,19 +55,27 @@ impl Place {
             ErrorKind::NotFound if error.file() == Some(&self.dir) => {
                 error.remedy("check --dir; put, import and serve create a database")
             }
-            ErrorKind::Locked => error
-                .remedy("stop that process first, or ask it: a server answers redis-cli and INFO"),
-            _ => error,
+            _ => advised(error),
         })?)
     }
 
     /// Opens the database, creating it if there is none.
     pub(crate) fn open_or_create(&self) -> Result<Db, Failure> {
-        Ok(self.builder().open(&self.dir)?)
+        Ok(self.builder().open(&self.dir).map_err(advised)?)
     }
 
     fn builder(&self) -> velella::Builder {
         Db::builder().recovery(self.recovery.into())
+    }
+}
+
+/// An error of opening, with what to do about it.
+pub(crate) fn advised(error: Error) -> Error {
+    match error.kind() {
+        ErrorKind::Locked => {
+            error.remedy("stop that process first, or ask it: a server answers redis-cli and INFO")
+        }
+        _ => error,
     }
 }
 

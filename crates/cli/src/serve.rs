@@ -5,7 +5,7 @@
 //!
 //! Tests: `tests/serve.rs`.
 
-use crate::database::Place;
+use crate::database::{Place, advised};
 use crate::failure::Failure;
 use crate::human;
 use crate::output::Output;
@@ -93,7 +93,8 @@ impl Serve {
             .memory(self.memory)
             .durability(self.durability)
             .recovery(self.place.recovery.into())
-            .open(&self.place.dir)?;
+            .open(&self.place.dir)
+            .map_err(advised)?;
         let start = Start {
             created: !existed,
             durability: self.durability,

@@ -101,12 +101,14 @@ fn a_truncated_table_is_an_error_not_a_panic() {
 fn a_second_process_is_refused() {
     let place = Place::new();
     let server = Server::start(&place);
-    place
-        .run(&["get", "a"])
-        .failed(1, &["velella: cannot", "velella-data"]);
-    place
-        .run(&["serve", "--port", "0"])
-        .failed(1, &["velella: cannot", "velella-data"]);
+    let told = ["velella: cannot", "velella-data", "stop that process first"];
+    for arguments in [
+        &["get", "a"][..],
+        &["put", "a", "1"],
+        &["serve", "--port", "0"],
+    ] {
+        place.run(arguments).failed(1, &told);
+    }
     drop(server);
 }
 
