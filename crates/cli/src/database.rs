@@ -3,7 +3,7 @@
 //!
 //! B1. A command that only reads never creates anything.
 //!
-//! Tests: `tests/`.
+//! Tests: below, and `tests/`.
 
 use crate::failure::Failure;
 use crate::text;
@@ -75,6 +75,10 @@ pub(crate) fn advised(error: Error) -> Error {
         ErrorKind::Locked => {
             error.remedy("stop that process first, or ask it: a server answers redis-cli and INFO")
         }
+        ErrorKind::NoSpace => error.remedy(
+            "free as much as its journal holds, which becomes tables first, and a few MiB; then \
+             open it again",
+        ),
         _ => error,
     }
 }
@@ -117,5 +121,17 @@ impl Escaped {
         text::unescape(&bytes).map_err(|reason| {
             Failure::Usage(format!("cannot read an argument with --escaped: {reason}"))
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_full_disk_asks_for_room_for_what_the_journal_holds() {
+        let full = Error::new(ErrorKind::NoSpace, "write", "the disk is full");
+        let told = advised(full).to_string();
+        assert!(told.contains("free as much as its journal holds"), "{told}");
     }
 }
