@@ -43,7 +43,7 @@ struct Compacted {
 
 impl Compact {
     pub(crate) fn run(self, output: &mut Output) -> Result<(), Failure> {
-        let db = self.place.open()?;
+        let db = self.place.open(output)?;
         let keyspace = self.keyspace.map(|name| db.keyspace(&name)).transpose()?;
         let start = Instant::now();
         let bar = progress::busy("compacting");

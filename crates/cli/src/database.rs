@@ -2,10 +2,13 @@
 //! written on the command line.
 //!
 //! B1. A command that only reads never creates anything.
+//! B2. What an opening gives up is said before the command does its work.
 //!
 //! Tests: below, and `tests/`.
 
 use crate::failure::Failure;
+use crate::output::Output;
+use crate::recovery;
 use crate::text;
 use clap::{Args, ValueEnum};
 use std::ffi::OsString;
@@ -49,19 +52,23 @@ impl From<Recovery> for RecoveryMode {
 
 impl Place {
     /// Opens the database that is there.
-    pub(crate) fn open(&self) -> Result<Db, Failure> {
+    pub(crate) fn open(&self, output: &Output) -> Result<Db, Failure> {
         let opened = self.builder().create(false).open(&self.dir);
-        Ok(opened.map_err(|error| match error.kind() {
+        let db = opened.map_err(|error| match error.kind() {
             ErrorKind::NotFound if error.file() == Some(&self.dir) => {
                 error.remedy("check --dir; put, import and serve create a database")
             }
             _ => advised(error),
-        })?)
+        })?;
+        recovery::say_losses(&db, output);
+        Ok(db)
     }
 
     /// Opens the database, creating it if there is none.
-    pub(crate) fn open_or_create(&self) -> Result<Db, Failure> {
-        Ok(self.builder().open(&self.dir).map_err(advised)?)
+    pub(crate) fn open_or_create(&self, output: &Output) -> Result<Db, Failure> {
+        let db = self.builder().open(&self.dir).map_err(advised)?;
+        recovery::say_losses(&db, output);
+        Ok(db)
     }
 
     fn builder(&self) -> velella::Builder {

@@ -51,7 +51,7 @@ impl Delete {
             Ok(key)
         });
         let keys = keys.collect::<Result<Vec<_>, Failure>>()?;
-        let db = self.place.open()?;
+        let db = self.place.open(output)?;
         let keyspace = self.keyspace.of(&db)?;
         let mut done = Deleted {
             deleted: 0,

@@ -89,7 +89,7 @@ impl Export {
             ("--bytes", self.bytes, OF_COLUMNS),
         ];
         let format = self.format.of(&self.file, "written", &columns)?;
-        let db = self.place.open()?;
+        let db = self.place.open(output)?;
         let keyspace = self.keyspace.of(&db)?;
         let mut walk = self.range.walk(&keyspace, false)?;
         let mut job = Job {

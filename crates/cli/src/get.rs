@@ -47,7 +47,7 @@ struct Found<'a> {
 impl Get {
     pub(crate) fn run(self, output: &mut Output) -> Result<(), Failure> {
         let key = self.escaped.bytes(self.key)?;
-        let db = self.place.open()?;
+        let db = self.place.open(output)?;
         let Some(entry) = self.keyspace.of(&db)?.get_entry(&key)? else {
             say_absent(&key, &self.keyspace.keyspace, output.json);
             return Err(Failure::Told(1));

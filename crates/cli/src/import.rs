@@ -125,7 +125,7 @@ impl Import {
             header: self.header,
             bytes: self.bytes,
         };
-        let db = self.place.open_or_create()?;
+        let db = self.place.open_or_create(output)?;
         let mut job = Job {
             keyspace: self.keyspace.of_or_create(&db)?,
             reader: Reader::new(source, &self.file, options),

@@ -142,7 +142,7 @@ impl Keyspaces {
             Action::Create(create) => create.run(output),
             Action::Change(change) => change.run(output),
             Action::Drop { name, place, .. } => {
-                let db = place.open()?;
+                let db = place.open(output)?;
                 db.drop_keyspace(&name)
                     .map_err(|error| missing(error, "drop", &name))?;
                 db.close()?;
@@ -165,7 +165,7 @@ fn missing(error: Error, attempt: &str, name: &str) -> Error {
 }
 
 fn list(place: &Place, output: &mut Output) -> Result<(), Failure> {
-    let db = place.open()?;
+    let db = place.open(output)?;
     let stats = db.stats();
     db.close()?;
     output.result(&stats.keyspaces, |out| table(&stats.keyspaces).print(out))
@@ -204,7 +204,7 @@ pub(crate) fn table(keyspaces: &[KeyspaceStats]) -> Table {
 
 impl Create {
     fn run(self, output: &mut Output) -> Result<(), Failure> {
-        let db = self.place.open_or_create()?;
+        let db = self.place.open_or_create(output)?;
         db.create_keyspace(&self.name, self.settings.into())
             .map_err(|error| match error.kind() {
                 ErrorKind::AlreadyExists => error.remedy("`keyspaces change` changes its settings"),
@@ -219,7 +219,7 @@ impl Create {
 
 impl Change {
     fn run(self, output: &mut Output) -> Result<(), Failure> {
-        let db = self.place.open()?;
+        let db = self.place.open(output)?;
         db.open_keyspace(&self.name, self.settings.into())
             .map_err(|error| missing(error, "change", &self.name))?;
         let stats = db.stats();

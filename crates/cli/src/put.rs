@@ -73,7 +73,7 @@ impl Put {
         let options = WriteOptions {
             durability: self.sync.then_some(Durability::Sync),
         };
-        let db = self.place.open_or_create()?;
+        let db = self.place.open_or_create(output)?;
         let keyspace = self.keyspace.of_or_create(&db)?;
         let expires_at_ms = self.expires_in.map(from_now);
         let stamp = match expires_at_ms {

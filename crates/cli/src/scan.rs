@@ -66,7 +66,7 @@ enum Format {
 
 impl Scan {
     pub(crate) fn run(self, output: &mut Output) -> Result<(), Failure> {
-        let db = self.place.open()?;
+        let db = self.place.open(output)?;
         let keyspace = self.keyspace.of(&db)?;
         let mut walk = self.range.walk(&keyspace, self.keys_only)?;
         let format = if output.json {

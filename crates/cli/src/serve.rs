@@ -187,7 +187,8 @@ impl Start {
                 "opened the database in"
             };
             writeln!(out, "  {did} {dir}")?;
-            for line in recovery::lines(report, self.created) {
+            let mode = self.db.options().recovery;
+            for line in recovery::lines(report, mode, self.created) {
                 writeln!(out, "  {line}")?;
             }
             let memory = human::bytes(self.db.options().memory);

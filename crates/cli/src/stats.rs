@@ -28,7 +28,7 @@ pub(crate) struct StatsCommand {
 
 impl StatsCommand {
     pub(crate) fn run(self, output: &mut Output) -> Result<(), Failure> {
-        let db = self.place.open()?;
+        let db = self.place.open(output)?;
         let stats = db.stats();
         db.close()?;
         output.result(&stats, |out| print(&stats, out))

@@ -35,7 +35,7 @@ struct Verified<'a> {
 
 impl Verify {
     pub(crate) fn run(self, output: &mut Output) -> Result<(), Failure> {
-        let db = self.place.open()?;
+        let db = self.place.open(output)?;
         let start = Instant::now();
         let bar = progress::bytes(0, "verifying");
         let report = db.verify_with(&mut |done, all| {
