@@ -2,7 +2,8 @@
 //!
 //! `{"key": K, "value": V}`, perhaps with `"expires_at_ms": N` (milliseconds since 1970). K and V
 //! are strings, or `{"base64": "..."}` for bytes that are not UTF-8. Unknown and missing fields are
-//! errors: a pair is never taken in part.
+//! errors: a pair is never taken in part. Nor is an array of these in their order taken for one,
+//! as a derived reader would: its third would be an expiry time, and hide the key.
 //!
 //! Tests: `super::tests`.
 
@@ -23,6 +24,10 @@ pub(crate) fn next<R: BufRead>(lines: &mut Lines<R>) -> Result<Next> {
             Line::End => return Ok(Next::End),
             Line::TooLong => return Ok(too_long(lines.number())),
             Line::Bytes(line) if line.trim_ascii().is_empty() => continue,
+            Line::Bytes(line) if line.trim_ascii_start().starts_with(b"[") => {
+                let reason = "a JSON array is no pair; one object a line";
+                return Ok(malformed(lines.number(), reason));
+            }
             Line::Bytes(line) => serde_json::from_slice::<Read>(line),
         };
         return Ok(match parsed {
@@ -53,7 +58,7 @@ fn reason(error: &serde_json::Error) -> String {
 }
 
 #[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, expecting = "a JSON object")]
 struct Read {
     key: Bytes,
     value: Bytes,

@@ -255,6 +255,23 @@ fn malformed_lines_are_reported_by_number_and_reason_and_the_rest_is_read() {
 }
 
 #[test]
+fn an_array_is_no_pair_of_jsonl() {
+    let lines = [
+        "[\"k\",\"v\",null]",
+        " [\"k\",\"v\",1]",
+        "[{\"key\":\"k\",\"value\":\"v\"}]",
+        "[",
+        "7",
+    ];
+    let (records, malformed) = read(lines.join("\n").as_bytes(), options(Format::Jsonl));
+    assert_eq!(records, []);
+    let reasons: Vec<_> = malformed.iter().map(|found| &*found.reason).collect();
+    let (arrays, scalar) = reasons.split_at(4);
+    assert_eq!(arrays, ["a JSON array is no pair; one object a line"; 4]);
+    assert!(scalar[0].contains("expected a JSON object"), "{scalar:?}");
+}
+
+#[test]
 fn any_bytes_are_read_without_a_panic_in_every_format() {
     let mut seed = 1_u64;
     for round in 0..400 {
