@@ -1,14 +1,16 @@
 //! `velella export`: the pairs of a keyspace into a file.
 //!
 //! X1. The file appears under its name only when it is complete, and without `--force` only where
-//!     there was none. A link stays, and leads to it.
+//!     there was none; one that it replaces leaves it its owner, where allowed, and its mode. A
+//!     link stays, and leads to it.
 //! X2. Until then it has a name of its own. A file found under that is another's, or was left by
-//!     an export that was killed: it stays, and the next name is taken.
+//!     an export that was killed: it stays, and the next name is taken. Whoever may not read the
+//!     file that is to be replaced may not read this one, from its beginning on.
 //! X3. What is there and is no file, such as a device or a pipe, is written to and stays, as where
 //!     a shell redirects to it. So is a descriptor, be it named by a link or by `/dev/stdout`,
 //!     `/dev/fd/N` or `/proc/PID/fd/N`: a file that it leads to is added to, and never replaced.
 //!
-//! Tests: `tests/import_export.rs`.
+//! Tests: below, and `tests/import_export.rs`.
 
 use crate::database::{KeyspaceName, Place};
 use crate::failure::Failure;
@@ -341,6 +343,7 @@ impl Job {
 fn create_partial(path: &Path) -> velella::Result<(File, PathBuf)> {
     const REMEDY: &str = "delete those that no export is writing, or choose another name";
     let mut last = PathBuf::new();
+    let replaced = path.metadata().ok();
     for number in 1..=PARTIAL_NAMES {
         let mut name = path.as_os_str().to_owned();
         name.push(match number {
@@ -348,7 +351,7 @@ fn create_partial(path: &Path) -> velella::Result<(File, PathBuf)> {
             _ => format!(".{number}.partial"),
         });
         last = PathBuf::from(name);
-        match File::create_new(&last) {
+        match create_like(replaced.as_ref(), &last) {
             Ok(file) => return Ok((file, last)),
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
             Err(error) => return Err(Error::io("export to", path, error)),
@@ -357,6 +360,38 @@ fn create_partial(path: &Path) -> velella::Result<(File, PathBuf)> {
     let found = format!("it exists, as do {} before it", PARTIAL_NAMES - 1);
     let error = Error::new(ErrorKind::AlreadyExists, "export to", found);
     Err(error.on(&last).remedy(REMEDY))
+}
+
+/// Creates a file that nobody may read who may not read `replaced`.
+#[cfg(unix)]
+fn create_like(replaced: Option<&fs::Metadata>, path: &Path) -> io::Result<File> {
+    use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt, fchown};
+    const OWNER: u32 = 0o700;
+    let mut options = File::options();
+    options.write(true).create_new(true);
+    let Some(replaced) = replaced else {
+        return options.open(path);
+    };
+    let mode = replaced.mode() & 0o777;
+    let file = options.mode(mode & OWNER).open(path)?;
+    // Only a superuser gives files away; a group may be any of one's own.
+    let kept = fchown(&file, Some(replaced.uid()), Some(replaced.gid()))
+        .or_else(|_| fchown(&file, None, Some(replaced.gid())));
+    let mode = match kept {
+        Ok(()) => mode,
+        // Of another group, which was among the others.
+        Err(_) => mode & 0o707 | (mode & 0o007) << 3,
+    };
+    if let Err(error) = file.set_permissions(fs::Permissions::from_mode(mode)) {
+        let _ = fs::remove_file(path);
+        return Err(error);
+    }
+    Ok(file)
+}
+
+#[cfg(not(unix))]
+fn create_like(_: Option<&fs::Metadata>, path: &Path) -> io::Result<File> {
+    File::create_new(path)
 }
 
 /// Counts what passes through.
@@ -374,5 +409,25 @@ impl<W: Write> Write for Counted<W> {
 
     fn flush(&mut self) -> io::Result<()> {
         self.out.flush()
+    }
+}
+
+#[cfg(all(test, unix))]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::{MetadataExt, PermissionsExt};
+
+    #[test]
+    fn a_file_under_way_is_as_readable_as_the_one_it_replaces() {
+        let place = tempfile::tempdir().unwrap();
+        let path = place.path().join("x.tsv");
+        fs::write(&path, "").unwrap();
+        for mode in [0o600, 0o640, 0o644, 0o400, 0o666] {
+            fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
+            let (mut file, partial) = create_partial(&path).unwrap();
+            assert_eq!(file.metadata().unwrap().mode() & 0o7777, mode, "{mode:o}");
+            file.write_all(b"x").unwrap();
+            fs::remove_file(partial).unwrap();
+        }
     }
 }

@@ -329,6 +329,27 @@ fn a_link_stays_and_what_it_leads_to_is_the_file() {
     assert!(place.path("loop.tsv").is_symlink());
 }
 
+#[cfg(unix)]
+#[test]
+fn a_file_that_is_replaced_leaves_its_mode_and_owner() {
+    use std::fs::Permissions;
+    use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
+    let place = mixed(true);
+    let file = place.path("x.tsv");
+    for mode in [0o600, 0o644, 0o660] {
+        place.write("x.tsv", "old");
+        std::fs::set_permissions(&file, Permissions::from_mode(mode)).unwrap();
+        // Only a superuser can give it away.
+        let _ = chown(&file, Some(7), Some(7));
+        let before = file.metadata().unwrap();
+        place.ok(&["export", "x.tsv", "--force"]);
+        let after = file.metadata().unwrap();
+        assert!(after.len() > 3);
+        assert_eq!(after.mode() & 0o7777, mode, "{mode:o}");
+        assert_eq!((after.uid(), after.gid()), (before.uid(), before.gid()));
+    }
+}
+
 /// A pipe stands for devices too: a wrong turn would replace those of the machine.
 #[cfg(target_os = "linux")]
 #[test]
