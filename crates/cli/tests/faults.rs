@@ -151,3 +151,26 @@ fn a_value_over_a_mebibyte_goes_in_and_comes_out() {
     assert_eq!(place.ok(&["get", "big", "-k", "copy", "--raw"]).out, value);
     place.ok(&["verify"]);
 }
+
+#[test]
+fn a_key_whose_large_value_is_lost_can_be_deleted() {
+    let place = Place::new();
+    place.write("big", vec![7; 3 << 20]);
+    for key in ["lost", "damaged", "whole"] {
+        place.ok(&["put", key, "--file", "big"]);
+    }
+    let values = files(&place.data(), "ext");
+    assert_eq!(values.len(), 3);
+    std::fs::remove_file(&values[0]).unwrap();
+    std::fs::write(&values[1], "of something else").unwrap();
+    place.run(&["get", "lost"]).failed(1, &["velella: cannot"]);
+    place
+        .run(&["get", "damaged"])
+        .failed(1, &["velella: cannot"]);
+    let said = place.run(&["delete", "lost", "nothing", "damaged", "whole"]);
+    said.failed(1, &["no key `nothing`"]);
+    assert_eq!(said.text(), "deleted 3 keys\n");
+    assert_eq!(place.ok(&["scan"]).text(), "");
+    place.ok(&["compact"]);
+    place.ok(&["verify"]);
+}
