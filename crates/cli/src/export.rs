@@ -13,7 +13,7 @@
 //! Tests: below, and `tests/import_export.rs`.
 
 use crate::database::{KeyspaceName, Place};
-use crate::failure::Failure;
+use crate::failure::{Failure, say};
 use crate::file_format::{FileFormat, OF_COLUMNS};
 use crate::human;
 use crate::output::Output;
@@ -119,9 +119,7 @@ impl Export {
         drop(walk);
         db.close()?;
         job.summary.seconds = start.elapsed().as_secs_f64();
-        // A stream may be where results go, as a terminal is.
-        let to_file = matches!(destination, Destination::File(_));
-        finish(&job.summary, to_file, output)
+        finish(&job.summary, &destination, output)
     }
 }
 
@@ -236,15 +234,25 @@ fn take_name(partial: &Path, path: &Path, force: bool) -> velella::Result<()> {
     fs::rename(partial, path).map_err(failed)
 }
 
-fn finish(summary: &Summary, to_file: bool, output: &mut Output) -> Result<(), Failure> {
+fn finish(
+    summary: &Summary,
+    destination: &Destination,
+    output: &mut Output,
+) -> Result<(), Failure> {
     if summary.expiries_lost > 0 {
         let pairs = human::counted(summary.expiries_lost, "pair");
         output.note(&format!(
             "note: {pairs} had an expiry time, which this format does not carry; jsonl and raw do"
         ));
     }
-    if !to_file {
-        return Ok(());
+    match destination {
+        Destination::File(_) => {}
+        // A stream may be where results go, as a terminal is: only the pairs may.
+        Destination::Stdout | Destination::Stream { .. } if output.json => {
+            say(&serde_json::json!(summary).to_string());
+            return Ok(());
+        }
+        _ => return Ok(()),
     }
     let time = std::time::Duration::from_secs_f64(summary.seconds);
     output.result(summary, |out| {

@@ -86,6 +86,22 @@ fn expiry_times_survive_in_jsonl_and_raw_and_are_missed_in_tsv() {
 }
 
 #[test]
+fn a_stream_has_its_summary_beside_it_where_json_was_asked_for() {
+    let place = Place::new();
+    place.ok(&["put", "later", "x", "--expires-in", "1h"]);
+    let said = place.ok(&["export", "-", "--json"]);
+    assert_eq!(said.text(), "later\tx\n");
+    let summary: serde_json::Value = serde_json::from_str(&said.err).unwrap();
+    assert_eq!(
+        (&summary["pairs"], &summary["expiries_lost"]),
+        (&1.into(), &1.into())
+    );
+    // Nothing comes between the pairs.
+    let said = place.ok(&["export", "/dev/stderr", "--json"]);
+    assert_eq!((said.text(), said.err.as_str()), ("", "later\tx\n"));
+}
+
+#[test]
 fn standard_input_and_output_are_files_too() {
     let place = Place::new();
     let said = place.run_with(&["import", "-", "--format", "csv"], b"b,2\na,1\n");
