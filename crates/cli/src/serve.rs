@@ -12,7 +12,7 @@ use crate::output::Output;
 use crate::recovery;
 use clap::Args;
 use serde_json::json;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use velella::{Db, Durability, Error, ErrorKind};
@@ -97,6 +97,7 @@ impl Serve {
             .map_err(advised)?;
         let start = Start {
             created: !existed,
+            has_password: self.requirepass_file.is_some(),
             durability: self.durability,
             db: db.clone(),
         };
@@ -159,6 +160,7 @@ fn password(path: &Path) -> Result<String, Failure> {
 /// What happened before the first client.
 struct Start {
     created: bool,
+    has_password: bool,
     durability: Durability,
     db: Db,
 }
@@ -202,19 +204,24 @@ impl Start {
                 writeln!(out, "  {note}")?;
             }
             writeln!(out, "  listening on {address}; stop with Ctrl-C")?;
-            let host = match address.ip() {
-                ip if ip.is_loopback() || ip.is_unspecified() => String::new(),
-                ip => format!(" -h {ip}"),
-            };
+            let client = client(address, self.has_password);
             writeln!(out, "\nNow type in another terminal:")?;
-            writeln!(
-                out,
-                "  redis-cli{host} -p {} set greeting hello",
-                address.port()
-            )?;
-            writeln!(out, "  redis-cli{host} -p {} get greeting", address.port())
+            writeln!(out, "  {client} set greeting hello")?;
+            writeln!(out, "  {client} get greeting")
         })
     }
+}
+
+/// How Redis' client is started for a server at `address`. Without being told it asks 127.0.0.1.
+fn client(address: SocketAddr, has_password: bool) -> String {
+    let host = match address.ip() {
+        IpAddr::V4(ip) if ip == Ipv4Addr::LOCALHOST || ip.is_unspecified() => String::new(),
+        // Of IPv6 alone, perhaps, so that 127.0.0.1 would not reach it.
+        IpAddr::V6(ip) if ip.is_unspecified() => format!(" -h {}", Ipv6Addr::LOCALHOST),
+        ip => format!(" -h {ip}"),
+    };
+    let askpass = if has_password { " --askpass" } else { "" };
+    format!("redis-cli{host} -p {}{askpass}", address.port())
 }
 
 fn promise(durability: Durability) -> String {
@@ -246,5 +253,21 @@ mod tests {
         for text in ["", "group", "group:", "group:5", "fsync"] {
             assert!(durability(text).is_err(), "{text}");
         }
+    }
+
+    #[test]
+    fn what_to_type_reaches_the_server() {
+        for (address, expected) in [
+            ("127.0.0.1:6380", "redis-cli -p 6380"),
+            ("0.0.0.0:6380", "redis-cli -p 6380"),
+            ("127.0.0.2:7000", "redis-cli -h 127.0.0.2 -p 7000"),
+            ("10.1.2.3:6380", "redis-cli -h 10.1.2.3 -p 6380"),
+            ("[::]:6380", "redis-cli -h ::1 -p 6380"),
+            ("[::1]:6380", "redis-cli -h ::1 -p 6380"),
+        ] {
+            assert_eq!(client(address.parse().unwrap(), false), expected);
+        }
+        let with_password = client("127.0.0.1:6380".parse().unwrap(), true);
+        assert_eq!(with_password, "redis-cli -p 6380 --askpass");
     }
 }
