@@ -3,6 +3,8 @@
 //!
 //! B1. A command that only reads never creates anything.
 //! B2. What an opening gives up is said before the command does its work.
+//! B3. A command that is refused creates nothing either: what the engine would refuse only in an
+//!     open database is checked before.
 //!
 //! Tests: below, and `tests/`.
 
@@ -104,10 +106,32 @@ impl KeyspaceName {
         Ok(db.keyspace(&self.keyspace)?)
     }
 
+    /// Refuses a name that no keyspace can have, before a database is created for it (B3).
+    pub(crate) fn check(&self) -> Result<(), Failure> {
+        Ok(check_keyspace_name(&self.keyspace)?)
+    }
+
     /// The keyspace, created with default settings if it is missing.
     pub(crate) fn of_or_create(&self, db: &Db) -> Result<Keyspace, Failure> {
         Ok(db.keyspace_or_create(&self.keyspace)?)
     }
+}
+
+/// Longest name of a keyspace; the engine's limit, and its words.
+const KEYSPACE_NAME_BYTES_MAX: usize = 255;
+
+/// Refuses a name that no keyspace can have.
+pub(crate) fn check_keyspace_name(name: &str) -> velella::Result<()> {
+    let attempt = || format!("create keyspace `{}`", name.escape_debug());
+    if name.is_empty() || name.len() > KEYSPACE_NAME_BYTES_MAX {
+        let len = name.len();
+        let found = format!("the name has {len} bytes, from 1 to {KEYSPACE_NAME_BYTES_MAX}");
+        return Err(Error::invalid(attempt(), found));
+    }
+    if name.chars().any(char::is_control) {
+        return Err(Error::invalid(attempt(), "the name has control characters"));
+    }
+    Ok(())
 }
 
 /// How keys and values are written on the command line.
@@ -134,6 +158,23 @@ impl Escaped {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use velella::KeyspaceOptions;
+
+    /// As strict as the engine, and no stricter.
+    #[test]
+    fn a_keyspace_name_is_refused_as_by_the_engine() {
+        let directory = tempfile::tempdir().unwrap();
+        let db = velella::open(directory.path()).unwrap();
+        for name in ["", "a\nb", "\u{85}", &"é".repeat(128), &"x".repeat(256)] {
+            let engine = db.create_keyspace(name, KeyspaceOptions::default());
+            let told = check_keyspace_name(name).unwrap_err();
+            assert_eq!(told.to_string(), engine.err().unwrap().to_string());
+        }
+        for name in [" ", "ключ", &"x".repeat(255)] {
+            db.keyspace_or_create(name).unwrap();
+            check_keyspace_name(name).unwrap();
+        }
+    }
 
     #[test]
     fn a_full_disk_asks_for_room_for_what_the_journal_holds() {

@@ -113,6 +113,7 @@ struct Summary {
 impl Import {
     pub(crate) fn run(self, output: &mut Output) -> Result<(), Failure> {
         let format = self.format()?;
+        self.keyspace.check()?;
         let key_column = self.key_column.unwrap_or(KEY_COLUMN);
         let (source, bytes) = open(&self.file)?;
         let options = ReadOptions {

@@ -1,8 +1,8 @@
 //! `velella keyspaces`: lists, creates, changes and drops keyspaces.
 //!
-//! Tests: `tests/maintenance.rs`.
+//! Tests: below, and `tests/maintenance.rs`.
 
-use crate::database::Place;
+use crate::database::{Place, check_keyspace_name};
 use crate::failure::Failure;
 use crate::human;
 use crate::output::Output;
@@ -80,6 +80,22 @@ struct Settings {
     /// Structure of its memtables
     #[arg(long, value_enum, value_name = "NAME")]
     memtable: Option<MemtableName>,
+}
+
+/// Most bits per key of a filter; the engine's limit, and its words.
+const BLOOM_BITS_MAX: u32 = 32;
+
+impl Settings {
+    /// Refuses what no keyspace can have.
+    fn check(&self, name: &str) -> velella::Result<()> {
+        match self.bloom_bits {
+            Some(bits) if bits > BLOOM_BITS_MAX => Err(Error::invalid(
+                format!("create keyspace `{name}` with `bloom_bits`"),
+                format!("{bits}, at most {BLOOM_BITS_MAX}"),
+            )),
+            _ => Ok(()),
+        }
+    }
 }
 
 impl From<Settings> for KeyspaceOptions {
@@ -204,6 +220,9 @@ pub(crate) fn table(keyspaces: &[KeyspaceStats]) -> Table {
 
 impl Create {
     fn run(self, output: &mut Output) -> Result<(), Failure> {
+        // First of all: what is refused leaves no directory behind.
+        check_keyspace_name(&self.name)?;
+        self.settings.check(&self.name)?;
         let db = self.place.open_or_create(output)?;
         db.create_keyspace(&self.name, self.settings.into())
             .map_err(|error| match error.kind() {
@@ -230,5 +249,27 @@ impl Change {
             .filter(|keyspace| keyspace.name == self.name)
             .collect::<Vec<_>>();
         output.result(&changed, |out| table(&changed).print(out))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// As strict as the engine, and no stricter.
+    #[test]
+    fn settings_are_refused_as_by_the_engine() {
+        let directory = tempfile::tempdir().unwrap();
+        let db = velella::open(directory.path()).unwrap();
+        let of = |bits| Settings {
+            compression: None,
+            bloom_bits: Some(bits),
+            memtable: None,
+        };
+        of(BLOOM_BITS_MAX).check("x").unwrap();
+        db.create_keyspace("x", of(BLOOM_BITS_MAX).into()).unwrap();
+        let engine = db.create_keyspace("y", of(BLOOM_BITS_MAX + 1).into());
+        let told = of(BLOOM_BITS_MAX + 1).check("y").unwrap_err();
+        assert_eq!(told.to_string(), engine.err().unwrap().to_string());
     }
 }

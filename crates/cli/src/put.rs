@@ -63,6 +63,7 @@ impl Put {
     pub(crate) fn run(self, output: &mut Output) -> Result<(), Failure> {
         let key = self.escaped.bytes(self.key)?;
         limits::check_key(&key)?;
+        self.keyspace.check()?;
         let value = match (self.value, self.file) {
             (Some(value), _) => self.escaped.bytes(value)?,
             (None, Some(file)) => read_file(&file)?,

@@ -48,6 +48,28 @@ fn keyspaces_are_created_listed_and_dropped() {
 }
 
 #[test]
+fn what_is_refused_creates_no_database() {
+    let place = Place::new();
+    place.write("x.tsv", "a\t1\n");
+    let long = "x".repeat(256);
+    for (arguments, word) in [
+        (&["keyspaces", "create", ""][..], "0 bytes"),
+        (&["keyspaces", "create", &long], "256 bytes"),
+        (
+            &["keyspaces", "create", "x", "--bloom-bits", "99"],
+            "at most 32",
+        ),
+        (&["put", "-k", "", "a", "b"], "0 bytes"),
+        (&["put", "-k", "a\nb", "a", "b"], "control characters"),
+        (&["import", "x.tsv", "-k", ""], "0 bytes"),
+    ] {
+        let said = place.run(arguments);
+        said.failed(1, &["velella: cannot create keyspace", word]);
+        assert!(!place.data().exists(), "{arguments:?}");
+    }
+}
+
+#[test]
 fn settings_of_a_keyspace_are_stored_shown_and_changed() {
     let place = Place::new();
     place.ok(&["keyspaces", "create", "words", "--bloom-bits", "8"]);
