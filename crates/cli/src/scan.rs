@@ -1,8 +1,8 @@
 //! `velella scan`: pairs in the order of their keys.
 //!
-//! `text` is for eyes: aligned, long values cut. The other formats are for programs and hold
-//! everything; `tsv`, `csv` and `jsonl` can be imported again. Keys alone are printed in each as it
-//! prints the keys of pairs.
+//! `text` is for eyes: aligned, long values cut, a blank at the end escaped. The other formats are
+//! for programs and hold everything; `tsv`, `csv` and `jsonl` can be imported again. Keys alone are
+//! printed in each as it prints the keys of pairs.
 //!
 //! Tests: below and `tests/pairs.rs`.
 
@@ -12,7 +12,7 @@ use crate::human;
 use crate::output::{JsonBytes, Output, write_json};
 use crate::range::{Pair, Range, Walk};
 use crate::record::{self, WriteError, Writer};
-use crate::text::{escape, to_hex};
+use crate::text::{escape, escape_to_its_end, to_hex};
 use clap::{Args, ValueEnum};
 use std::collections::VecDeque;
 use std::io::{self, Write};
@@ -111,7 +111,8 @@ fn keys(walk: &mut Walk, format: Format, out: &mut impl Write) -> Result<u64, Fa
                 record::csv::write(out, &[key], b',', false)
                     .map_err(|error| unwritten(key, error))?;
             }
-            Format::Text | Format::Tsv => writeln!(out, "{}", escape(key))?,
+            Format::Text => writeln!(out, "{}", escape_to_its_end(key))?,
+            Format::Tsv => writeln!(out, "{}", escape(key))?,
         }
         pairs += 1;
     }
@@ -161,7 +162,7 @@ pub(crate) fn unfit(key: &[u8], reason: String) -> Failure {
 fn aligned(walk: &mut Walk, out: &mut impl Write) -> Result<u64, Failure> {
     let (mut ahead, mut width, mut pairs) = (VecDeque::new(), 0, 0);
     while let Some(Pair { key, value, .. }) = walk.next()? {
-        let row = (escape(key), shortened(value));
+        let row = (escape_to_its_end(key), shortened(value));
         pairs += 1;
         if pairs <= ROWS_AHEAD as u64 {
             width = width.max(row.0.chars().count().min(KEY_CHARS_MAX));
@@ -190,7 +191,7 @@ fn shortened(value: &[u8]) -> String {
     let head = &value[..value.len().min(VALUE_CHARS_MAX * 4 + 4)];
     let shown = escape(head);
     match shown.char_indices().nth(VALUE_CHARS_MAX) {
-        None if head.len() == value.len() => shown,
+        None if head.len() == value.len() => escape_to_its_end(value),
         None => format!("{shown}… ({})", human::bytes(value.len() as u64)),
         Some((end, _)) => format!("{}… ({})", &shown[..end], human::bytes(value.len() as u64)),
     }

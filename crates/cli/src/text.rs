@@ -36,6 +36,18 @@ pub(crate) fn escape(bytes: &[u8]) -> String {
     out
 }
 
+/// As `escape`, with white space at the end escaped, which nobody would see, and who pads or trims
+/// the line would change.
+pub(crate) fn escape_to_its_end(bytes: &[u8]) -> String {
+    let mut out = escape(bytes);
+    let Some(last) = out.chars().next_back().filter(|c| c.is_whitespace()) else {
+        return out;
+    };
+    out.pop();
+    escape_bytes(last.encode_utf8(&mut [0; 4]).as_bytes(), &mut out);
+    out
+}
+
 fn escape_bytes(bytes: &[u8], out: &mut String) {
     for byte in bytes {
         // Writing to a string cannot fail.
@@ -126,6 +138,23 @@ mod tests {
             "a control sequence introducer"
         );
         assert_eq!(to_hex(b"\x00\xabz"), "00ab7a");
+    }
+
+    #[test]
+    fn white_space_at_the_end_is_seen() {
+        for (bytes, line) in [
+            ("a ", "a\\x20"),
+            (" a  ", " a \\x20"),
+            (" ", "\\x20"),
+            ("a\u{3000}", "a\\xe3\\x80\\x80"),
+            ("a\t", "a\\t"),
+            (" a b", " a b"),
+            ("", ""),
+        ] {
+            let escaped = escape_to_its_end(bytes.as_bytes());
+            assert_eq!(escaped, line);
+            assert_eq!(unescape(line.as_bytes()).unwrap(), bytes.as_bytes());
+        }
     }
 
     #[test]

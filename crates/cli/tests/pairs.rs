@@ -155,6 +155,28 @@ fn every_format_of_a_scan_prints_its_pairs() {
 }
 
 #[test]
+fn what_scan_prints_is_a_key_that_get_takes() {
+    let place = Place::new();
+    for key in ["a", "a ", " ", "a\u{3000}", "'a'", "\"a\"", "\\", " a\t"] {
+        place.ok(&["put", key, ""]);
+        for flags in [&[][..], &["--keys-only"]] {
+            let scan = place.ok(&[&["scan"], flags].concat());
+            let printed = scan.text().trim_end();
+            assert_eq!(scan.text(), format!("{printed}\n"), "{key:?}");
+            assert_eq!(place.ok(&["get", "-e", printed]).text(), "\n", "{key:?}");
+        }
+        place.ok(&["delete", key]);
+    }
+    place.ok(&["put", "a ", "1"]);
+    place.ok(&["put", "a", "2 "]);
+    assert_eq!(place.ok(&["scan"]).text(), "a      2\\x20\na\\x20  1\n");
+    assert_eq!(
+        place.ok(&["scan", "--format", "tsv"]).text(),
+        "a\t2 \na \t1\n"
+    );
+}
+
+#[test]
 fn a_reader_that_goes_away_is_no_failure() {
     let place = Place::new();
     let lines: String = (0..50_000).map(|n| format!("key{n:08}\n")).collect();
