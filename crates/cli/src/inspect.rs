@@ -1,6 +1,7 @@
 //! `velella inspect`: what stands in a file or directory of a database.
 //!
-//! Reads only, and takes no lock: it also shows what cannot be opened.
+//! Reads only, and takes no lock: it also shows what cannot be opened, and of a damaged file what
+//! stands before the damage.
 //!
 //! Tests: `tests/maintenance.rs`.
 
@@ -39,15 +40,16 @@ impl Inspect {
             return Ok(output.out.flush()?);
         }
         let mut listing = Vec::new();
-        self.list(&mut listing)?;
-        let text = String::from_utf8_lossy(&listing);
-        let lines: Vec<&str> = text.lines().collect();
-        let path = self.path.display().to_string();
-        write_json(
-            &mut output.out,
-            &serde_json::json!({"path": path, "lines": lines}),
-        )?;
-        Ok(output.out.flush()?)
+        let listed = self.list(&mut listing);
+        // Of a damaged file, what could be read before the damage.
+        if listed.is_ok() || !listing.is_empty() {
+            let text = String::from_utf8_lossy(&listing);
+            let lines: Vec<&str> = text.lines().collect();
+            let path = self.path.display().to_string();
+            let document = serde_json::json!({"path": path, "lines": lines});
+            output.result(&document, |_| Ok(()))?;
+        }
+        listed
     }
 
     fn list(&self, out: &mut dyn Write) -> Result<(), Failure> {

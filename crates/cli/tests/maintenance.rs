@@ -168,6 +168,36 @@ fn files_and_directories_are_listed_for_people() {
 }
 
 #[test]
+fn what_can_be_read_of_a_damaged_file_is_listed_as_json_too() {
+    let place = Place::new();
+    let lines: String = (0..20_000).map(|n| format!("key{n}\tvalue\n")).collect();
+    place.write("x.tsv", lines);
+    place.ok(&["import", "x.tsv"]);
+    place.ok(&["compact"]);
+    let table = files(&place.data(), "sst").pop().unwrap();
+    let mut bytes = std::fs::read(&table).unwrap();
+    let middle = bytes.len() / 2;
+    bytes[middle] ^= 0x10;
+    std::fs::write(&table, bytes).unwrap();
+    let inspect = ["inspect", table.to_str().unwrap(), "--entries"];
+    let text = place.run(&inspect);
+    text.failed(1, &["velella: cannot"]);
+    let said = place.run(&[&inspect[..], &["--json"]].concat());
+    let error: serde_json::Value = serde_json::from_str(&said.err).unwrap();
+    assert_eq!(
+        (said.code, &error["error"]["kind"]),
+        (Some(1), &"corruption".into())
+    );
+    let listed = said.json();
+    let lines = listed["lines"].as_array().unwrap();
+    assert_eq!(lines.len(), text.text().lines().count());
+    assert!(lines.len() > 1000, "{}", lines.len());
+    // Of what is no file of a database there is nothing.
+    let said = place.run(&["inspect", "x.tsv", "--json"]);
+    assert_eq!((said.code, said.text()), (Some(1), ""));
+}
+
+#[test]
 fn a_file_is_inspected_from_within_its_directory_too() {
     let place = Place::new();
     place.ok(&["put", "k", "v"]);
