@@ -35,6 +35,9 @@ const WRITE_BYTES: usize = 256 << 10;
 /// Names that are tried for a file that is not complete.
 const PARTIAL_NAMES: u32 = 100;
 
+/// What to do about a pair that the format cannot carry.
+const UNFIT_ADVICE: &str = "use --format tsv, jsonl or raw, or --bytes";
+
 /// Arguments of `export`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
@@ -330,7 +333,7 @@ impl Job {
                 .write(key, value, expires_at_ms)
                 .map_err(|error| match error {
                     WriteError::Io(error) => failed(error),
-                    WriteError::Unfit(reason) => unfit(key, reason),
+                    WriteError::Unfit(reason) => unfit(key, reason, UNFIT_ADVICE),
                 })?;
             self.summary.pairs += 1;
             if expires_at_ms.is_some() && !self.format.carries_expiry() {

@@ -148,14 +148,15 @@ fn records(walk: &mut Walk, format: record::Format, out: &mut impl Write) -> Res
 fn unwritten(key: &[u8], error: WriteError) -> Failure {
     match error {
         WriteError::Io(error) => error.into(),
-        WriteError::Unfit(reason) => unfit(key, reason),
+        WriteError::Unfit(reason) => unfit(key, reason, "use --format tsv, jsonl or hex"),
     }
 }
 
-/// The failure for a pair that a format cannot carry.
-pub(crate) fn unfit(key: &[u8], reason: String) -> Failure {
+/// The failure for a pair that a format cannot carry; `advice` is what the command can do instead.
+pub(crate) fn unfit(key: &[u8], reason: String, advice: &str) -> Failure {
     let attempt = format!("write the pair of key `{}`", escape(key));
-    Failure::Error(Error::new(ErrorKind::InvalidInput, attempt, reason))
+    let error = Error::new(ErrorKind::InvalidInput, attempt, reason);
+    Failure::Error(error.remedy(advice))
 }
 
 /// Prints keys and values in two columns; the first rows decide where the second begins.

@@ -299,7 +299,14 @@ fn files_that_are_no_sources_or_destinations_are_refused() {
         .failed(1, &["the file exists", "--force"]);
     place.ok(&["export", "there.tsv", "--force"]);
     let said = place.run(&["export", "x.csv"]);
-    said.failed(1, &["\\xff\\x00", "invalid UTF-8", "--bytes"]);
+    said.failed(
+        1,
+        &[
+            "\\xff\\x00",
+            "invalid UTF-8",
+            "tsv, jsonl or raw, or --bytes",
+        ],
+    );
     assert!(!place.path("x.csv").exists() && !place.path("x.csv.partial").exists());
 }
 

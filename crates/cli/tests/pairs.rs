@@ -279,9 +279,12 @@ fn keys_alone_are_printed_in_each_format_as_keys_of_pairs_are() {
     let of = |keyspace| place.ok(&["scan", "--keys-only", "-k", keyspace]).out;
     assert_eq!(of("keys"), of("default"));
     place.ok(&["put", "-e", "\\xff", ""]);
-    place
-        .run(&["scan", "--keys-only", "--format", "csv"])
-        .failed(1, &["\\xff", "csv carries text"]);
+    for flags in [&[][..], &["--keys-only"]] {
+        let said = place.run(&[&["scan", "--format", "csv"], flags].concat());
+        let advice = "use --format tsv, jsonl or hex";
+        said.failed(1, &["\\xff", "csv carries text", advice]);
+        assert!(!said.err.contains("--bytes"), "{}", said.err);
+    }
 }
 
 #[test]

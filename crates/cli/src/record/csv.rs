@@ -268,8 +268,8 @@ pub(crate) fn write(
     for (index, &field) in fields.iter().enumerate() {
         let fit = if bytes { Ok(()) } else { check_text(field) };
         if let Err(reason) = fit {
-            let advice = "csv carries text: use --format tsv, jsonl or raw, or --bytes";
-            return Err(WriteError::Unfit(format!("{reason}; {advice}")));
+            let reason = format!("{reason}, and csv carries text");
+            return Err(WriteError::Unfit(reason));
         }
         if index > 0 {
             line.push(delimiter);
