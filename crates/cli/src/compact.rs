@@ -10,7 +10,7 @@ use crate::progress;
 use clap::Args;
 use serde::Serialize;
 use std::time::Instant;
-use velella::{Db, Stats};
+use velella::{Db, Keyspace, Stats};
 
 /// Arguments of `compact`.
 #[derive(Debug, Args)]
@@ -26,7 +26,7 @@ pub(crate) struct Compact {
     keyspace: Option<String>,
 }
 
-/// What the tables of a database hold.
+/// What the tables of what is compacted hold.
 #[derive(Debug, Clone, Copy, Default, Serialize)]
 struct Size {
     tables: u64,
@@ -49,12 +49,12 @@ impl Compact {
         let bar = progress::busy("compacting");
         // Flushed first, so that the two sizes speak of the same pairs.
         let done = db.flush().and_then(|()| {
-            let before = size(&db);
+            let before = size(&db, keyspace.as_ref());
             match &keyspace {
                 Some(keyspace) => keyspace.compact()?,
                 None => db.compact()?,
             }
-            Ok((before, size(&db)))
+            Ok((before, size(&db, keyspace.as_ref())))
         });
         bar.finish_and_clear();
         let (before, after) = done?;
@@ -84,9 +84,13 @@ impl Compact {
     }
 }
 
-fn size(db: &Db) -> Size {
+/// What the tables of `keyspace` hold, or those of all.
+fn size(db: &Db, keyspace: Option<&Keyspace>) -> Size {
     let Stats { keyspaces, .. } = db.stats();
-    let levels = keyspaces.iter().flat_map(|keyspace| &keyspace.levels);
+    let compacted = keyspaces
+        .iter()
+        .filter(|of| keyspace.is_none_or(|only| only.name() == of.name));
+    let levels = compacted.flat_map(|keyspace| &keyspace.levels);
     levels.fold(Size::default(), |sum, level| Size {
         tables: sum.tables + level.tables,
         entries: sum.entries + level.entries,

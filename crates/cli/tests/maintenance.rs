@@ -123,6 +123,21 @@ fn a_compaction_leaves_one_version_of_each_key() {
 }
 
 #[test]
+fn a_compaction_of_one_keyspace_tells_of_it_alone() {
+    let place = Place::new();
+    place.write("x.tsv", "a\t1\nb\t2\nc\t3\n");
+    place.ok(&["import", "x.tsv"]);
+    place.ok(&["put", "a", "1", "-k", "words"]);
+    for (keyspace, entries) in [(Some("words"), 1), (Some("default"), 3), (None, 4)] {
+        let of = keyspace.map_or(vec![], |name| vec!["-k", name]);
+        let done = place.ok(&[&["compact", "--json"], &of[..]].concat()).json();
+        for size in ["before", "after"] {
+            assert_eq!(done[size]["entries"], entries, "{keyspace:?}: {done}");
+        }
+    }
+}
+
+#[test]
 fn a_listing_that_nobody_reads_to_its_end_is_no_failure() {
     let place = Place::new();
     let lines: String = (0..10_000).map(|n| format!("key{n}\tvalue\n")).collect();
