@@ -23,15 +23,21 @@ pub(crate) struct Completions {
 }
 
 impl Completions {
-    pub(crate) fn run(
-        self,
-        mut command: clap::Command,
-        output: &mut Output,
-    ) -> Result<(), Failure> {
+    pub(crate) fn run(self, command: clap::Command, output: &mut Output) -> Result<(), Failure> {
         // Into memory first: the generator panics when its writer fails.
         let mut script = Vec::new();
-        clap_complete::generate(self.shell, &mut command, "velella", &mut script);
+        clap_complete::generate(self.shell, &mut shown(&command), "velella", &mut script);
         output.out.write_all(&script)?;
         Ok(output.out.flush()?)
     }
+}
+
+/// The commands that help lists; the generator takes hidden ones, too.
+fn shown(command: &clap::Command) -> clap::Command {
+    let commands = command.get_subcommands().filter(|of| !of.is_hide_set());
+    clap::Command::new("velella")
+        .version(env!("CARGO_PKG_VERSION"))
+        .propagate_version(true)
+        .args(command.get_arguments())
+        .subcommands(commands)
 }

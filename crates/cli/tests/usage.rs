@@ -122,6 +122,10 @@ fn completions_name_the_commands() {
     for shell in ["bash", "zsh", "fish"] {
         let script = place.ok(&["completions", shell]).text().to_owned();
         assert!(script.contains("keyspaces"), "{shell}");
+        assert!(script.contains("crash-test"), "{shell}");
+        assert!(!script.contains("crash-test-child"), "{shell}");
+        assert!(script.contains("json"), "{shell}");
+        assert!(script.contains("version"), "{shell}");
     }
 }
 
