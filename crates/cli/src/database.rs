@@ -149,7 +149,7 @@ impl Escaped {
         if !self.escaped {
             return Ok(bytes);
         }
-        text::unescape(&bytes).map_err(|reason| {
+        text::unescape_typed(&bytes).map_err(|reason| {
             Failure::Usage(format!("cannot read an argument with --escaped: {reason}"))
         })
     }

@@ -6,6 +6,7 @@
 //! move a terminal's cursor.
 //!
 //! T1. `unescape(escape(bytes)) == bytes`, for all bytes.
+//!     What is typed may have escapes that only `inspect` prints.
 //! T2. Escaped text is valid UTF-8 without control characters: one line, no tab.
 //!
 //! Tests: below.
@@ -60,6 +61,20 @@ fn escape_bytes(bytes: &[u8], out: &mut String) {
 /// # Errors
 /// The first backslash that begins no escape, and where it stands.
 pub(crate) fn unescape(text: &[u8]) -> Result<Vec<u8>, String> {
+    read(text, b"")
+}
+
+/// As `unescape`, of what somebody types: with `\'` and `\"` for themselves, since `inspect` prints
+/// keys as Rust's `escape_ascii` does.
+///
+/// # Errors
+/// As `unescape`.
+pub(crate) fn unescape_typed(text: &[u8]) -> Result<Vec<u8>, String> {
+    read(text, b"'\"")
+}
+
+/// Reads the escapes of the rule, and a backslash before each of `quotes`.
+fn read(text: &[u8], quotes: &[u8]) -> Result<Vec<u8>, String> {
     let mut out = Vec::with_capacity(text.len());
     let mut at = 0;
     while let Some(&byte) = text.get(at) {
@@ -73,6 +88,7 @@ pub(crate) fn unescape(text: &[u8]) -> Result<Vec<u8>, String> {
             Some(b'n') => (Some(b'\n'), 2),
             Some(b'r') => (Some(b'\r'), 2),
             Some(b'\\') => (Some(b'\\'), 2),
+            Some(byte) if quotes.contains(byte) => (Some(*byte), 2),
             Some(b'x') => (text.get(at + 2..at + 4).and_then(hex), 4),
             _ => (None, 0),
         };
@@ -154,6 +170,19 @@ mod tests {
             let escaped = escape_to_its_end(bytes.as_bytes());
             assert_eq!(escaped, line);
             assert_eq!(unescape(line.as_bytes()).unwrap(), bytes.as_bytes());
+        }
+    }
+
+    #[test]
+    fn what_escape_ascii_prints_may_be_typed() {
+        let all: Vec<u8> = (0..=255).collect();
+        let printed = all.escape_ascii().to_string();
+        assert_eq!(unescape_typed(printed.as_bytes()), Ok(all));
+        for text in ["\\'", "\\\""] {
+            assert!(
+                unescape(text.as_bytes()).is_err(),
+                "in files it is malformed"
+            );
         }
     }
 

@@ -213,6 +213,19 @@ fn what_can_be_read_of_a_damaged_file_is_listed_as_json_too() {
 }
 
 #[test]
+fn a_key_that_inspect_prints_is_one_that_get_takes() {
+    let place = Place::new();
+    place.ok(&["put", "-e", "Fellini's \"8½\"\\x00\\t\\\\", "value"]);
+    place.ok(&["compact"]);
+    let table = files(&place.data(), "sst").pop().unwrap();
+    let listed = place.ok(&["inspect", table.to_str().unwrap(), "--entries"]);
+    let entry = listed.text().lines().last().unwrap();
+    let key = entry.trim_start().strip_prefix('"').unwrap();
+    let (key, _) = key.split_once("\" at ").unwrap();
+    assert_eq!(place.ok(&["get", "-e", key]).text(), "value\n");
+}
+
+#[test]
 fn a_file_is_inspected_from_within_its_directory_too() {
     let place = Place::new();
     place.ok(&["put", "k", "v"]);
