@@ -22,7 +22,7 @@
 mod kind;
 mod catalogue;
 
-use crate::ledger::Line;
+use crate::ledger::{Line, Verdict};
 use crate::nightly;
 use crate::supervise::{Ended, supervise_lines};
 use catalogue::{CHECKS, Check};
@@ -181,12 +181,12 @@ fn recorded_as(check: &Check) -> String {
 
 /// C7.
 fn record(root: &Path, check: &Check, outcome: &Outcome, took: Duration) -> Result<(), String> {
-    let (tests, lost) = match outcome {
-        Outcome::Clean(tests) => (*tests, "0"),
+    let (tests, verdict) = match outcome {
+        Outcome::Clean(tests) => (*tests, Verdict::Held),
         Outcome::Skipped(_) => return Ok(()),
-        Outcome::Idle => (0, "no test ran"),
-        Outcome::Failed => (0, "a report, or a test failed"),
-        Outcome::Unfinished => (0, "it did not end in its time"),
+        Outcome::Idle => (0, Verdict::Failed("no test ran")),
+        Outcome::Failed => (0, Verdict::Failed("a report, or a test failed")),
+        Outcome::Unfinished => (0, Verdict::Failed("it did not end in its time")),
     };
     let (kind, package) = (check.kind.name(), check.package);
     let line = Line {
@@ -197,7 +197,7 @@ fn record(root: &Path, check: &Check, outcome: &Outcome, took: Duration) -> Resu
         unit: "tests",
         checked: tests,
         seconds: took.as_secs(),
-        lost,
+        verdict,
         command: &format!("cargo xtask check {kind} -- {package}"),
     };
     line.keep(root)

@@ -71,6 +71,15 @@ fn end(used: &[(u64, u64)]) -> u64 {
     ends.max().unwrap_or(0)
 }
 
+/// How an attack ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Verdict<'a> {
+    /// Nothing was lost.
+    Held,
+    /// What went wrong.
+    Failed(&'a str),
+}
+
 /// A line of the ledger for an attack that could not write one.
 pub(crate) struct Line<'a> {
     pub(crate) goal: &'a str,
@@ -82,8 +91,7 @@ pub(crate) struct Line<'a> {
     pub(crate) unit: &'a str,
     pub(crate) checked: u64,
     pub(crate) seconds: u64,
-    /// `0`, or what went wrong.
-    pub(crate) lost: &'a str,
+    pub(crate) verdict: Verdict<'a>,
     /// What does it again.
     pub(crate) command: &'a str,
 }
@@ -99,10 +107,13 @@ impl Line<'_> {
             unit,
             checked,
             seconds,
-            lost,
+            verdict,
             command,
         } = self;
-        let verdict = if *lost == "0" { "held" } else { "FAILED" };
+        let (lost, verdict) = match verdict {
+            Verdict::Held => ("0", "held"),
+            Verdict::Failed(lost) => (*lost, "FAILED"),
+        };
         format!(
             "{date}\t{commit}\t{goal}\t{what}\t{seed}\t{runs}\t{unit}\t{checked}\t{lost}\t\
              {verdict}\t{seconds}\t{command}\n"
@@ -197,7 +208,11 @@ mod tests {
 
     #[test]
     fn a_line_names_its_seeds_however_the_attack_ended() {
-        for (lost, verdict) in [("0", "held"), ("it stopped", "FAILED")] {
+        let stopped = Verdict::Failed("it stopped");
+        for (verdict, told) in [
+            (Verdict::Held, "\t0\theld\t"),
+            (stopped, "\tit stopped\tFAILED\t"),
+        ] {
             let line = Line {
                 goal: "G7",
                 what: "fuzz:block",
@@ -206,11 +221,11 @@ mod tests {
                 unit: "executions",
                 checked: 77,
                 seconds: 120,
-                lost,
+                verdict,
                 command: "cargo again",
             };
             let text = line.text("d", "c");
-            assert!(text.contains(verdict) && text.contains("\t77\t"), "{text}");
+            assert!(text.contains(told) && text.contains("\t77\t"), "{text}");
             assert!(text.ends_with("\tcargo again\n"), "{text}");
             assert_eq!(used(&format!("header\n{text}")), Ok(vec![(12_000_000, 3)]));
         }

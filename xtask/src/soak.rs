@@ -14,7 +14,7 @@ mod explore;
 mod fuzz;
 mod sanitized;
 
-use crate::ledger::{LEDGER, Line, fresh, read, unused, used};
+use crate::ledger::{LEDGER, Line, Verdict, fresh, read, unused, used};
 use crate::models;
 use crate::supervise::{Ended, supervise};
 use std::path::{Path, PathBuf};
@@ -100,7 +100,7 @@ pub(crate) fn run(root: &Path, arguments: &[String]) -> Result<(), String> {
                 unit: "executions",
                 checked: 0,
                 seconds: limit.as_secs(),
-                lost: &end,
+                verdict: Verdict::Failed(&end),
                 command: &again(what, *minutes, seed),
             };
             if !asked.again {

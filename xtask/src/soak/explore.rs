@@ -8,7 +8,7 @@
 //! Tests: below, and in `crate::models`, which explores.
 
 use super::{Asked, again};
-use crate::ledger::Line;
+use crate::ledger::{Line, Verdict};
 use crate::models::{self, Sum};
 use std::path::Path;
 
@@ -79,11 +79,7 @@ impl Tool {
 /// # Errors
 /// A model that does not end as it must, or nothing that could be explored.
 pub(super) fn run(root: &Path, tool: Tool, asked: &Asked, seed: u64) -> Result<(), String> {
-    let (sum, verdict) = models::beyond(root, tool.name, tool.deeper, asked.minutes, seed)?;
-    let lost = match &verdict {
-        Ok(()) => "0",
-        Err(which) => which,
-    };
+    let (sum, explored) = models::beyond(root, tool.name, tool.deeper, asked.minutes, seed)?;
     let unit = tool.unit_of(&sum);
     let line = Line {
         goal: tool.goal,
@@ -95,13 +91,16 @@ pub(super) fn run(root: &Path, tool: Tool, asked: &Asked, seed: u64) -> Result<(
         unit: &unit,
         checked: sum.executions,
         seconds: sum.seconds,
-        lost,
+        verdict: match &explored {
+            Ok(()) => Verdict::Held,
+            Err(which) => Verdict::Failed(which),
+        },
         command: &again(&asked.what, asked.minutes, seed),
     };
     if !asked.again {
         line.keep(root)?;
     }
-    verdict
+    explored
 }
 
 #[cfg(test)]

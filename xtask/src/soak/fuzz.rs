@@ -7,7 +7,7 @@
 //! Tests: below.
 
 use super::{Asked, GRACE, again, succeed};
-use crate::ledger::Line;
+use crate::ledger::{Line, Verdict};
 use crate::supervise::{Ended, supervise_lines};
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -65,14 +65,11 @@ pub(super) fn run(root: &Path, target: &str, asked: &Asked, seed: u64) -> Result
         };
         let (ended, told, took) = fuzzer.attack(each, seed + place)?;
         let seconds = took.as_secs();
-        let lost = match ended {
-            Ended::Passed => "0".to_owned(),
-            _ => format!(
-                "libFuzzer stopped at `{name}`: its input lies in {}",
-                built.display()
-            ),
-        };
-        table += &row(name, &told, seconds, ended == Ended::Passed);
+        let lost = (ended != Ended::Passed).then(|| {
+            let lies = built.display();
+            format!("libFuzzer stopped at `{name}`: its input lies in {lies}")
+        });
+        table += &row(name, &told, seconds, lost.is_none());
         let what = format!("fuzz:{name}");
         let line = Line {
             goal: "G7",
@@ -82,15 +79,13 @@ pub(super) fn run(root: &Path, target: &str, asked: &Asked, seed: u64) -> Result
             unit: "executions",
             checked: told.executions,
             seconds,
-            lost: &lost,
+            verdict: lost.as_deref().map_or(Verdict::Held, Verdict::Failed),
             command: &again(&what, asked.minutes, seed + place),
         };
         if !asked.again {
             line.keep(root)?;
         }
-        if ended != Ended::Passed {
-            stopped.push(lost);
-        }
+        stopped.extend(lost);
     }
     print!("{table}");
     match stopped.is_empty() {

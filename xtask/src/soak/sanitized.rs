@@ -7,7 +7,7 @@
 
 use super::{Asked, GRACE, again, succeed};
 use crate::check::Kind;
-use crate::ledger::Line;
+use crate::ledger::{Line, Verdict};
 use crate::supervise::{Ended, supervise_lines};
 use std::path::Path;
 use std::process::Command;
@@ -54,10 +54,10 @@ pub(super) fn run(root: &Path, kind: Kind, asked: &Asked, seed: u64) -> Result<(
     let limit = Duration::from_secs(asked.minutes * 60) + GRACE;
     let begun = Instant::now();
     let ended = supervise_lines(&mut command, limit, "", &mut |line| told.hear(line))?;
-    let lost = match ended {
-        Ended::Passed => "0",
-        Ended::Failed => "a report of the sanitizer, or a wrong history",
-        Ended::Hung => "it did not end after its time",
+    let verdict = match ended {
+        Ended::Passed => Verdict::Held,
+        Ended::Failed => Verdict::Failed("a report of the sanitizer, or a wrong history"),
+        Ended::Hung => Verdict::Failed("it did not end after its time"),
     };
     let line = Line {
         goal: "G8",
@@ -67,15 +67,15 @@ pub(super) fn run(root: &Path, kind: Kind, asked: &Asked, seed: u64) -> Result<(
         unit: CAMPAIGN,
         checked: told.histories,
         seconds: begun.elapsed().as_secs(),
-        lost,
+        verdict,
         command: &again(kind.name(), asked.minutes, seed),
     };
     if !asked.again {
         line.keep(root)?;
     }
-    match ended {
-        Ended::Passed => Ok(()),
-        _ => Err(format!("{} of `{CAMPAIGN}`: {lost}", kind.name())),
+    match verdict {
+        Verdict::Held => Ok(()),
+        Verdict::Failed(lost) => Err(format!("{} of `{CAMPAIGN}`: {lost}", kind.name())),
     }
 }
 
