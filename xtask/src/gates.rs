@@ -6,6 +6,7 @@
 //!     storage crates, but for the fuzz targets that reach a part of them only, or none; files of
 //!     tests, which are in no product, are none of them.
 //! G2. A line that failed counts for nothing, and is told; so are gates that are not reached.
+//!     One that is unfinished counts for nothing, and says nothing against its attack.
 //!     Of a check, whose tests are always the same, the newest commit that ran it decides: what has
 //!     mended a test is in a later one, and to run it again at the same commit mends nothing.
 //! G3. Where a seed decides which part of something a run attacks, parts are counted, not runs.
@@ -128,7 +129,7 @@ struct Row<'a> {
     runs: u64,
     checked: u64,
     seconds: u64,
-    held: bool,
+    verdict: &'a str,
 }
 
 /// What was reached of a gate.
@@ -245,8 +246,16 @@ impl<'a> Row<'a> {
             runs: runs.parse().ok()?,
             checked: checked.parse().ok()?,
             seconds: seconds.parse().ok()?,
-            held: matches!(verdict, "held" | "pass"),
+            verdict,
         })
+    }
+
+    fn held(&self) -> bool {
+        matches!(self.verdict, "held" | "pass")
+    }
+
+    fn failed(&self) -> bool {
+        !self.held() && self.verdict != "unfinished"
     }
 }
 
@@ -262,7 +271,7 @@ impl Gate {
 
     /// Adds up `rows`, which are its own.
     fn reached(self, rows: &[&Row]) -> Reached {
-        let held = rows.iter().filter(|row| row.held);
+        let held = rows.iter().filter(|row| row.held());
         let sum = match self.measure {
             Measure::Runs => held.map(|row| row.runs).sum(),
             Measure::Checked => held.map(|row| row.checked).sum(),
@@ -274,7 +283,7 @@ impl Gate {
             }
         };
         Reached {
-            failed: rows.iter().filter(|row| !row.held).count(),
+            failed: rows.iter().filter(|row| row.failed()).count(),
             gate: self,
             sum,
         }
@@ -290,7 +299,7 @@ impl Gate {
             let of_it = || rows.iter().filter(|row| row.campaign == *name);
             let newest = of_it().next_back().map(|row| row.commit);
             let at_newest = of_it().filter(|row| Some(row.commit) == newest);
-            at_newest.into_iter().all(|row| row.held)
+            at_newest.into_iter().all(|row| row.held())
         });
         let held = held.count();
         Reached {

@@ -78,6 +78,8 @@ pub(crate) enum Verdict<'a> {
     Held,
     /// What went wrong.
     Failed(&'a str),
+    /// Why it never came to attack anything: that proves nothing, and blames nothing.
+    Unfinished(&'a str),
 }
 
 /// A line of the ledger for an attack that could not write one.
@@ -113,6 +115,7 @@ impl Line<'_> {
         let (lost, verdict) = match verdict {
             Verdict::Held => ("0", "held"),
             Verdict::Failed(lost) => (*lost, "FAILED"),
+            Verdict::Unfinished(why) => (*why, "unfinished"),
         };
         format!(
             "{date}\t{commit}\t{goal}\t{what}\t{seed}\t{runs}\t{unit}\t{checked}\t{lost}\t\
@@ -212,6 +215,7 @@ mod tests {
         for (verdict, told) in [
             (Verdict::Held, "\t0\theld\t"),
             (stopped, "\tit stopped\tFAILED\t"),
+            (Verdict::Unfinished("late"), "\tlate\tunfinished\t"),
         ] {
             let line = Line {
                 goal: "G7",

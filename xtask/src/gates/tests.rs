@@ -31,6 +31,7 @@ fn what_held_is_added_up_and_what_failed_is_told() {
         line("kill -9, in memory", 10, 100, 59, "held"),
         line("kill -9, on disk", 5, 50, 61, "held"),
         line("kill -9, on disk", 7, 70, 60, "FAILED"),
+        line("kill -9, on disk", 9, 90, 60, "unfinished"),
         line("power-loss-in-recovery", 1, 1, 1, "held"),
     ];
     let of = |measure, asked| reached("kill -9", measure, asked, &lines);

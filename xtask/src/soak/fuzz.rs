@@ -3,6 +3,8 @@
 //! Z1. It begins with the inputs of `fuzz/corpus/<target>`, and what earlier runs left below
 //!     `target/soak/found`; what it adds goes there, an input that failed into `target/soak`.
 //! Z2. Of `all`, a target that fails does not keep the others from their turn.
+//! Z3. Where the time was over before the inputs to begin with were read, nothing was attacked: the
+//!     ledger says so, and blames no input.
 //!
 //! Tests: below.
 
@@ -30,6 +32,8 @@ struct Told {
     /// Edges of the program that were gone through, and kinds of ways to go through them.
     edges: u64,
     features: u64,
+    /// It has gone through the inputs to begin with.
+    began: bool,
 }
 
 /// Runs libFuzzer on `target`, or on all in turn with a seed more for each, which share the time.
@@ -65,11 +69,8 @@ pub(super) fn run(root: &Path, target: &str, asked: &Asked, seed: u64) -> Result
         };
         let (ended, told, took) = fuzzer.attack(each, seed + place)?;
         let seconds = took.as_secs();
-        let lost = (ended != Ended::Passed).then(|| {
-            let lies = built.display();
-            format!("libFuzzer stopped at `{name}`: its input lies in {lies}")
-        });
-        table += &row(name, &told, seconds, lost.is_none());
+        let verdict = told.verdict(ended);
+        table += &row(name, &told, seconds, verdict);
         let what = format!("fuzz:{name}");
         let line = Line {
             goal: "G7",
@@ -79,13 +80,15 @@ pub(super) fn run(root: &Path, target: &str, asked: &Asked, seed: u64) -> Result
             unit: "executions",
             checked: told.executions,
             seconds,
-            verdict: lost.as_deref().map_or(Verdict::Held, Verdict::Failed),
+            verdict,
             command: &again(&what, asked.minutes, seed + place),
         };
         if !asked.again {
             line.keep(root)?;
         }
-        stopped.extend(lost);
+        if let Verdict::Failed(why) | Verdict::Unfinished(why) = verdict {
+            stopped.push(format!("`{name}`: {why} ({})", built.display()));
+        }
     }
     print!("{table}");
     match stopped.is_empty() {
@@ -173,6 +176,10 @@ impl Told {
         let mut words = line.split_ascii_whitespace();
         while let Some(word) = words.next() {
             let place = match word {
+                "INITED" => {
+                    self.began = true;
+                    continue;
+                }
                 "cov:" => &mut self.edges,
                 "ft:" => &mut self.features,
                 "stat::number_of_executed_units:" => &mut self.executions,
@@ -183,17 +190,34 @@ impl Told {
             }
         }
     }
+
+    /// What a run that `ended` so proves (Z3). An input that hangs makes libFuzzer fail.
+    fn verdict(&self, ended: Ended) -> Verdict<'static> {
+        match ended {
+            Ended::Passed => Verdict::Held,
+            Ended::Failed => Verdict::Failed("libFuzzer stopped: its input lies in target/soak"),
+            Ended::Hung if self.began => Verdict::Failed("it did not end after its time"),
+            Ended::Hung => {
+                Verdict::Unfinished("its time was over before it had read what earlier runs found")
+            }
+        }
+    }
 }
 
 /// A line of the table.
-fn row(name: &str, told: &Told, seconds: u64, held: bool) -> String {
+fn row(name: &str, told: &Told, seconds: u64, verdict: Verdict<'_>) -> String {
     let Told {
         executions,
         edges,
         features,
+        ..
     } = told;
     let speed = executions / seconds.max(1);
-    let verdict = if held { "" } else { "  FAILED" };
+    let verdict = match verdict {
+        Verdict::Held => "",
+        Verdict::Failed(_) => "  FAILED",
+        Verdict::Unfinished(_) => "  unfinished",
+    };
     format!("{name:<12} {executions:>10} {speed:>8} {edges:>6} {features:>8}{verdict}\n")
 }
 
@@ -225,10 +249,23 @@ mod tests {
             executions: 163_840,
             edges: 812,
             features: 2031,
+            began: true,
         };
         assert_eq!(told, expected);
-        let row = row("block", &told, 60, false);
+        let row = row("block", &told, 60, told.verdict(Ended::Failed));
         assert!(row.contains(" 2730 ") && row.ends_with("FAILED\n"), "{row}");
+    }
+
+    #[test]
+    fn an_end_before_the_beginning_blames_no_input() {
+        let mut told = Told::default();
+        told.hear("INFO: seed corpus: files: 1047 min: 1b max: 4096b total: 1Mb rss: 40Mb");
+        told.hear("#1024\tpulse  cov: 9120 ft: 20101 corp: 402/1Mb exec/s: 1 rss: 400Mb");
+        assert!(matches!(told.verdict(Ended::Hung), Verdict::Unfinished(_)));
+        assert!(matches!(told.verdict(Ended::Failed), Verdict::Failed(_)));
+        told.hear("#1048\tINITED cov: 9127 ft: 20115 corp: 404/1Mb exec/s: 1 rss: 400Mb");
+        assert!(matches!(told.verdict(Ended::Hung), Verdict::Failed(_)));
+        assert_eq!(told.verdict(Ended::Passed), Verdict::Held);
     }
 
     #[test]

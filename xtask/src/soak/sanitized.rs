@@ -75,7 +75,9 @@ pub(super) fn run(root: &Path, kind: Kind, asked: &Asked, seed: u64) -> Result<(
     }
     match verdict {
         Verdict::Held => Ok(()),
-        Verdict::Failed(lost) => Err(format!("{} of `{CAMPAIGN}`: {lost}", kind.name())),
+        Verdict::Failed(lost) | Verdict::Unfinished(lost) => {
+            Err(format!("{} of `{CAMPAIGN}`: {lost}", kind.name()))
+        }
     }
 }
 
