@@ -91,7 +91,8 @@ pub struct Sum {
     pub unit: String,
     /// How many of it, in all.
     pub checked: u64,
-    /// Lines whose verdict is neither `held` nor `pass`.
+    /// Lines whose verdict is none of `held`, `pass` and `unfinished`, which is said of an attack
+    /// that never began.
     pub failed: u64,
 }
 
@@ -111,7 +112,7 @@ pub fn sums(text: &str) -> Vec<Sum> {
         };
         let (more, failed) = (
             checked.parse().unwrap_or(0),
-            u64::from(!matches!(verdict, "held" | "pass")),
+            u64::from(!matches!(verdict, "held" | "pass" | "unfinished")),
         );
         match sums.iter_mut().find(same) {
             Some(sum) => {
@@ -230,7 +231,8 @@ mod tests {
         assert!(lines.iter().all(|line| line.len() == 12), "{text}");
         assert_eq!((lines[1][9], lines[2][9]), ("held", "FAILED"));
         assert_eq!(lines[2][8], "key 4 is absent");
-        let sums = sums(&text);
+        let unfinished = "d\tc\tG1\tkill -9\t5\t1\tacknowledged writes\t0\tlate\tunfinished\t9\ta\n";
+        let sums = sums(&(text + unfinished));
         assert_eq!(sums.len(), 1, "{sums:?}");
         assert_eq!((sums[0].checked, sums[0].failed), (3000, 1));
     }
