@@ -52,8 +52,8 @@ enum Outcome {
     Skipped(String),
 }
 
-/// Runs the checks whose kinds or packages are in `arguments`, or all; with `--often` only those
-/// of them that every commit takes; with `--record` for the ledger, too.
+/// Runs the checks whose kinds, packages or tests are in `arguments`, or all; with `--often` only
+/// those of them that every commit takes; with `--record` for the ledger, too.
 ///
 /// # Errors
 /// A check that found something, or a word that names nothing.
@@ -210,6 +210,7 @@ fn describe_one(check: &Check) -> String {
 fn select(arguments: &[String]) -> Result<Vec<&'static Check>, String> {
     let mut kinds = Vec::new();
     let mut packages = Vec::new();
+    let mut tests = Vec::new();
     let often = arguments.iter().any(|word| word == OFTEN);
     for word in arguments
         .iter()
@@ -223,10 +224,11 @@ fn select(arguments: &[String]) -> Result<Vec<&'static Check>, String> {
         match (kind, package) {
             (Some(kind), _) => kinds.push(kind),
             (None, Some(package)) => packages.push(package),
+            (None, None) if CHECKS.iter().any(|check| check.runs(word)) => tests.push(word),
             (None, None) => {
                 let list = describe();
                 return Err(format!(
-                    "`{word}` is no check and no package; there are\n{list}"
+                    "`{word}` is no check, no package and no test of one; there are\n{list}"
                 ));
             }
         }
@@ -234,6 +236,7 @@ fn select(arguments: &[String]) -> Result<Vec<&'static Check>, String> {
     let fits = |check: &&Check| {
         (kinds.is_empty() || kinds.contains(&check.kind))
             && (packages.is_empty() || packages.contains(&check.package))
+            && (tests.is_empty() || tests.iter().any(|name| check.runs(name)))
             && (check.often || !often)
     };
     Ok(CHECKS.iter().filter(fits).collect())
@@ -288,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn checks_are_chosen_by_kind_and_package() {
+    fn checks_are_chosen_by_kind_package_and_test() {
         assert_eq!(select(&[]).unwrap().len(), CHECKS.len());
         let chosen = select(&words("miri -- memtable")).unwrap();
         assert_eq!(chosen.len(), 7);
@@ -298,6 +301,10 @@ mod tests {
                 .all(|check| check.package == "velella-memtable")
         );
         assert!(select(&words("valgrind")).is_err());
+        let one = select(&words("miri -- memtable jellyfish::tests")).unwrap();
+        assert_eq!(one.len(), 1, "not: those that leave it out");
+        assert!(one[0].runs("jellyfish::tests") && !one[0].runs("keeps"));
+        assert!(select(&words("memtable --lib")).is_err(), "of all checks");
         let often = select(&words("--often")).unwrap();
         for kind in Kind::ALL {
             assert!(often.iter().any(|check| check.kind == kind), "{kind:?}");

@@ -118,7 +118,7 @@ fn describe(command: &str) -> String {
             seeded::describe()
         ),
         "check" => format!(
-            "cargo xtask check [--often] [--record] [miri | tsan | asan] [-- package ...]\n\n\
+            "cargo xtask check [--often] [--record] [miri | tsan | asan] [-- package ... test ...]\n\n\
              Runs tests under Miri, ThreadSanitizer and AddressSanitizer; needs nightly, and says\n\
              SKIPPED where something is missing. --often takes what every commit takes; --record\n\
              adds a line to reliability/LEDGER.tsv for each. The checks:\n\n{}",

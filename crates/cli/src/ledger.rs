@@ -231,7 +231,8 @@ mod tests {
         assert!(lines.iter().all(|line| line.len() == 12), "{text}");
         assert_eq!((lines[1][9], lines[2][9]), ("held", "FAILED"));
         assert_eq!(lines[2][8], "key 4 is absent");
-        let unfinished = "d\tc\tG1\tkill -9\t5\t1\tacknowledged writes\t0\tlate\tunfinished\t9\ta\n";
+        let unfinished =
+            "d\tc\tG1\tkill -9\t5\t1\tacknowledged writes\t0\tlate\tunfinished\t9\ta\n";
         let sums = sums(&(text + unfinished));
         assert_eq!(sums.len(), 1, "{sums:?}");
         assert_eq!((sums[0].checked, sums[0].failed), (3000, 1));

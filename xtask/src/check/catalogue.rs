@@ -23,6 +23,14 @@ impl Check {
             ..self
         }
     }
+
+    /// Whether `name` is one of the targets or of the names of tests that it runs; not if it leaves
+    /// these out.
+    pub(super) fn runs(&self, name: &str) -> bool {
+        let before = [""].iter().chain(self.arguments);
+        let mut pairs = before.zip(self.arguments);
+        !name.starts_with('-') && pairs.any(|(before, word)| *word == name && *before != "--skip")
+    }
 }
 
 const fn check(
