@@ -23,6 +23,9 @@ use std::time::{Duration, Instant};
 /// A way to explore: a configuration of the compiler and a name of test binaries.
 const TOOLS: [&str; 2] = ["loom", "shuttle"];
 
+/// What models are built with: optimised, and quickly linked.
+pub(crate) const PROFILE: &str = "models";
+
 const MINUTE: Duration = Duration::from_secs(60);
 
 /// One line of the table.
@@ -213,7 +216,8 @@ impl Run {
             let mut command = Command::new(cargo());
             command
                 .current_dir(root)
-                .args(["test", "--release", "--quiet", "--package", package])
+                .args(["test", "--profile", PROFILE, "--quiet"])
+                .args(["--package", package])
                 .args(["--test", tool, "--", "--show-output"])
                 .env("RUSTFLAGS", format!("--cfg {tool}"))
                 .env("CARGO_TARGET_DIR", root.join("target").join(tool))

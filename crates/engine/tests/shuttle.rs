@@ -2,7 +2,7 @@
 //! iterators and rounds beside writers, on the code as it is; random programs of all of it, with a
 //! crash at any step; and who waits for a thread that stands still.
 //!
-//! Run: `RUSTFLAGS="--cfg shuttle" cargo test -p velella --test shuttle --release`.
+//! Run: `RUSTFLAGS="--cfg shuttle" cargo test -p velella --test shuttle --profile models`.
 //! `VELELLA_SCALE=n` explores n times as many schedules; `VELELLA_SEED=n` repeats one batch.
 //!
 //! Each model has controls: the same with one of the faults of `cargo xtask seeded` put in.

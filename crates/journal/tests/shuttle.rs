@@ -1,6 +1,6 @@
 //! The same models, and larger ones, under random schedules and PCT; orderings are loom's business.
 //!
-//! Run: `RUSTFLAGS="--cfg shuttle" cargo test -p velella-journal --test shuttle --release`.
+//! Run: `RUSTFLAGS="--cfg shuttle" cargo test -p velella-journal --test shuttle --profile models`.
 #![cfg(shuttle)]
 #![expect(clippy::unwrap_used, reason = "helpers of tests")]
 

@@ -1,7 +1,7 @@
 //! The models of a memtable under random schedules: with towers, with the index, with reclamation
 //! at the first moment at which it is allowed, and with executions too long for loom.
 //!
-//! Run: `RUSTFLAGS="--cfg shuttle" cargo test -p velella-memtable --test shuttle --release`.
+//! Run: `RUSTFLAGS="--cfg shuttle" cargo test -p velella-memtable --test shuttle --profile models`.
 //! `VELELLA_SCALE=n` explores n times as many schedules; `VELELLA_SEED=n` repeats one batch.
 #![cfg(shuttle)]
 #![expect(clippy::unwrap_used, reason = "helpers of tests")]

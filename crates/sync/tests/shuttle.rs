@@ -1,6 +1,6 @@
 //! The door's own parts under random schedules; reclamation only here, since loom frees nothing.
 //!
-//! Run: `RUSTFLAGS="--cfg shuttle" cargo test -p velella-sync --test shuttle --release`.
+//! Run: `RUSTFLAGS="--cfg shuttle" cargo test -p velella-sync --test shuttle --profile models`.
 #![cfg(shuttle)]
 #![expect(clippy::unwrap_used, reason = "helpers of tests")]
 

@@ -9,6 +9,7 @@
 
 use super::catalogue::Test;
 use crate::binaries::{self, Binaries};
+use crate::models;
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -31,7 +32,7 @@ pub(super) fn build(root: &Path, tests: &BTreeSet<Test>) -> Result<Binaries, Str
     if !models.is_empty() {
         let mut command = cargo_test(root, &models);
         command
-            .arg("--release")
+            .args(["--profile", models::PROFILE])
             .env("RUSTFLAGS", "--cfg shuttle")
             .env("CARGO_TARGET_DIR", root.join("target/shuttle"));
         built.extend(binaries::build(&mut command)?);
