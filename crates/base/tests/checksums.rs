@@ -2,9 +2,7 @@
 //!
 //! Claims: `checksum.rs`.
 
-mod draws;
-
-use draws::Draws;
+use crate::draws::Draws;
 use velella_base::checksum::{Context, at, crc32c, crc32c_append};
 
 #[test]

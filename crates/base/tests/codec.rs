@@ -2,9 +2,7 @@
 //!
 //! Claims: `codec.rs` C1, C2; `external.rs`.
 
-mod draws;
-
-use draws::Draws;
+use crate::draws::Draws;
 use velella_base::codec::{Reader, put_slice, put_varint};
 use velella_base::external::{EXTERNAL_REF_BYTES, ExternalRef};
 

@@ -2,9 +2,7 @@
 //!
 //! Claims: `file_name.rs` N2.
 
-mod draws;
-
-use draws::Draws;
+use crate::draws::Draws;
 use std::collections::BTreeSet;
 use std::path::Path;
 use velella_base::file_name::{FileName, JOURNAL_DIR};

@@ -2,9 +2,7 @@
 //!
 //! Claims: `order.rs` O1, O2.
 
-mod draws;
-
-use draws::Draws;
+use crate::draws::Draws;
 use std::cmp::Ordering;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering as Atomic};

@@ -5,9 +5,7 @@
     reason = "a test fails by panicking, its helpers too"
 )]
 
-mod common;
-
-use common::Place;
+use crate::common::Place;
 use std::fs;
 
 const ALL: &str = "fillseq,readseq,readreverse,fillrandom,overwrite,readrandom,seekrandom,\

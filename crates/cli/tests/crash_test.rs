@@ -5,9 +5,7 @@
     reason = "a test fails by panicking, its helpers too"
 )]
 
-mod common;
-
-use common::{Place, Said};
+use crate::common::{Place, Said};
 
 /// In memory where there is such: a test should not wait for a disk.
 fn crash_test(place: &Place, arguments: &[&str]) -> Said {

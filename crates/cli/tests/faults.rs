@@ -5,9 +5,7 @@
     reason = "a test fails by panicking, its helpers too"
 )]
 
-mod common;
-
-use common::{Place, Server, files};
+use crate::common::{Place, Server, files};
 use std::path::PathBuf;
 
 fn words() -> Place {

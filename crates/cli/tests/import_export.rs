@@ -5,9 +5,7 @@
     reason = "a test fails by panicking, its helpers too"
 )]
 
-mod common;
-
-use common::{Place, Said};
+use crate::common::{Place, Said};
 use std::process::{Child, Command};
 use std::time::Duration;
 

@@ -5,9 +5,7 @@
     reason = "a test fails by panicking, its helpers too"
 )]
 
-mod common;
-
-use common::{Place, Said, files};
+use crate::common::{Place, Said, files};
 
 #[test]
 fn keyspaces_are_created_listed_and_dropped() {

@@ -5,9 +5,7 @@
     reason = "a test fails by panicking, its helpers too"
 )]
 
-mod common;
-
-use common::Place;
+use crate::common::Place;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 

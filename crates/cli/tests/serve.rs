@@ -5,9 +5,7 @@
     reason = "a test fails by panicking, its helpers too"
 )]
 
-mod common;
-
-use common::{Place, Server};
+use crate::common::{Place, Server};
 use std::io::{BufRead, BufReader, Write};
 use std::net::{TcpListener, TcpStream};
 use std::process::{Command, Stdio};

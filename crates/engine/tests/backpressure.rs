@@ -2,9 +2,7 @@
 //!
 //! Claims: `backpressure.rs` A1, A2; `budget.rs` B1.
 
-mod common;
-
-use common::{alone, counter, tiny, try_on};
+use crate::common::{alone, counter, tiny, try_on};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Barrier};
 use std::time::Duration;
@@ -110,7 +108,7 @@ fn held(db: &velella::Db, threads: u32) -> u64 {
     let (full, puts) = (AtomicBool::new(false), AtomicU64::new(0));
     let is_full = || {
         let memtables = db.stats().keyspaces[0].immutable_memtables;
-        memtables > 0 || common::counter(db, "flushes") > 0
+        memtables > 0 || crate::common::counter(db, "flushes") > 0
     };
     let write = |thread: u32| {
         for round in 0u32.. {

@@ -2,9 +2,7 @@
 //!
 //! Claims: docs/consistency.md, "When something fails"; the "Bad input and faults".
 
-mod common;
-
-use common::{contents, on, tiny, try_on};
+use crate::common::{contents, on, tiny, try_on};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

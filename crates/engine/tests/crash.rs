@@ -1,12 +1,10 @@
 //! Crashes at any point: what was promised is there, nothing else, and life goes on.
 //!
 //! Claims: docs/consistency.md, "Durability"; `open.rs` O1, O2; `recovery.rs` R1-R3.
-//! Replay one run with `VELELLA_SEED=n cargo test -p velella --test crash`.
+//! Replay one run with `VELELLA_SEED=n cargo test -p velella crash::`.
 
-mod common;
-
-use common::log::{Stores, Written, assert_kept, assert_prefix, is_fault};
-use common::{DIR, on, tiny, try_on, until};
+use crate::common::log::{Stores, Written, assert_kept, assert_prefix, is_fault};
+use crate::common::{DIR, on, tiny, try_on, until};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use velella::vfs::fault::{Fault, Rule};
@@ -132,7 +130,7 @@ fn threads_crashed_at_any_moment_keep_what_was_promised() {
             }
             while running.load(Ordering::Acquire) > 0 && images.len() < 12 {
                 let target = log.lock().unwrap().len() + seed.index(200);
-                common::until(|| {
+                crate::common::until(|| {
                     log.lock().unwrap().len() >= target || running.load(Ordering::Acquire) == 0
                 });
                 let (acknowledged, durable) = (log.lock().unwrap().len(), stores.db.durable());
@@ -356,7 +354,7 @@ fn the_directory_itself_survives_a_crash_at_every_call_of_its_creation() {
             drop(outcome);
             let after = mem.crash(k, mode);
             let db = on(&after, tiny());
-            assert!(common::contents(&db).is_empty());
+            assert!(crate::common::contents(&db).is_empty());
             db.put_with("k", "v", WriteOptions::sync()).unwrap();
             let after = after.crash(k + 1, CrashMode::Strict);
             assert!(after.exists(DIR.as_ref()).unwrap(), "call {k}, {mode:?}");

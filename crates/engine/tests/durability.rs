@@ -6,9 +6,7 @@
 //! Most of it runs on databases without threads: nothing is synced but what is asked for, so D can
 //! be told exactly.
 
-mod common;
-
-use common::{INLINE_BYTES, alone, contents, on, try_on, wall_ms};
+use crate::common::{INLINE_BYTES, alone, contents, on, try_on, wall_ms};
 use std::sync::Arc;
 use std::time::Duration;
 use velella::vfs::fault::{Fault, Rule};

@@ -2,9 +2,7 @@
 //!
 //! Claims: docs/consistency.md, "Expiry"; an expired version is a tombstone.
 
-mod common;
-
-use common::{alone, contents, fresh, on, tiny, until, wall_ms};
+use crate::common::{alone, contents, fresh, on, tiny, until, wall_ms};
 use velella::vfs::MemFs;
 use velella::vfs::mem::CrashMode;
 use velella::{Db, Decision, ErrorKind, Snapshot, Value, WriteBatch, WriteOptions};

@@ -2,9 +2,7 @@
 //!
 //! Claims: `change.rs` C1; the "values over 1 MiB are stored once as external values".
 
-mod common;
-
-use common::{INLINE_BYTES, alone, counter, fresh, on, tiny, try_on};
+use crate::common::{INLINE_BYTES, alone, counter, fresh, on, tiny, try_on};
 use std::path::PathBuf;
 use std::sync::Arc;
 use velella::limits::INLINE_VALUE_BYTES_MAX;
@@ -28,7 +26,7 @@ fn files_of(fs: &MemFs, len: usize) -> Vec<PathBuf> {
 /// which some later step finds out.
 fn gone(db: &Db, fs: &MemFs, left: usize) {
     let _watchdog = Watchdog::new("external files go", 60);
-    common::until(|| {
+    crate::common::until(|| {
         db.put("step", "x").unwrap();
         db.compact().unwrap();
         files_of(fs, 2 << 20).len() == left
@@ -276,7 +274,7 @@ fn a_round_torn_before_its_values_were_synced_does_not_count() {
     let value = patterned(INLINE_VALUE_BYTES_MAX + 1);
     let mem = MemFs::new();
     let faulty = FaultFs::new(Arc::new(mem.clone()));
-    let db = common::try_on(Arc::new(faulty.clone()), tiny()).unwrap();
+    let db = crate::common::try_on(Arc::new(faulty.clone()), tiny()).unwrap();
     db.put("k", "old").unwrap();
     db.persist().unwrap();
     // From the round on the machine stands still as far as values are concerned.

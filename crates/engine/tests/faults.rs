@@ -6,10 +6,8 @@
 //! the campaign `faults` of velella-reliability.
 //! Claims: docs/consistency.md, "When something fails".
 
-mod common;
-
-use common::log::{Stores, Written, assert_kept, assert_prefix, is_fault};
-use common::{on, tiny, try_on};
+use crate::common::log::{Stores, Written, assert_kept, assert_prefix, is_fault};
+use crate::common::{on, tiny, try_on};
 use std::sync::Arc;
 use velella::vfs::fault::{Fault, Rule};
 use velella::vfs::{FaultFs, MemFs, Operation};

@@ -4,9 +4,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test")]
 
-mod common;
-
-use common::{alone, contents, counter, on, tiny, try_on, until};
+use crate::common::{alone, contents, counter, on, tiny, try_on, until};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use velella::vfs::fault::{Fault, Rule};

@@ -2,9 +2,7 @@
 //!
 //! Claims: `iterator.rs` I4.
 
-mod common;
-
-use common::{tiny, try_on};
+use crate::common::{tiny, try_on};
 use std::sync::Arc;
 use velella::vfs::fault::{Fault, Rule};
 use velella::vfs::{FaultFs, MemFs, Operation};

@@ -2,9 +2,7 @@
 //!
 //! Claims: `iterator.rs` I1-I3 in every direction, bound and spelling; `iterators.rs` has examples.
 
-mod common;
-
-use common::{KINDS, on, tiny};
+use crate::common::{KINDS, on, tiny};
 use std::collections::BTreeMap;
 use std::ops::Bound;
 use velella::vfs::MemFs;

@@ -2,9 +2,7 @@
 //!
 //! Claims: `iterator.rs` I1-I3; against a map, under random settings: `iterator_walks.rs`.
 
-mod common;
-
-use common::{KINDS, counter, fresh, on, tiny};
+use crate::common::{KINDS, counter, fresh, on, tiny};
 use std::ops::Bound;
 use velella::vfs::MemFs;
 use velella::{Builder, Db, ErrorKind, Iter, IterOptions, KeyspaceOptions, MemtableKind, Order};

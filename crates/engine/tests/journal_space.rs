@@ -1,8 +1,6 @@
 //! The journal takes little space once its writes are in tables, whatever the size of the values.
 
-mod common;
-
-use common::{DIR, on, tiny, until};
+use crate::common::{DIR, on, tiny, until};
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use velella::vfs::{MemFs, Vfs};

@@ -2,9 +2,7 @@
 //!
 //! Claims: `catalogue.rs` C1-C3, C8.
 
-mod common;
-
-use common::{alone, contents, fresh, on, tiny, try_on, until};
+use crate::common::{alone, contents, fresh, on, tiny, try_on, until};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -168,7 +166,7 @@ fn dropping_under_writers_flushes_and_compactions_harms_nobody_else() {
             if round % 2 == 0 {
                 keyspace.flush().unwrap();
             } else {
-                common::until(|| common::counter(&db, "flushes") > u64::from(round));
+                crate::common::until(|| crate::common::counter(&db, "flushes") > u64::from(round));
             }
             db.drop_keyspace(&name).unwrap();
         });
@@ -192,7 +190,7 @@ fn a_keyspace_dropped_in_the_middle_of_its_flush_does_not_stop_the_database() {
     slow.inject(Rule::every(Fault::Delay(Duration::from_millis(100))).on(".sst"));
     std::thread::scope(|scope| {
         let flush = scope.spawn(|| keyspace.flush());
-        common::until(|| slow.fired() > 0);
+        crate::common::until(|| slow.fired() > 0);
         db.drop_keyspace("short").unwrap();
         flush.join().unwrap().unwrap();
     });

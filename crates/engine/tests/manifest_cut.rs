@@ -1,8 +1,6 @@
 //! A manifest that lost whole edits at its end reads without a flaw: the journal contradicts it.
 
-mod common;
-
-use common::{ALONE, DIR, alone, contents, on, tiny, try_on, until};
+use crate::common::{ALONE, DIR, alone, contents, on, tiny, try_on, until};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

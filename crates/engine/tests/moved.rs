@@ -2,9 +2,7 @@
 //!
 //! Claims: `Vfs::hold`; docs/consistency.md, "When something fails".
 
-mod common;
-
-use common::{contents, tiny};
+use crate::common::{contents, tiny};
 use std::collections::BTreeMap;
 use std::fs;
 use velella::{Db, JournalMode};

@@ -4,9 +4,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a helper that fails fails its test")]
 
-mod common;
-
-use common::{alone, contents, counter, try_on, wall_ms};
+use crate::common::{alone, contents, counter, try_on, wall_ms};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use velella::simulation::{self, Step};

@@ -4,9 +4,7 @@
 //! Claims: `commit.rs` C3; `catalogue.rs` C4; `flush.rs` F4; S3 of the leveled tree;
 //! docs/concurrency.md, "A write, step by step".
 
-mod common;
-
-use common::{DIR, alone, contents, tiny, until};
+use crate::common::{DIR, alone, contents, tiny, until};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::path::PathBuf;
 use std::sync::Arc;

@@ -2,9 +2,7 @@
 //!
 //! Claims: `Keyspace`'s reads; `read.rs` G1-G3. Both memtables, tiny buffers.
 
-mod common;
-
-use common::{KINDS, contents, fresh, on, tiny};
+use crate::common::{KINDS, contents, fresh, on, tiny};
 use velella::vfs::MemFs;
 use velella::{Keyspace, Value};
 use velella_testkit::{Model, Seed, Watchdog, seeds};

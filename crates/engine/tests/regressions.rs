@@ -5,9 +5,7 @@
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests")]
 
-mod common;
-
-use common::{counter, fresh, on, tiny, try_on, until};
+use crate::common::{counter, fresh, on, tiny, try_on, until};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;

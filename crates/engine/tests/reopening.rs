@@ -3,9 +3,7 @@
 //!
 //! Claims: docs/consistency.md, "Durability"; `open.rs` O1, O2; RELIABILITY.md P1, P6.
 
-mod common;
-
-use common::{DIR, KINDS, alone, contents, fresh, on, tiny, try_on, until};
+use crate::common::{DIR, KINDS, alone, contents, fresh, on, tiny, try_on, until};
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
@@ -391,7 +389,7 @@ fn what_a_crash_left_of_files_goes_and_what_is_not_ours_stays() {
     assert_eq!(db.get("k").unwrap().unwrap(), "v");
     // Segments go when the journal is swept, in the background at the latest.
     let left = |name: &&str| fs.exists(&dir.join(name)).unwrap();
-    common::until(|| {
+    crate::common::until(|| {
         db.flush().unwrap();
         ours.iter().filter(|name| left(name)).count() == 0
     });

@@ -3,9 +3,7 @@
 //!
 //! Claims: `resting.rs` R1, R2.
 
-mod common;
-
-use common::{DIR, counter, on, tiny};
+use crate::common::{DIR, counter, on, tiny};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use velella::vfs::{MemFs, Vfs};

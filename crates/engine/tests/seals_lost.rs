@@ -4,9 +4,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test")]
 
-mod common;
-
-use common::{alone, contents, on, try_on};
+use crate::common::{alone, contents, on, try_on};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use velella::vfs::MemFs;

@@ -2,9 +2,7 @@
 //!
 //! Claims: `gather.rs` G1, through the public API with the workers at work.
 
-mod common;
-
-use common::{contents, counter, fresh, until};
+use crate::common::{contents, counter, fresh, until};
 use std::sync::Arc;
 use velella::Db;
 use velella::simulation::{self, Sizes, Step};

@@ -6,9 +6,7 @@
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests")]
 
-mod common;
-
-use common::{DIR, alone, on};
+use crate::common::{DIR, alone, on};
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::time::Duration;

@@ -2,9 +2,7 @@
 //!
 //! Claims: `snapshot.rs` N1, N2.
 
-mod common;
-
-use common::{KINDS, contents, fresh, on, tiny, until};
+use crate::common::{KINDS, contents, fresh, on, tiny, until};
 use std::collections::BTreeMap;
 use velella::vfs::MemFs;
 use velella::{ErrorKind, Keyspace, Snapshot, WriteBatch};

@@ -3,9 +3,7 @@
 //! Claims: the "In counters". Allocations are in `allocations.rs`, which has a global
 //! allocator of its own.
 
-mod common;
-
-use common::{counter, on, tiny, try_on, until};
+use crate::common::{counter, on, tiny, try_on, until};
 use std::sync::Arc;
 use std::time::Duration;
 use velella::vfs::fault::{Fault, Rule};

@@ -4,9 +4,7 @@
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests")]
 
-mod common;
-
-use common::{fresh, on, tiny};
+use crate::common::{fresh, on, tiny};
 use std::sync::atomic::{AtomicBool, Ordering};
 use velella::vfs::MemFs;
 use velella::vfs::mem::CrashMode;

@@ -2,9 +2,7 @@
 //!
 //! Claims: `transact.rs` T1-T3.
 
-mod common;
-
-use common::{alone, contents, counter, fresh, on, tiny};
+use crate::common::{alone, contents, counter, fresh, on, tiny};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use velella::vfs::MemFs;
 use velella::{Db, Error, ErrorKind, JournalMode, Snapshot, WriteBatch, WriteOptions};

@@ -2,9 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests")]
 
-mod common;
-
-use common::*;
+use crate::common::*;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use velella_base::{ErrorKind, Stamp};

@@ -2,9 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests")]
 
-mod common;
-
-use common::*;
+use crate::common::*;
 use std::sync::Arc;
 use velella_base::file_name::FileName;
 use velella_journal::{Access, Last, Rule};

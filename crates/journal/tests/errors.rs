@@ -4,9 +4,7 @@
 //! Claims: `lane.rs` A1, `inventory.rs` I1 to I3, `large.rs` L1 to L3, `poison.rs` P1 and P2,
 //! `evidence.rs` K1, `recovery/report.rs` P1.
 
-mod common;
-
-use common::*;
+use crate::common::*;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;

@@ -6,9 +6,7 @@
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests")]
 
-mod common;
-
-use common::*;
+use crate::common::*;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use velella_base::{Error, ErrorKind, Stamp};

@@ -3,14 +3,12 @@
 //!
 //! The files in `tests/golden` lack their trailing zeros. After a deliberate change of the format
 //! (a new version number), write new ones beside them, in a directory of that version:
-//! `VELELLA_GOLDEN=write cargo test --test golden`, and have the old ones read in
+//! `VELELLA_GOLDEN=write cargo test --test suite golden::`, and have the old ones read in
 //! `files_of_older_versions_are_still_read`.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests")]
 
-mod common;
-
-use common::*;
+use crate::common::*;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use velella_base::{Stamp, ValueKind};

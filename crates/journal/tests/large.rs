@@ -2,9 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests")]
 
-mod common;
-
-use common::*;
+use crate::common::*;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use velella_base::{ErrorKind, Stamp};

@@ -5,9 +5,7 @@
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests")]
 
-mod common;
-
-use common::*;
+use crate::common::*;
 use std::sync::Arc;
 use velella_base::Stamp;
 use velella_journal::Last;

@@ -1,8 +1,6 @@
 //! Which segments stay, which are reused, and what their old bytes may not do.
 
-mod common;
-
-use common::*;
+use crate::common::*;
 use std::sync::Arc;
 use velella_base::Stamp;
 use velella_journal::Rule;

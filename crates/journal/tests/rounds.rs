@@ -2,9 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests")]
 
-mod common;
-
-use common::*;
+use crate::common::*;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use velella_base::{Error, ErrorKind, Stamp};

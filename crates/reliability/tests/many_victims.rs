@@ -1,15 +1,13 @@
 //! The campaign `many-victims`, small.
 
-mod common;
-
 use velella_reliability::campaigns::many_victims::ManyVictims;
 
 #[test]
 fn no_damage_to_any_database_gives_a_wrong_answer() {
-    common::holds(ManyVictims::default(), 1, 6);
+    crate::common::holds(ManyVictims::default(), 1, 6);
 }
 
 #[test]
 fn accepting_losses_is_noticed() {
-    common::is_reported(ManyVictims { accept_loss: true }, 10);
+    crate::common::is_reported(ManyVictims { accept_loss: true }, 10);
 }

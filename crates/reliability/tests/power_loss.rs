@@ -1,17 +1,15 @@
 //! The campaigns `power-loss` and `power-loss-in-recovery`, small.
 
-mod common;
-
 use velella_reliability::campaigns::power_loss::PowerLoss;
 
 #[test]
 fn a_power_loss_leaves_a_prefix_with_all_that_was_promised() {
-    common::holds(PowerLoss::default(), 1, 30);
+    crate::common::holds(PowerLoss::default(), 1, 30);
 }
 
 #[test]
 fn a_device_that_lies_is_noticed() {
-    common::is_reported(
+    crate::common::is_reported(
         PowerLoss {
             lies: true,
             ..PowerLoss::default()
@@ -26,5 +24,5 @@ fn a_crash_during_recovery_changes_nothing() {
         in_recovery: true,
         lies: false,
     };
-    common::holds(campaign, 500, 8);
+    crate::common::holds(campaign, 500, 8);
 }

@@ -2,9 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "what helps a test fails as a test does")]
 
-mod common;
-
-use common::{Answer, Fixture, bulk, encode, error, ok};
+use crate::common::{Answer, Fixture, bulk, encode, error, ok};
 use std::time::Duration;
 
 #[test]

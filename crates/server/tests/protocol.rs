@@ -2,9 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "what helps a test fails as a test does")]
 
-mod common;
-
-use common::{Answer, Client, Fixture, bulk, encode, error, ok};
+use crate::common::{Answer, Client, Fixture, bulk, encode, error, ok};
 use std::io::Write;
 use std::net::Shutdown;
 

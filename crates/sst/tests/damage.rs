@@ -4,9 +4,7 @@
 #![allow(clippy::cast_possible_truncation, reason = "sizes in tests are small")]
 #![allow(clippy::unwrap_used, reason = "a helper that fails fails its test")]
 
-mod common;
-
-use common::*;
+use crate::common::*;
 use std::path::Path;
 use velella_base::{Error, ErrorKind, Order, Result, ValueKind};
 use velella_sst::{Compression, TableOptions, key_hash};

@@ -7,9 +7,7 @@
 #![allow(clippy::cast_possible_truncation, reason = "sizes in tests are small")]
 #![allow(clippy::unwrap_used, reason = "a helper that fails fails its test")]
 
-mod common;
-
-use common::*;
+use crate::common::*;
 use std::path::Path;
 use velella_base::{Cursor, Order, Stamp, ValueKind};
 use velella_sst::{Compression, Table, TableOptions, key_hash};

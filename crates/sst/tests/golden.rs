@@ -6,9 +6,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a helper that fails fails its test")]
 
-mod common;
-
-use common::*;
+use crate::common::*;
 use std::path::Path;
 use velella_base::{Cursor, Order, Stamp, ValueKind};
 use velella_sst::{Detail, TableOptions, inspect, key_hash};

@@ -2,9 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a helper that fails fails its test")]
 
-mod common;
-
-use common::*;
+use crate::common::*;
 use std::path::Path;
 use velella_base::external::ExternalRef;
 use velella_base::{ErrorKind, Order, Result, ValueKind};

@@ -4,9 +4,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a helper that fails fails its test")]
 
-mod common;
-
-use common::*;
+use crate::common::*;
 use std::path::Path;
 use std::sync::Arc;
 use velella_base::{Order, Stamp};

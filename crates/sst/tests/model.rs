@@ -4,9 +4,7 @@
 
 #![allow(clippy::cast_possible_truncation, reason = "sizes in tests are small")]
 
-mod common;
-
-use common::*;
+use crate::common::*;
 use std::path::Path;
 use std::sync::Arc;
 use velella_base::{Cursor, Order, Stamp, ValueKind};

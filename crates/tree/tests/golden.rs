@@ -4,9 +4,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test")]
 
-mod common;
-
-use common::*;
+use crate::common::*;
 use std::path::Path;
 use velella_base::Stamp;
 use velella_sst::Compression;

@@ -4,9 +4,7 @@
 #![allow(clippy::unwrap_used, reason = "a test")]
 #![allow(clippy::cast_possible_truncation, reason = "small numbers of a test")]
 
-mod common;
-
-use common::*;
+use crate::common::*;
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;

@@ -1,0 +1,9 @@
+//! The tests of the server that may share a process, one module each: built as one program, which
+//! compiles and links what they share once, and runs them beside each other.
+//!
+//! `idle` and `limits` are programs of their own: they measure the memory of their process.
+
+mod clients;
+mod commands;
+mod common;
+mod protocol;
