@@ -95,7 +95,7 @@ pub(super) const FAULTS: &[Fault] = &[
     fault("what-tables-hold-is-no-evidence", "engine", "suite", "seals_lost::"),
     // engine
     fault("a-write-does-not-look-at-the-view-again", "reliability", "histories", "histories_are"),
-    fault("a-write-does-not-look-below-a-switch", "engine", "shuttle", "a_batch_is"),
+    fault("a-write-does-not-look-below-a-switch", "engine", "shuttle", "a_switch_loses"),
     fault("a-switch-draws-before-it-publishes", "engine", "shuttle", "a_switch_loses"),
     fault("a-version-is-published-before-its-record", "engine", "suite", "crash::what_was_read"),
     fault("a-window-is-not-announced", "reliability", "histories", "histories_are"),
