@@ -4,7 +4,7 @@
 //! G1. A line of the ledger counts if the sources that it attacked, at its commit, are those of the
 //!     working tree, byte by byte; one whose tree was not its commit's never does. These are the
 //!     storage crates, but for the fuzz targets that reach a part of them only, or none; files of
-//!     tests, which are in no product, are none of them.
+//!     tests and contracts' suites, which are in no product, are none of them.
 //! G2. A line that failed counts for nothing, and is told; so are gates that are not reached.
 //!     One that is unfinished counts for nothing, and says nothing against its attack.
 //!     Of a check, whose tests are always the same, the newest commit that ran it decides: what has
@@ -62,10 +62,13 @@ const MANIFEST: &[&str] = &[
     "crates/tree/src",
 ];
 
-/// Files of tests below `src`, as git leaves them out.
-const BUT_TESTS: [&str; 2] = [
+/// Files of tests below `src`, and suites that every kind of something is tried by, as git leaves
+/// them out; both are compiled for tests only.
+const BUT_TESTS: [&str; 4] = [
     ":(exclude,glob)crates/*/src/**/tests.rs",
     ":(exclude,glob)crates/*/src/**/tests/**",
+    ":(exclude,glob)crates/*/src/contract.rs",
+    ":(exclude,glob)crates/*/src/contract/**",
 ];
 
 /// What fuzz targets reach that do not attack all storage crates.

@@ -159,9 +159,12 @@ fn a_commit_counts_while_its_sources_are_those_of_the_tree() {
     };
     let write = |file: &str, text: &str| std::fs::write(root.join(file), text).unwrap();
     std::fs::create_dir_all(root.join("crates/a/src/part")).unwrap();
+    std::fs::create_dir_all(root.join("crates/a/src/contract")).unwrap();
     let (attacked, tests) = ("crates/a/src/part.rs", "crates/a/src/part/tests.rs");
+    let suite = "crates/a/src/contract/part.rs";
     write(attacked, "1");
     write(tests, "1");
+    write(suite, "1");
     write("other", "1");
     git(&["init", "--quiet"]);
     git(&["add", "."]);
@@ -172,6 +175,7 @@ fn a_commit_counts_while_its_sources_are_those_of_the_tree() {
     let is_same = |commit: &str| is_same(&root, commit, &["crates/a/src".to_owned()]);
     write("other", "2");
     write(tests, "2");
+    write(suite, "2");
     assert!(is_same(&head));
     assert!(!is_same(&format!("{head}{DIRTY}")) && !is_same("0123456789ab"));
     write(attacked, "2");
@@ -200,6 +204,37 @@ fn files_of_tests_are_in_no_product() {
         let is_test = |line: &str| line == "#[cfg(test)]" || line.starts_with("#[cfg(all(test,");
         assert!(attributes.any(is_test), "{module}");
     }
+}
+
+#[test]
+fn suites_of_contracts_are_in_no_product() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
+    let workspace = Workspace::load(root).unwrap();
+    let mut suites = 0;
+    for found in &workspace.crates {
+        let directory = root.join("crates").join(&found.name);
+        let Ok(text) = std::fs::read_to_string(directory.join("src/lib.rs")) else {
+            continue;
+        };
+        if let Some((before, _)) = text.split_once("\npub mod contract;") {
+            let condition = before.lines().last().unwrap();
+            let asked = [
+                "#[cfg(feature = \"contract\"",
+                "#[cfg(any(test, feature = \"contract\"",
+            ];
+            assert!(
+                asked.iter().any(|begin| condition.starts_with(begin)),
+                "{}",
+                found.name
+            );
+            suites += 1;
+        }
+        let manifest = std::fs::read_to_string(directory.join("Cargo.toml")).unwrap();
+        let product = manifest.split("[dev-dependencies]").next().unwrap();
+        let is_asked = product.contains("features = [\"contract\"");
+        assert!(!is_asked, "{} ships a suite", found.name);
+    }
+    assert!(suites > 2, "{suites}");
 }
 
 #[test]
