@@ -38,11 +38,13 @@ pub type Make<'a> = &'a dyn Fn(Order, Arc<Slots>) -> Arc<dyn Memtable>;
 /// that is harder to keep.
 #[must_use]
 pub fn orders() -> Vec<Order> {
-    let fold = |key: &[u8]| key.to_ascii_lowercase();
-    let mut orders = vec![
-        Order::Bytewise,
-        Order::custom("fold-case", move |a, b| fold(a).cmp(&fold(b))),
-    ];
+    // It is called millions of times, so that it allocates nothing.
+    let fold_case = |a: &[u8], b: &[u8]| {
+        let (a, b) = (a.iter(), b.iter());
+        a.map(u8::to_ascii_lowercase)
+            .cmp(b.map(u8::to_ascii_lowercase))
+    };
+    let mut orders = vec![Order::Bytewise, Order::custom("fold-case", fold_case)];
     if !cfg!(miri) {
         orders.push(Order::custom("reversed", |a, b| b.cmp(a)));
     }

@@ -63,10 +63,11 @@ impl Model {
         rows
     }
 
-    fn newest(&self, key: &[u8], stamp: Stamp) -> Option<(Stamp, ValueKind, Vec<u8>)> {
-        let rows = self.visible(stamp);
-        let row = rows.into_iter().find(|row| row.0 == key)?;
-        Some((row.1, row.2, row.3))
+    fn newest(&self, rank: Rank, stamp: Stamp) -> Option<(Stamp, ValueKind, Vec<u8>)> {
+        let not_after = (rank, Stamp(Stamp::MAX.0 - stamp.0));
+        let mut versions = self.rows.range(not_after..=(rank, Stamp::MAX));
+        let ((_, inverted), (_, kind, value)) = versions.next()?;
+        Some((Stamp(Stamp::MAX.0 - inverted.0), *kind, value.clone()))
     }
 }
 
@@ -88,7 +89,7 @@ fn random_operations_agree_with_an_ordered_map(world: &World, seed: u64, operati
                 model.add(rank, key, stamp, ValueKind::Delete, b"");
             }
             10 => {
-                let base = model.newest(key, Stamp::MAX);
+                let base = model.newest(rank, Stamp::MAX);
                 let base = base.filter(|base| base.1 != ValueKind::Delete);
                 let value = [&base.map_or(Vec::new(), |base| base.2)[..], b"+"].concat();
                 let stamp = world.update(0, key, |base| [base.unwrap_or(b""), b"+"].concat());
@@ -103,8 +104,8 @@ fn random_operations_agree_with_an_ordered_map(world: &World, seed: u64, operati
             }
             13..18 => {
                 let stamp = Stamp(rng.below(world.clock.now().0 + 2));
-                assert_eq!(world.get(key, at(stamp)), model.newest(key, stamp));
-                assert_eq!(world.get(key, NEWEST), model.newest(key, Stamp::MAX));
+                assert_eq!(world.get(key, at(stamp)), model.newest(rank, stamp));
+                assert_eq!(world.get(key, NEWEST), model.newest(rank, Stamp::MAX));
             }
             _ if turn % 8 == 0 => {
                 let stamp = Stamp(rng.below(world.clock.now().0 + 2));
