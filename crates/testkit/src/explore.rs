@@ -3,12 +3,13 @@
 //! E1. A state is visited once; its steps are those of each thread that is neither done nor
 //!     blocked, and each may have several outcomes.
 //! E2. A state in which somebody is left and nobody can step is a deadlock, and a failure.
-//! E3. A failure comes with the threads' steps that led to it, in order.
+//! E3. A failure comes with the threads' steps that led to it, in order, and with as few of them as
+//!     there can be: the states that are nearest are visited first.
 //!
 //! Sequential consistency: orderings are loom's business. Tests: below.
 
-use std::collections::HashMap;
 use std::collections::hash_map::Entry;
+use std::collections::{HashMap, VecDeque};
 use std::hash::Hash;
 
 /// What a thread can do in a state.
@@ -45,14 +46,13 @@ pub fn explore<S: Clone + Eq + Hash>(
 ) -> Explored {
     let mut known = HashMap::from([(start.clone(), 0)]);
     let mut cameby = vec![(0, 0)];
-    let mut open = vec![start];
+    let mut open = VecDeque::from([(0, start)]);
     let fail = |known: &HashMap<S, usize>, cameby: &[(usize, usize)], at: usize, what: String| {
         let failure = Some(format!("{what}; steps of threads {:?}", path(cameby, at)));
         let states = known.len();
         Explored { states, failure }
     };
-    while let Some(state) = open.pop() {
-        let at = known[&state];
+    while let Some((at, state)) = open.pop_front() {
         if let Err(what) = check(&state) {
             return fail(&known, &cameby, at, what);
         }
@@ -66,7 +66,7 @@ pub fn explore<S: Clone + Eq + Hash>(
                     for next in next {
                         let number = cameby.len();
                         if let Entry::Vacant(entry) = known.entry(next) {
-                            open.push(entry.key().clone());
+                            open.push_back((number, entry.key().clone()));
                             entry.insert(number);
                             cameby.push((at, thread));
                         }
@@ -131,6 +131,18 @@ mod tests {
             failure.starts_with("an addition is lost; steps"),
             "{failure}"
         );
+    }
+
+    #[test]
+    fn the_shortest_way_to_a_failure_is_told() {
+        // One thread gets there at once, the other by small steps.
+        let step = |state: &u8, thread: usize| Step::To(vec![state + [3, 1][thread]]);
+        let check = |state: &u8| match *state < 3 {
+            true => Ok(()),
+            false => Err("too much".to_owned()),
+        };
+        let failure = explore(0, 2, 10, step, check).failure;
+        assert_eq!(failure.as_deref(), Some("too much; steps of threads [0]"));
     }
 
     #[test]
