@@ -45,15 +45,18 @@ const THREADS: usize = 5;
 const ROUND: usize = 2;
 const COLLECTOR: usize = 3;
 
+/// Stamps of versions, a bit for each: a state is copied and hashed millions of times.
+type Versions = u8;
+
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 struct State {
     clock: u8,
     durable: u8,
     settled: u8,
     slots: [Option<u8>; 2],
-    /// Versions of each key, ascending: there, and ever written.
-    kept: [Vec<u8>; 2],
-    written: [Vec<u8>; 2],
+    /// Versions of each key: there, and ever written.
+    kept: [Versions; 2],
+    written: [Versions; 2],
     /// The D it started from, and its frontier once that is known.
     round: Option<(u8, Option<u8>)>,
     reader: Option<u8>,
@@ -63,11 +66,23 @@ struct State {
     /// What the collector saw of the round and of the reader.
     seen_round: Option<(u8, Option<u8>)>,
     seen_reader: Option<u8>,
-    wrong: Option<String>,
+    wrong: Option<Wrong>,
 }
 
-fn newest(versions: &[u8], at: u8) -> Option<u8> {
-    versions.iter().copied().filter(|stamp| *stamp <= at).max()
+/// What a reader at this D found, and what was newest there.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+struct Wrong {
+    at: u8,
+    found: Option<u8>,
+    wanted: Option<u8>,
+}
+
+fn stamps(versions: Versions) -> impl DoubleEndedIterator<Item = u8> {
+    (0..8).filter(move |stamp| versions >> stamp & 1 == 1)
+}
+
+fn newest(versions: Versions, at: u8) -> Option<u8> {
+    stamps(versions).rfind(|stamp| *stamp <= at)
 }
 
 impl State {
@@ -77,8 +92,8 @@ impl State {
             durable: 0,
             settled: 0,
             slots: [None; 2],
-            kept: [vec![0], vec![0]],
-            written: [vec![0], vec![0]],
+            kept: [1; 2],
+            written: [1; 2],
             round: None,
             reader: None,
             at: [0; THREADS],
@@ -118,8 +133,8 @@ impl State {
             }
             3 => {
                 let stamp = self.held[thread][1];
-                self.kept[thread].push(stamp);
-                self.written[thread].push(stamp);
+                self.kept[thread] |= 1 << stamp;
+                self.written[thread] |= 1 << stamp;
             }
             _ => self.slots[thread] = None,
         }
@@ -179,14 +194,12 @@ impl State {
             points.push(durable);
         }
         points.push(frontier);
-        for key in 0..2 {
-            let all = self.kept[key].clone();
-            let seen: Vec<_> = points.iter().map(|point| newest(&all, *point)).collect();
-            let last = all.last().copied();
-            let keeps = |stamp: &u8| {
-                *stamp > frontier || Some(*stamp) == last || seen.contains(&Some(*stamp))
-            };
-            self.kept[key].retain(keeps);
+        points.push(u8::MAX);
+        for kept in &mut self.kept {
+            let all = *kept;
+            let above = stamps(all).filter(|stamp| *stamp > frontier);
+            let seen = points.iter().filter_map(|point| newest(all, *point));
+            *kept = above.chain(seen).fold(0, |kept, stamp| kept | 1 << stamp);
         }
     }
 
@@ -199,9 +212,9 @@ impl State {
             }
             step @ 1..=2 => {
                 let (key, at) = (usize::from(step) - 1, self.held[reader][0]);
-                let (found, wanted) = (newest(&self.kept[key], at), newest(&self.written[key], at));
+                let (found, wanted) = (newest(self.kept[key], at), newest(self.written[key], at));
                 if found != wanted {
-                    self.wrong = Some(format!("at D {at}: {found:?} instead of {wanted:?}"));
+                    self.wrong = Some(Wrong { at, found, wanted });
                 }
             }
             3 => self.reader = None,
@@ -227,7 +240,10 @@ fn run(rule: Rule) -> Explored {
             Step::Done
         }
     };
-    let check = |state: &State| state.wrong.clone().map_or(Ok(()), Err);
+    let check = |state: &State| match &state.wrong {
+        Some(wrong) => Err(format!("{wrong:?}")),
+        None => Ok(()),
+    };
     explore(State::start(), THREADS, 5_000_000, step, check)
 }
 
