@@ -3,7 +3,7 @@
 //!
 //! A database without a journal: one switch, one W, nothing but memtables and tables.
 //!
-//! Run: `RUSTFLAGS="--cfg loom" cargo test -p velella --test loom --profile models`.
+//! Run: `RUSTFLAGS="--cfg loom" cargo test -p velella --test loom --release`.
 //! Claims: `view.rs` V1-V4; `switch.rs` S1, S2; `rmw.rs` R1, R2.
 //!
 //! Each model has controls: the same with a fault of `cargo xtask seeded`, or with an ordering of

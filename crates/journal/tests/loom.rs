@@ -1,7 +1,7 @@
 //! Lanes against rounds and retention, in every interleaving and reordering up to a bound, on the
 //! code as it is.
 //!
-//! Run: `RUSTFLAGS="--cfg loom" cargo test -p velella-journal --test loom --profile models`.
+//! Run: `RUSTFLAGS="--cfg loom" cargo test -p velella-journal --test loom --release`.
 //!
 //! Each model runs with its roles placed in every way (see `velella_sync::model`) and has controls
 //! that must fail.

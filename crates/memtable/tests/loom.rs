@@ -1,7 +1,7 @@
 //! The models of a memtable in every interleaving and every reordering that the language allows, up
 //! to a bound of preemptions.
 //!
-//! Run: `RUSTFLAGS="--cfg loom" cargo test -p velella-memtable --test loom --profile models`.
+//! Run: `RUSTFLAGS="--cfg loom" cargo test -p velella-memtable --test loom --release`.
 //!
 //! Each model runs with its roles placed in several ways, because loom explores the main thread and
 //! spawned ones differently.

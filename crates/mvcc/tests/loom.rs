@@ -4,7 +4,7 @@
 //! What a write installs and publishes is a flag each, read and written without any ordering, so
 //! that whether it is seen is up to clock and windows. Each ordering has a control that weakens it.
 //!
-//! Run: `RUSTFLAGS="--cfg loom" cargo test -p velella-mvcc --test loom --profile models`.
+//! Run: `RUSTFLAGS="--cfg loom" cargo test -p velella-mvcc --test loom --release`.
 //! Claims: `clock.rs` T1, T2; `slots.rs` A1, A3, A4.
 #![cfg(loom)]
 #![expect(clippy::unwrap_used, reason = "helpers of tests")]

@@ -1,6 +1,6 @@
 //! The door's own parts in every interleaving and reordering.
 //!
-//! Run: `RUSTFLAGS="--cfg loom" cargo test -p velella-sync --test loom --profile models`.
+//! Run: `RUSTFLAGS="--cfg loom" cargo test -p velella-sync --test loom --release`.
 #![cfg(loom)]
 #![expect(clippy::unwrap_used, reason = "helpers of tests")]
 

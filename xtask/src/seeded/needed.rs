@@ -32,7 +32,7 @@ pub(super) fn build(root: &Path, tests: &BTreeSet<Test>) -> Result<Binaries, Str
     if !models.is_empty() {
         let mut command = cargo_test(root, &models);
         command
-            .args(["--profile", models::PROFILE])
+            .args(["--profile", models::QUICKLY_LINKED])
             .env("RUSTFLAGS", "--cfg shuttle")
             .env("CARGO_TARGET_DIR", root.join("target/shuttle"));
         built.extend(binaries::build(&mut command)?);
