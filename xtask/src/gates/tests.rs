@@ -93,6 +93,22 @@ fn of_a_check_the_newest_commit_decides() {
 }
 
 #[test]
+fn of_what_loom_explores_the_newest_commit_decides() {
+    let at = |campaign: &str, commit: &str, verdict: &str| {
+        let line = line(campaign, 1, 3, 1, verdict);
+        line.replacen("\tc\t", &format!("\t{commit}\t"), 1)
+    };
+    let failed = |gate: &str, lines: &[String]| reached(gate, Measure::Minutes, 0, lines).failed;
+    let deeper = "loom, 2 preemptions more";
+    let first = at("loom", "a", "FAILED");
+    assert_eq!(failed("loom", &[first.clone(), at("loom", "b", "held")]), 0);
+    assert_eq!(failed("loom", &[first.clone(), at("loom", "a", "held")]), 1);
+    assert_eq!(failed("loom", &[first, at(deeper, "b", "held")]), 1);
+    let drawn = [at("tsan", "a", "FAILED"), at("tsan", "b", "held")];
+    assert_eq!(failed("tsan", &drawn), 1, "the next draws others");
+}
+
+#[test]
 fn what_is_asked_whole_is_not_reached_by_half_of_it_twice() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
     for name in ["every-crash-point", "faults", "corruption-of-every-bit"] {
