@@ -1,6 +1,8 @@
 //! The journal takes little space once its writes are in tables, whatever the size of the values.
 
-use crate::common::{DIR, on, tiny, until};
+mod common;
+
+use common::{DIR, on, tiny, until};
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use velella::vfs::{MemFs, Vfs};

@@ -2,7 +2,9 @@
 //!
 //! Claims: `Vfs::hold`; docs/consistency.md, "When something fails".
 
-use crate::common::{contents, tiny};
+mod common;
+
+use common::{contents, tiny};
 use std::collections::BTreeMap;
 use std::fs;
 use velella::{Db, JournalMode};

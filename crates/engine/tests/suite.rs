@@ -2,8 +2,9 @@
 //! compiles and links what they share once, and runs them beside each other.
 //!
 //! A program of its own has what looks at its process as a whole or changes it (`allocations`,
-//! `few_descriptors`, `limits`, `memory`, `memory_of_many`, `open_files`), what starts itself again
-//! (`kill`), mounts (`failing_device`), or is built otherwise (`loom`, `shuttle`).
+//! `few_descriptors`, `limits`, `memory`, `memory_of_many`, `moved`, `open_files`), what another
+//! test's readers would disturb (`journal_space`), what starts itself again (`kill`), mounts
+//! (`failing_device`), or is built otherwise (`loom`, `shuttle`).
 
 mod backpressure;
 mod batches;
@@ -23,11 +24,9 @@ mod inspect;
 mod iterator_errors;
 mod iterator_walks;
 mod iterators;
-mod journal_space;
 mod keyspaces;
 mod lifecycle;
 mod manifest_cut;
-mod moved;
 mod overtaken;
 mod panics;
 mod protocol_conditions;

@@ -123,5 +123,5 @@ pub(super) const FAULTS: &[Fault] = &[
     fault("a-shorter-manifest-is-believed", "engine", "suite", "manifest_cut::"),
     fault("an-unknown-run-ended-with-its-last-round", "engine", "suite", "manifest_cut::stamps_of_a_run"),
     fault("a-run-given-up-leaves-its-tables", "engine", "suite", "full_disk::an_opening_that_fails"),
-    fault("the-directory-is-looked-up-each-time", "engine", "suite", "moved::"),
+    fault("the-directory-is-looked-up-each-time", "engine", "moved", ""),
 ];

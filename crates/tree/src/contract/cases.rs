@@ -283,7 +283,8 @@ fn settle(bench: &Bench, count: usize) {
         if bench.files().expect("lists").len() == count {
             return;
         }
-        velella_sync::thread::yield_now();
+        // A thread of another test may be pinned, and wait for a processor.
+        std::thread::sleep(std::time::Duration::from_millis(1));
     }
     panic!("files stay: {:?}, {count} expected", bench.files());
 }
