@@ -7,9 +7,9 @@
 //!     tests and contracts' suites, which are in no product, are none of them.
 //! G2. A line that failed counts for nothing, and is told; so are gates that are not reached.
 //!     One that is unfinished counts for nothing, and says nothing against its attack.
-//!     Of a check, whose tests are always the same, and of loom, whose executions are, the newest
-//!     commit that ran it decides: what has mended a test, or how it was built, is in a later one,
-//!     and to run it again at the same commit mends nothing.
+//!     Of a check, whose tests are always the same, the newest commit that ran it decides: what has
+//!     mended a test is in a later one, and to run it again at the same commit mends nothing. So
+//!     it is with loom, whose executions are always the same, where it then goes on for as long.
 //! G3. Where a seed decides which part of something a run attacks, parts are counted, not runs.
 //!
 //! Tests: `tests.rs` below, and beside the module.
@@ -296,12 +296,13 @@ impl Gate {
         }
     }
 
-    /// Whether a newer commit ran the same as `row`, which failed (G2); of loom alone, since others
-    /// draw what they run.
-    fn is_mended(&self, row: &Row, rows: &[&Row]) -> bool {
-        let mut same = rows.iter().filter(|other| other.campaign == row.campaign);
-        let newest = same.next_back().map(|row| row.commit);
-        self.campaign == LOOM && newest != Some(row.commit)
+    /// Whether another commit ran the same as `row`, which failed, and held for at least as long
+    /// (G2); of loom alone, since others draw what they run.
+    fn is_mended(&self, failed: &Row, rows: &[&Row]) -> bool {
+        let after = rows.iter().rev().take_while(|row| **row != failed);
+        let mut same = after.filter(|row| row.campaign == failed.campaign);
+        let holds = |row: &Row| row.held() && row.seconds >= failed.seconds;
+        self.campaign == LOOM && same.any(|row| row.commit != failed.commit && holds(row))
     }
 }
 
