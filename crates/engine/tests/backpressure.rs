@@ -108,7 +108,7 @@ fn held(db: &velella::Db, threads: u32) -> u64 {
     let (full, puts) = (AtomicBool::new(false), AtomicU64::new(0));
     let is_full = || {
         let memtables = db.stats().keyspaces[0].immutable_memtables;
-        memtables > 0 || crate::common::counter(db, "flushes") > 0
+        memtables > 0 || counter(db, "flushes") > 0
     };
     let write = |thread: u32| {
         for round in 0u32.. {

@@ -308,7 +308,7 @@ fn a_key_that_only_batches_write_is_pruned() {
     (0..100).for_each(write);
     let snapshot = db.snapshot();
     (100..10_000).for_each(write);
-    let dropped = crate::common::counter(&db, "memtable_versions_pruned");
+    let dropped = counter(&db, "memtable_versions_pruned");
     assert!(
         dropped > 19_000,
         "{dropped} of 20,000 versions were dropped"

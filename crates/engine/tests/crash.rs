@@ -1,7 +1,7 @@
 //! Crashes at any point: what was promised is there, nothing else, and life goes on.
 //!
 //! Claims: docs/consistency.md, "Durability"; `open.rs` O1, O2; `recovery.rs` R1-R3.
-//! Replay one run with `VELELLA_SEED=n cargo test -p velella crash::`.
+//! Replay one run with `VELELLA_SEED=n cargo test -p velella --test suite crash::`.
 
 use crate::common::log::{Stores, Written, assert_kept, assert_prefix, is_fault};
 use crate::common::{DIR, on, tiny, try_on, until};
@@ -130,7 +130,7 @@ fn threads_crashed_at_any_moment_keep_what_was_promised() {
             }
             while running.load(Ordering::Acquire) > 0 && images.len() < 12 {
                 let target = log.lock().unwrap().len() + seed.index(200);
-                crate::common::until(|| {
+                until(|| {
                     log.lock().unwrap().len() >= target || running.load(Ordering::Acquire) == 0
                 });
                 let (acknowledged, durable) = (log.lock().unwrap().len(), stores.db.durable());

@@ -274,7 +274,7 @@ fn a_round_torn_before_its_values_were_synced_does_not_count() {
     let value = patterned(INLINE_VALUE_BYTES_MAX + 1);
     let mem = MemFs::new();
     let faulty = FaultFs::new(Arc::new(mem.clone()));
-    let db = crate::common::try_on(Arc::new(faulty.clone()), tiny()).unwrap();
+    let db = try_on(Arc::new(faulty.clone()), tiny()).unwrap();
     db.put("k", "old").unwrap();
     db.persist().unwrap();
     // From the round on the machine stands still as far as values are concerned.

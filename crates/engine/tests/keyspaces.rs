@@ -166,7 +166,7 @@ fn dropping_under_writers_flushes_and_compactions_harms_nobody_else() {
             if round % 2 == 0 {
                 keyspace.flush().unwrap();
             } else {
-                crate::common::until(|| crate::common::counter(&db, "flushes") > u64::from(round));
+                until(|| crate::common::counter(&db, "flushes") > u64::from(round));
             }
             db.drop_keyspace(&name).unwrap();
         });
@@ -190,7 +190,7 @@ fn a_keyspace_dropped_in_the_middle_of_its_flush_does_not_stop_the_database() {
     slow.inject(Rule::every(Fault::Delay(Duration::from_millis(100))).on(".sst"));
     std::thread::scope(|scope| {
         let flush = scope.spawn(|| keyspace.flush());
-        crate::common::until(|| slow.fired() > 0);
+        until(|| slow.fired() > 0);
         db.drop_keyspace("short").unwrap();
         flush.join().unwrap().unwrap();
     });

@@ -70,7 +70,7 @@ struct State {
 }
 
 /// What a reader at this D found, and what was newest there.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 struct Wrong {
     at: u8,
     found: Option<u8>,
@@ -194,6 +194,7 @@ impl State {
             points.push(durable);
         }
         points.push(frontier);
+        // The last version stays.
         points.push(u8::MAX);
         for kept in &mut self.kept {
             let all = *kept;
@@ -241,7 +242,9 @@ fn run(rule: Rule) -> Explored {
         }
     };
     let check = |state: &State| match &state.wrong {
-        Some(wrong) => Err(format!("{wrong:?}")),
+        Some(Wrong { at, found, wanted }) => {
+            Err(format!("at D {at}: {found:?} instead of {wanted:?}"))
+        }
         None => Ok(()),
     };
     explore(State::start(), THREADS, 5_000_000, step, check)

@@ -389,7 +389,7 @@ fn what_a_crash_left_of_files_goes_and_what_is_not_ours_stays() {
     assert_eq!(db.get("k").unwrap().unwrap(), "v");
     // Segments go when the journal is swept, in the background at the latest.
     let left = |name: &&str| fs.exists(&dir.join(name)).unwrap();
-    crate::common::until(|| {
+    until(|| {
         db.flush().unwrap();
         ours.iter().filter(|name| left(name)).count() == 0
     });

@@ -1,7 +1,7 @@
 //! Numbers that repeat for the same seed, for tests of the layer below every generator.
 //!
 //! Threads: none. Each test file uses a part of this.
-#![allow(dead_code, unreachable_pub, reason = "each test file uses a part")]
+#![allow(unreachable_pub, reason = "a module of tests")]
 
 /// SplitMix64.
 pub struct Draws(pub u64);

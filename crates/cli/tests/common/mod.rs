@@ -6,7 +6,6 @@
     clippy::unwrap_used,
     reason = "a test fails by panicking, its helpers too"
 )]
-#![allow(dead_code, reason = "each test file uses its part")]
 
 use std::ffi::OsStr;
 use std::io::{BufRead, BufReader, Write};
@@ -136,10 +135,6 @@ impl Server {
 
     pub(crate) fn address(&self) -> &str {
         self.hello["address"].as_str().unwrap()
-    }
-
-    pub(crate) fn port(&self) -> &str {
-        self.address().rsplit(':').next().unwrap()
     }
 
     /// `kill -9`, and the wait for its end.

@@ -1,5 +1,4 @@
 //! A journal on a file system in memory, driven like the engine drives it.
-#![allow(dead_code, reason = "each test program uses a part of it")]
 #![allow(clippy::unwrap_used, reason = "helpers of tests")]
 #![allow(unreachable_pub, reason = "shared by several test programs")]
 

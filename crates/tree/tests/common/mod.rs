@@ -1,6 +1,5 @@
 //! A small database's manifest, and edits of it.
 
-#![allow(dead_code, reason = "each test binary uses a part")]
 #![allow(unreachable_pub, reason = "shared by test binaries")]
 #![allow(clippy::unwrap_used, reason = "a test")]
 
