@@ -299,10 +299,8 @@ mod tests {
     fn modules_of_a_suite_that_checks_name_are_there() {
         let mut modules = 0;
         for check in CHECKS {
-            let directory = match check.package.strip_prefix("velella-") {
-                Some(name) => name,
-                None => "engine",
-            };
+            let name = check.package.strip_prefix("velella-");
+            let directory = name.unwrap_or("engine");
             for module in check
                 .arguments
                 .iter()
