@@ -1,6 +1,6 @@
 //! Numbers that repeat for the same seed, for tests of the layer below every generator.
 //!
-//! Threads: none. Each test file uses a part of this.
+//! Threads: none.
 #![allow(unreachable_pub, reason = "a module of tests")]
 
 /// SplitMix64.

@@ -1,6 +1,6 @@
 //! A journal on a file system in memory, driven like the engine drives it.
 #![allow(clippy::unwrap_used, reason = "helpers of tests")]
-#![allow(unreachable_pub, reason = "shared by several test programs")]
+#![allow(unreachable_pub, reason = "a module of tests")]
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

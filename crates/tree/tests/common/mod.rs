@@ -1,6 +1,6 @@
 //! A small database's manifest, and edits of it.
 
-#![allow(unreachable_pub, reason = "shared by test binaries")]
+#![allow(unreachable_pub, reason = "a module of tests")]
 #![allow(clippy::unwrap_used, reason = "a test")]
 
 use std::path::Path;
