@@ -316,34 +316,6 @@ mod tests {
         assert!(modules > 20, "{modules}");
     }
 
-    /// Where a manifest lists what is built of `tests/`, a file that it forgets is never run.
-    #[test]
-    fn every_file_of_tests_is_built() {
-        let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
-        let mut files = 0;
-        for directory in std::fs::read_dir(root.join("crates")).unwrap() {
-            let directory = directory.unwrap().path();
-            let manifest = std::fs::read_to_string(directory.join("Cargo.toml")).unwrap();
-            if !manifest.contains("\nautotests = false") {
-                continue;
-            }
-            let tests = directory.join("tests");
-            let suite = std::fs::read_to_string(tests.join("suite.rs")).unwrap();
-            for file in std::fs::read_dir(&tests).unwrap() {
-                let file = file.unwrap().path();
-                if file.extension().is_none_or(|extension| extension != "rs") {
-                    continue;
-                }
-                let name = file.file_stem().unwrap().to_str().unwrap();
-                let is_program = manifest.contains(&format!("[[test]]\nname = \"{name}\""));
-                let is_module = suite.contains(&format!("\nmod {name};"));
-                assert!(is_program != is_module, "{}", file.display());
-                files += 1;
-            }
-        }
-        assert!(files > 100, "{files}");
-    }
-
     #[test]
     fn checks_are_chosen_by_kind_package_and_test() {
         assert_eq!(select(&[]).unwrap().len(), CHECKS.len());

@@ -1,7 +1,8 @@
-//! What a `Cargo.toml` says about dependencies: enough of TOML for that, and no more.
+//! What a `Cargo.toml` says about dependencies and programs of tests: enough of TOML for that, and
+//! no more.
 //!
-//! Understands `name = ..`, `name.workspace = true`, `package = ".."`, `[dependencies.name]` and
-//! `[target.'..'.dependencies]`; everything else is skipped.
+//! Understands `name = ..`, `name.workspace = true`, `package = ".."`, `[dependencies.name]`,
+//! `[target.'..'.dependencies]`, `autotests` and `[[test]]`; everything else is skipped.
 //!
 //! Tests: below.
 
@@ -25,11 +26,15 @@ pub(crate) struct Dependency {
     pub(crate) contract: bool,
 }
 
-/// The name of the package and its dependencies.
+/// The name of the package, its dependencies and its programs of tests.
 #[derive(Debug, Default)]
 pub(crate) struct Manifest {
     pub(crate) package: String,
     pub(crate) dependencies: Vec<Dependency>,
+    /// Whether only `tests` are built, and not every file in the directory `tests/`.
+    pub(crate) lists_tests: bool,
+    /// Names of those it lists.
+    pub(crate) tests: Vec<String>,
 }
 
 /// Reads a manifest.
@@ -51,6 +56,10 @@ pub(crate) fn parse(text: &str) -> Manifest {
         let key = key.trim();
         match &section {
             Section::Package if key == "name" => manifest.package = unquote(value).to_owned(),
+            Section::Package if key == "autotests" => {
+                manifest.lists_tests = value.trim() == "false";
+            }
+            Section::Test if key == "name" => manifest.tests.push(unquote(value).to_owned()),
             Section::All(when) if is_key(key) => {
                 let name = key.split('.').next().unwrap_or(key).trim_matches('"');
                 manifest.push(line, name, *when, value);
@@ -68,6 +77,8 @@ enum Section {
     All(When),
     /// `[dependencies.name]`.
     One(String, When),
+    /// `[[test]]`.
+    Test,
     Other,
 }
 
@@ -84,6 +95,7 @@ impl Section {
         };
         let when = match table {
             "package" if one.is_none() => return Section::Package,
+            "test" if one.is_none() => return Section::Test,
             "dependencies" | "build-dependencies" => When::Always,
             "dev-dependencies" => When::Tests,
             _ => return Section::Other,
@@ -136,6 +148,18 @@ fn renamed(value: &str) -> Option<&str> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn programs_of_tests_are_read_and_whether_there_are_others() {
+        let manifest = parse(
+            "[package]\nname = \"a\"\nautotests = false\n[[bin]]\nname = \"b\"\n\
+             [[test]]\nname = \"suite\"\n\n[[test]]\nname = \"loom\"\n",
+        );
+        assert_eq!(manifest.package, "a");
+        assert!(manifest.lists_tests);
+        assert_eq!(manifest.tests, ["suite", "loom"]);
+        assert!(!parse("[package]\nname = \"a\"\nautotests = true\n").lists_tests);
+    }
 
     #[test]
     fn every_way_to_name_a_dependency_is_read() {

@@ -15,6 +15,7 @@ mod orderings;
 mod doors;
 mod links;
 mod copies;
+mod unbuilt;
 
 use crate::report::Report;
 use crate::workspace::Workspace;
@@ -77,6 +78,11 @@ const RULES: &[Rule] = &[
         name: "copies",
         says: "code in documents is the text of a file that is compiled",
         check: copies::check,
+    },
+    Rule {
+        name: "unbuilt",
+        says: "every file of tests is a program, or a module of one",
+        check: unbuilt::check,
     },
 ];
 

@@ -228,35 +228,29 @@ fn files_of_tests_are_in_no_product() {
     }
 }
 
+/// That no product asks for the feature is looked at by `tidy` (its rule `layers`).
 #[test]
-fn suites_of_contracts_are_in_no_product() {
+fn suites_of_contracts_are_behind_a_feature() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
     let workspace = Workspace::load(root).unwrap();
     let mut suites = 0;
-    for found in &workspace.crates {
-        let directory = root.join("crates").join(&found.name);
-        let Ok(text) = std::fs::read_to_string(directory.join("src/lib.rs")) else {
+    for library in workspace
+        .crates
+        .iter()
+        .filter_map(|found| found.source("src/lib.rs"))
+    {
+        let Some((before, _)) = library.text.split_once("mod contract;") else {
             continue;
         };
-        if let Some((before, _)) = text.split_once("mod contract;") {
-            let condition = before.lines().rev().nth(1).unwrap();
-            let asked = [
-                "#[cfg(feature = \"contract\"",
-                "#[cfg(any(test, feature = \"contract\"",
-            ];
-            assert!(
-                asked.iter().any(|begin| condition.starts_with(begin)),
-                "{}",
-                found.name
-            );
-            suites += 1;
-        }
-        let manifest = std::fs::read_to_string(directory.join("Cargo.toml")).unwrap();
-        let product = manifest.split("[dev-dependencies]").next().unwrap();
-        assert!(!product.contains("contract\""), "{} ships it", found.name);
+        let condition = before.lines().rev().nth(1).unwrap();
+        let asked = [
+            "#[cfg(feature = \"contract\"",
+            "#[cfg(any(test, feature = \"contract\"",
+        ];
+        let is_asked = asked.iter().any(|begin| condition.starts_with(begin));
+        assert!(is_asked, "{}", library.path);
+        suites += 1;
     }
-    let all = std::fs::read_to_string(root.join("Cargo.toml")).unwrap();
-    assert!(!all.contains("contract\""), "every crate ships it");
     assert!(suites > 2, "{suites}");
 }
 
