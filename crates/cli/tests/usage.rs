@@ -5,7 +5,7 @@
     reason = "a test fails by panicking, its helpers too"
 )]
 
-use crate::common::Place;
+use crate::common::{Place, files};
 
 #[test]
 fn every_command_helps_with_examples() {
@@ -206,7 +206,7 @@ fn fixture_of(command: &str, fixture: &Place) -> Place {
 /// The example with the places it names moved into the test's.
 fn moved(place: &Place, example: &str) -> String {
     let at = |name: &str| place.path(name).to_str().unwrap().to_owned();
-    let table = crate::common::files(&place.data(), "sst")
+    let table = files(&place.data(), "sst")
         .first()
         .map_or(String::new(), |path| path.to_str().unwrap().to_owned());
     example

@@ -3,7 +3,7 @@
 //!
 //! Claims: `rmw.rs` R1, R4; `batch.rs` B4; docs/consistency.md, "Reads and writes".
 
-use crate::common::{KINDS, counter, fresh, on, tiny, wall_ms};
+use crate::common::{KINDS, counter, fresh, on, tiny, until, wall_ms};
 use std::collections::BTreeMap;
 use velella::vfs::MemFs;
 use velella::{Db, Decision, ErrorKind, Keyspace, KeyspaceOptions, Order, WriteBatch};
@@ -326,7 +326,7 @@ fn a_refused_batch_leaves_no_file_and_no_record() {
             .filter(|path| path.extension().is_some_and(|ext| ext == "ext"))
             .count()
     };
-    crate::common::until(|| {
+    until(|| {
         db.put("step", "").unwrap();
         db.flush().unwrap();
         externals() == 0

@@ -5,7 +5,7 @@
 //!
 //! On databases without threads, so that nothing else counts.
 
-use crate::common::{INLINE_BYTES, alone, on};
+use crate::common::{INLINE_BYTES, alone, on, until};
 use std::collections::BTreeMap;
 use velella::vfs::MemFs;
 use velella::{Db, Decision, JournalMode, KeyspaceOptions, Stats, WriteBatch, WriteOptions};
@@ -269,7 +269,7 @@ fn sizes_are_those_of_the_files_and_move_down_with_them() {
         let levels = stats.keyspaces.iter().flat_map(|keyspace| &keyspace.levels);
         levels.map(|level| level.bytes).sum()
     };
-    crate::common::until(|| {
+    until(|| {
         db.put("step", "").unwrap();
         db.flush().unwrap();
         db.compact().unwrap();

@@ -4,7 +4,7 @@
 //! Replay one run with `VELELLA_SEED=n cargo test -p velella --test suite crash::`.
 
 use crate::common::log::{Stores, Written, assert_kept, assert_prefix, is_fault};
-use crate::common::{DIR, on, tiny, try_on, until};
+use crate::common::{DIR, contents, on, tiny, try_on, until};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use velella::vfs::fault::{Fault, Rule};
@@ -354,7 +354,7 @@ fn the_directory_itself_survives_a_crash_at_every_call_of_its_creation() {
             drop(outcome);
             let after = mem.crash(k, mode);
             let db = on(&after, tiny());
-            assert!(crate::common::contents(&db).is_empty());
+            assert!(contents(&db).is_empty());
             db.put_with("k", "v", WriteOptions::sync()).unwrap();
             let after = after.crash(k + 1, CrashMode::Strict);
             assert!(after.exists(DIR.as_ref()).unwrap(), "call {k}, {mode:?}");

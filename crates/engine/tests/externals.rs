@@ -2,7 +2,7 @@
 //!
 //! Claims: `change.rs` C1; the "values over 1 MiB are stored once as external values".
 
-use crate::common::{INLINE_BYTES, alone, counter, fresh, on, tiny, try_on};
+use crate::common::{INLINE_BYTES, alone, counter, fresh, on, tiny, try_on, until};
 use std::path::PathBuf;
 use std::sync::Arc;
 use velella::limits::INLINE_VALUE_BYTES_MAX;
@@ -26,7 +26,7 @@ fn files_of(fs: &MemFs, len: usize) -> Vec<PathBuf> {
 /// which some later step finds out.
 fn gone(db: &Db, fs: &MemFs, left: usize) {
     let _watchdog = Watchdog::new("external files go", 60);
-    crate::common::until(|| {
+    until(|| {
         db.put("step", "x").unwrap();
         db.compact().unwrap();
         files_of(fs, 2 << 20).len() == left

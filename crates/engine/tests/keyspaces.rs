@@ -2,7 +2,7 @@
 //!
 //! Claims: `catalogue.rs` C1-C3, C8.
 
-use crate::common::{alone, contents, fresh, on, tiny, try_on, until};
+use crate::common::{alone, contents, counter, fresh, on, tiny, try_on, until};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -166,7 +166,7 @@ fn dropping_under_writers_flushes_and_compactions_harms_nobody_else() {
             if round % 2 == 0 {
                 keyspace.flush().unwrap();
             } else {
-                until(|| crate::common::counter(&db, "flushes") > u64::from(round));
+                until(|| counter(&db, "flushes") > u64::from(round));
             }
             db.drop_keyspace(&name).unwrap();
         });

@@ -2,7 +2,7 @@
 //!
 //! Claims: `rmw.rs` R1-R3.
 
-use crate::common::{KINDS, fresh, on, tiny};
+use crate::common::{KINDS, counter, fresh, on, tiny, wall_ms};
 use velella::vfs::MemFs;
 use velella::{Decision, Error, ErrorKind, WriteOptions};
 use velella_testkit::Watchdog;
@@ -67,7 +67,7 @@ fn rmw_loses_no_update_across_switches() {
             .map(|key| db.increment(format!("counter{key}"), 0).unwrap())
             .sum();
         assert_eq!(sum, 8_000, "{kind:?}");
-        let flushes = crate::common::counter(&db, "flushes");
+        let flushes = counter(&db, "flushes");
         assert!(flushes > 3, "switches happened: {flushes}");
     }
 }
@@ -121,7 +121,7 @@ fn increment_refuses_what_is_no_integer_and_keeps_the_expiry() {
         ErrorKind::InvalidInput
     );
     assert_eq!(db.increment("max", -1).unwrap(), i64::MAX - 1);
-    let expiry = crate::common::wall_ms() + 1_000_000;
+    let expiry = wall_ms() + 1_000_000;
     db.put_expiring("short", "5", expiry, WriteOptions::default())
         .unwrap();
     assert_eq!(db.increment("short", 2).unwrap(), 7);

@@ -3,7 +3,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test")]
 
-use crate::common::{KINDS, contents, counter, on, tiny, try_on};
+use crate::common::{DIR, KINDS, contents, counter, on, tiny, try_on};
 use std::path::Path;
 use std::sync::Arc;
 use velella::vfs::fault::{Fault, Rule};
@@ -35,7 +35,7 @@ const OWN: (MemtableKind, Compression, u32) = (MemtableKind::AppendOnly, Compres
 
 /// The listings of all tables.
 fn tables(fs: &MemFs) -> Vec<String> {
-    let dir = Path::new(crate::common::DIR);
+    let dir = Path::new(DIR);
     let names = fs.read_dir(dir).unwrap();
     let tables = names
         .iter()

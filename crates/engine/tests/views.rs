@@ -3,7 +3,7 @@
 //!
 //! Claims: `snapshot.rs` N1, `iterator.rs` I1 and I2, `catalogue.rs` C6, `db.rs` H1.
 
-use crate::common::{KINDS, contents, counter, fresh, on, tiny, until};
+use crate::common::{KINDS, contents, counter, fresh, on, tiny, try_on, until};
 use std::collections::BTreeMap;
 use velella::vfs::MemFs;
 use velella::{Db, ErrorKind, Iter, IterOptions, JournalMode, Keyspace, Result, Snapshot};
@@ -256,7 +256,7 @@ fn a_failed_drop_leaves_the_keyspace_readable() {
     use velella::vfs::fault::{Fault, Rule};
     use velella::vfs::{FaultFs, Operation};
     let faulty = FaultFs::over_mem(&MemFs::new());
-    let db = crate::common::try_on(std::sync::Arc::new(faulty.clone()), tiny()).unwrap();
+    let db = try_on(std::sync::Arc::new(faulty.clone()), tiny()).unwrap();
     let keyspace = db.create_keyspace("own", Default::default()).unwrap();
     scatter(&keyspace);
     let expected = contents(&keyspace);

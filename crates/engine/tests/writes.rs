@@ -2,7 +2,7 @@
 //!
 //! Claims: `Keyspace`'s writes; docs/consistency.md, "Durability".
 
-use crate::common::{INLINE_BYTES, alone, counter, fresh, on, tiny, try_on, until};
+use crate::common::{INLINE_BYTES, alone, contents, counter, fresh, on, tiny, try_on, until};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use velella::vfs::fault::{Fault, Rule};
@@ -139,7 +139,7 @@ fn every_journal_mode_keeps_what_was_closed() {
         assert_eq!(db.put("late", "").unwrap_err().kind(), ErrorKind::Closed);
         drop(db);
         let db = on(&fs, tiny());
-        assert_eq!(crate::common::contents(&db).len(), 500, "{mode:?}");
+        assert_eq!(contents(&db).len(), 500, "{mode:?}");
         db.verify().unwrap();
     }
 }

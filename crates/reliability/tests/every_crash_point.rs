@@ -1,18 +1,19 @@
 //! The campaign `every-crash-point`, small: workloads of up to two operations, one long one.
 
+use crate::common;
 use velella_reliability::campaigns::every_crash_point::{ALL, EveryCrashPoint};
 
 #[test]
 fn every_call_of_a_small_workload_may_be_the_last() {
-    crate::common::holds(EveryCrashPoint::default(), 1, 307);
+    common::holds(EveryCrashPoint::default(), 1, 307);
 }
 
 #[test]
 fn a_device_that_lies_is_noticed() {
-    crate::common::is_reported(EveryCrashPoint { lies: true }, 10);
+    common::is_reported(EveryCrashPoint { lies: true }, 10);
 }
 
 #[test]
 fn every_call_of_a_long_workload_may_be_the_last() {
-    crate::common::holds(EveryCrashPoint::default(), ALL, 1);
+    common::holds(EveryCrashPoint::default(), ALL, 1);
 }

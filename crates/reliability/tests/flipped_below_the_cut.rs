@@ -1,13 +1,14 @@
 //! The campaign `flipped-below-the-cut`, small.
 
+use crate::common;
 use velella_reliability::campaigns::corruption::FlippedBelowTheCut;
 
 #[test]
 fn a_flipped_byte_below_the_cut_is_never_passed_over() {
-    crate::common::holds(FlippedBelowTheCut::default(), 1, 12);
+    common::holds(FlippedBelowTheCut::default(), 1, 12);
 }
 
 #[test]
 fn accepting_losses_is_noticed() {
-    crate::common::is_reported(FlippedBelowTheCut { accept_loss: true }, 60);
+    common::is_reported(FlippedBelowTheCut { accept_loss: true }, 60);
 }

@@ -1,15 +1,16 @@
 //! The campaigns `power-loss` and `power-loss-in-recovery`, small.
 
+use crate::common;
 use velella_reliability::campaigns::power_loss::PowerLoss;
 
 #[test]
 fn a_power_loss_leaves_a_prefix_with_all_that_was_promised() {
-    crate::common::holds(PowerLoss::default(), 1, 30);
+    common::holds(PowerLoss::default(), 1, 30);
 }
 
 #[test]
 fn a_device_that_lies_is_noticed() {
-    crate::common::is_reported(
+    common::is_reported(
         PowerLoss {
             lies: true,
             ..PowerLoss::default()
@@ -24,5 +25,5 @@ fn a_crash_during_recovery_changes_nothing() {
         in_recovery: true,
         lies: false,
     };
-    crate::common::holds(campaign, 500, 8);
+    common::holds(campaign, 500, 8);
 }

@@ -294,7 +294,7 @@ fn databases_are_apart_and_flushed_apart() {
 #[test]
 fn what_writes_nothing_creates_no_database() {
     let (_directory, db, server) = over_a_database();
-    let mut client = crate::common::Client::connect(server.address());
+    let mut client = Client::connect(server.address());
     assert_eq!(client.ask("COPY none y DB 3"), Answer::Integer(0));
     assert_eq!(client.ask("SELECT 3"), ok());
     assert_eq!(client.ask("RENAME none y"), error("ERR no such key"));
@@ -325,7 +325,7 @@ fn what_writes_nothing_creates_no_database() {
 fn what_the_library_writes_the_server_reads_and_the_reverse() {
     let (_directory, db, server) = over_a_database();
     db.put("from the library", "v").unwrap();
-    let mut client = crate::common::Client::connect(server.address());
+    let mut client = Client::connect(server.address());
     assert_eq!(client.call(&[b"GET", b"from the library"]), bulk("v"));
     assert_eq!(client.call(&[b"SET", b"from a client", b"w"]), ok());
     assert_eq!(db.get("from a client").unwrap().unwrap(), b"w");
@@ -388,7 +388,7 @@ fn a_deletion_of_many_keys_ends_beside_clients_that_set_them() {
 #[test]
 fn several_keys_are_deleted_at_one_instant_and_one_given_twice_counts_once() {
     let (_directory, db, server) = over_a_database();
-    let mut client = crate::common::Client::connect(server.address());
+    let mut client = Client::connect(server.address());
     assert_eq!(client.ask("MSET a 1 b 2 c 3"), ok());
     let before = db.stats().last_stamp;
     assert_eq!(client.ask("DEL a b a none"), Answer::Integer(2));
@@ -538,8 +538,8 @@ fn a_sync_may_wait_for_company_for_ever() {
         ..velella_server::Config::default()
     };
     let server = velella_server::Server::start(config, db).unwrap();
-    let mut client = crate::common::Client::connect(server.address());
-    let mut company = crate::common::Client::connect(server.address());
+    let mut client = Client::connect(server.address());
+    let mut company = Client::connect(server.address());
     client.send(&encode(&[b"SET", b"k", b"v"]));
     assert_eq!(company.ask("SAVE"), ok());
     assert_eq!(client.answer(), ok());
@@ -550,7 +550,7 @@ fn a_sync_may_wait_for_company_for_ever() {
 #[test]
 fn what_is_refused_creates_no_database() {
     let (_directory, db, server) = over_a_database();
-    let mut client = crate::common::Client::connect(server.address());
+    let mut client = Client::connect(server.address());
     assert_eq!(client.ask("SELECT 3"), ok());
     let long = vec![b'k'; (64 << 10) + 1];
     for command in [
