@@ -5,10 +5,10 @@
 //! docs/concurrency.md, "A write, step by step".
 
 use crate::common::{DIR, alone, contents, tiny, until};
+use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use velella::simulation::{self, Step};
 use velella::vfs::MemFs;
 use velella::{
@@ -17,21 +17,22 @@ use velella::{
 use velella_sync::epoch;
 use velella_testkit::Watchdog;
 
-/// An order with a fuse: comparisons until one panics; 0: none does.
-fn fused() -> (Order, Arc<AtomicU64>) {
-    let fuse = Arc::new(AtomicU64::new(0));
-    let burning = Arc::clone(&fuse);
-    let order = Order::custom("fused", move |a, b| {
-        let left = burning.load(Ordering::Relaxed);
-        if left > 0 {
-            burning.store(left - 1, Ordering::Relaxed);
-            if left == 1 {
-                resume_unwind(Box::new("a user's mistake"));
-            }
+thread_local! {
+    /// Comparisons until one panics; 0: none does. Of this thread's alone: a background thread
+    /// compares whenever it looks for work, and its panic would be another's.
+    static FUSE: Cell<u64> = const { Cell::new(0) };
+}
+
+/// An order that panics where this thread's fuse has burned down.
+fn fused() -> Order {
+    Order::custom("fused", |a, b| {
+        let left = FUSE.get();
+        FUSE.set(left.saturating_sub(1));
+        if left == 1 {
+            resume_unwind(Box::new("a user's mistake"));
         }
         a.cmp(b)
-    });
-    (order, fuse)
+    })
 }
 
 fn keyspace(db: &Db, order: Order) -> Keyspace {
@@ -44,7 +45,7 @@ fn keyspace(db: &Db, order: Order) -> Keyspace {
 
 #[test]
 fn a_panicking_order_blocks_no_key_and_nobody_else() {
-    let (order, fuse) = fused();
+    let order = fused();
     let fs = Arc::new(MemFs::new());
     let db = tiny().vfs(fs).order(order.clone()).open(DIR).unwrap();
     let keyspace = keyspace(&db, order);
@@ -68,9 +69,9 @@ fn a_panicking_order_blocks_no_key_and_nobody_else() {
         let mut panics = 0u32;
         for nth in 1u64.. {
             let key = [&[number][..], &(nth * 37 % 101).to_be_bytes()].concat();
-            fuse.store(nth, Ordering::Relaxed);
+            FUSE.set(nth);
             let outcome = catch_unwind(AssertUnwindSafe(|| write(&db, &keyspace, &key)));
-            if fuse.swap(0, Ordering::Relaxed) > 0 {
+            if FUSE.replace(0) > 0 {
                 break;
             }
             assert!(outcome.is_err());
@@ -153,7 +154,7 @@ fn a_panicking_order_leaves_the_tables_in_memory_those_that_the_manifest_names()
         let _watchdog = Watchdog::new("a panicking order leaves files", 100);
         let mut panics = 0u32;
         for nth in 1u64.. {
-            let (order, fuse) = fused();
+            let order = fused();
             let fs = Arc::new(MemFs::new());
             let open = || {
                 let builder = alone().vfs(Arc::clone(&fs) as _).order(order.clone());
@@ -162,12 +163,12 @@ fn a_panicking_order_leaves_the_tables_in_memory_those_that_the_manifest_names()
             let db = open();
             let fused = keyspace(&db, order.clone());
             three_tables(&db, &fused);
-            fuse.store(nth, Ordering::Relaxed);
+            FUSE.set(nth);
             // As another test of this process does that reads, of whatever database.
             let reads = nth.is_multiple_of(2).then(epoch::pin);
             let outcome = catch_unwind(AssertUnwindSafe(|| change(&db, &fused)));
             drop(reads);
-            let is_over = fuse.swap(0, Ordering::Relaxed) > 0;
+            let is_over = FUSE.replace(0) > 0;
             assert_eq!(outcome.is_ok(), is_over);
             panics += u32::from(!is_over);
             until(|| {
@@ -203,14 +204,14 @@ fn a_panicking_order_leaves_the_tables_in_memory_those_that_the_manifest_names()
 
 #[test]
 fn a_drop_that_panics_has_not_happened() {
-    let (order, fuse) = fused();
+    let order = fused();
     let builder = alone().vfs(Arc::new(MemFs::new())).order(order.clone());
     // It flushes everything first, in the keyspace's order.
     let db = builder.journal(JournalMode::Off).open(DIR).unwrap();
     let keyspace = keyspace(&db, order);
     keyspace.put("a", "1").unwrap();
     keyspace.put("b", "1").unwrap();
-    fuse.store(1, Ordering::Relaxed);
+    FUSE.set(1);
     let outcome = catch_unwind(AssertUnwindSafe(|| db.drop_keyspace("fused")));
     assert!(outcome.is_err());
     keyspace.put("b", "2").unwrap();
@@ -222,7 +223,7 @@ fn a_drop_that_panics_has_not_happened() {
 
 #[test]
 fn a_close_that_panics_gives_up_the_lock() {
-    let (order, fuse) = fused();
+    let order = fused();
     let fs = Arc::new(MemFs::new());
     let open = || {
         let builder = alone().vfs(Arc::clone(&fs) as _).order(order.clone());
@@ -232,7 +233,7 @@ fn a_close_that_panics_gives_up_the_lock() {
     let fused = keyspace(&db, order.clone());
     fused.put("a", "1").unwrap();
     fused.put("b", "1").unwrap();
-    fuse.store(1, Ordering::Relaxed);
+    FUSE.set(1);
     let outcome = catch_unwind(AssertUnwindSafe(|| db.close()));
     assert!(outcome.is_err());
     assert_eq!(fused.put("c", "1").unwrap_err().kind(), ErrorKind::Closed);
