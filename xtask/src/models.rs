@@ -167,10 +167,18 @@ pub(crate) fn beyond(
 /// Seconds that each exploration of `rows` with `tool` may take if all are to end within `time`.
 fn share(time: Duration, rows: &[Row], tool: &str) -> u64 {
     let explorations = rows.iter().filter(|row| row.goes_on(tool)).count() as u64;
-    // Tests of a binary run beside each other, one per processor.
-    let processors = std::thread::available_parallelism().map_or(1, usize::from) as u64;
-    let each = time.as_secs() * processors / explorations.max(1);
+    let each = time.as_secs() * at_once(tool) / explorations.max(1);
     each.max(1)
+}
+
+/// How many tests of a binary run beside each other: one per processor; of loom's one alone, since
+/// it maps new stacks for each execution, and two that do so in one process hold each other up in
+/// the kernel: on two processors they took longer than one after the other.
+fn at_once(tool: &str) -> u64 {
+    match tool {
+        "loom" => 1,
+        _ => std::thread::available_parallelism().map_or(1, usize::from) as u64,
+    }
 }
 
 /// Of `seconds`, what a model of `package` may take with `tool`.
@@ -247,6 +255,7 @@ impl Run {
                 .args(["test", "--profile", profile(tool), "--quiet"])
                 .args(["--package", package])
                 .args(["--test", tool, "--", "--show-output"])
+                .arg(format!("--test-threads={}", at_once(tool)))
                 .env("RUSTFLAGS", format!("--cfg {tool}"))
                 .env("CARGO_TARGET_DIR", root.join("target").join(tool))
                 .envs(more.iter().map(|(name, value)| (name, value)));
