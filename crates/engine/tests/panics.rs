@@ -9,6 +9,7 @@ use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use velella::simulation::{self, Step};
 use velella::vfs::MemFs;
 use velella::{
@@ -94,6 +95,53 @@ fn a_panicking_order_blocks_no_key_and_nobody_else() {
     );
     db.verify().unwrap();
     db.close().unwrap();
+}
+
+/// Claims: `jobs.rs` J1.
+#[test]
+fn a_panicking_background_thread_ends_writing_and_says_so() {
+    let _watchdog = Watchdog::new("a panicking background thread", 100);
+    let mine = std::thread::current().id();
+    let is_lit = Arc::new(AtomicBool::new(false));
+    let burns = Arc::clone(&is_lit);
+    let order = Order::custom("elsewhere", move |a, b| {
+        // Relaxed: sooner or later a background thread sees it.
+        if burns.load(Ordering::Relaxed) && std::thread::current().id() != mine {
+            resume_unwind(Box::new("a user's mistake"));
+        }
+        a.cmp(b)
+    });
+    let fs = Arc::new(MemFs::new());
+    let open = || {
+        let builder = tiny().vfs(Arc::clone(&fs) as _).order(order.clone());
+        builder.open(DIR).unwrap()
+    };
+    let db = open();
+    let fused = keyspace(&db, order.clone());
+    is_lit.store(true, Ordering::Relaxed);
+    // Whoever looks for tables to merge compares their keys.
+    let mut written = 0u32;
+    let mut refused = None;
+    until(|| {
+        match fused.put(written.to_be_bytes(), vec![7; 4_000]) {
+            Ok(_) => written += 1,
+            Err(error) => refused = Some(error),
+        }
+        refused.is_some()
+    });
+    let refused = refused.unwrap();
+    assert_eq!(refused.kind(), ErrorKind::ReadOnly, "{refused}");
+    assert!(refused.to_string().contains("it panicked"), "{refused}");
+    assert_eq!(contents(&fused).len(), written as usize);
+    is_lit.store(false, Ordering::Relaxed);
+    // Whether there was something left to write is not its concern.
+    drop(db.close());
+    let again = open();
+    assert_eq!(
+        contents(&again.keyspace("fused").unwrap()).len(),
+        written as usize
+    );
+    again.close().unwrap();
 }
 
 /// Something that changes the tables of a keyspace.
