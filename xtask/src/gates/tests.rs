@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::workspace::Workspace;
+use std::path::PathBuf;
 
 fn line(campaign: &str, runs: u64, checked: u64, seconds: u64, verdict: &str) -> String {
     from(5, campaign, runs, checked, seconds, verdict)
@@ -137,6 +138,46 @@ fn what_is_asked_whole_is_not_reached_by_half_of_it_twice() {
         assert_eq!(of(&[1, half + 1], "held"), asked, "{name}");
         assert_eq!(of(&[1, half + 1], "FAILED"), 0, "{name}");
     }
+}
+
+/// The modules of its own crate that a file names.
+fn uses(text: &str) -> Vec<&str> {
+    let named = text.split("crate::").skip(1);
+    let module = |rest: &str| rest.find(|c: char| !c.is_alphanumeric() && c != '_');
+    named
+        .filter_map(|rest| Some(&rest[..module(rest)?]))
+        .collect()
+}
+
+#[test]
+fn what_targets_reach_of_a_crate_is_all_that_it_uses() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
+    let targets = soak::targets(root).unwrap();
+    for (target, sources) in REACHED {
+        assert!(targets.iter().any(|name| name == target), "{target}");
+        // Not whole crates of storage.
+        for source in sources.iter().filter(|source| !source.ends_with("/src")) {
+            let (own, _) = source.split_once("/src/").unwrap();
+            let (own, path) = (format!("{own}/src"), root.join(source));
+            let mut files = vec![path.clone()];
+            if path.is_dir() {
+                let found = std::fs::read_dir(&path).unwrap();
+                files = found.map(|entry| entry.unwrap().path()).collect();
+            }
+            let is_code = |file: &&PathBuf| file.is_file() && !file.ends_with("tests.rs");
+            for file in files.iter().filter(is_code) {
+                let text = std::fs::read_to_string(file).unwrap();
+                for module in uses(&text) {
+                    let module = format!("{own}/{module}");
+                    let is_listed = |source: &&str| source.trim_end_matches(".rs") == module;
+                    assert!(sources.iter().any(is_listed), "{target} reaches {module}");
+                }
+            }
+        }
+    }
+    let beside = |target: &str| reached_by(target).contains(&"crates/server/src".to_owned());
+    assert!(beside("commands") && !beside("operations"));
+    assert_eq!(reached_by("operations"), storage());
 }
 
 #[test]
