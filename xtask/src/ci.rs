@@ -5,7 +5,8 @@
 //! printed.
 //! A newcomer runs the same command as the machine: `cargo xtask ci`, or one step by its name.
 //! Where campaigns draw, the commit decides their seeds: each commit tries others, and the same
-//! commit the same again.
+//! commit the same again. Only the killed processes of `crash` have theirs from the clock, as they
+//! are killed by it; it prints them.
 //!
 //! Tests: below; the steps themselves are what `.ci/run` runs.
 

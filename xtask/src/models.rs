@@ -8,7 +8,7 @@
 //! Z2. With `--minutes` the schedules drawn at random are continued, from new seeds, until the time
 //!     is over; what loom explores ends by itself. [`beyond`] goes further with one tool: from the
 //!     seeds it is told, or with so many preemptions more than the bound of a model.
-//!     What the engine's models may take under loom is bounded, for the memory that they take.
+//!     There the engine's models are bounded under loom, for the memory that they take.
 //! Z3. The tools explore beside each other: neither keeps two processors busy, since one builds, or
 //!     is at its longest model, while the other explores. Each builds into a directory of its own.
 //!
@@ -33,7 +33,7 @@ const MINUTE: Duration = Duration::from_secs(60);
 const SECONDS: &str = "VELELLA_MODEL_SECONDS";
 
 /// Under loom nothing that was shared is freed, and an execution of the whole engine leaves 100 KB
-/// of it: five models that each went on for 60 seconds have taken all the memory that there was.
+/// of it: of three soaks beside each other, with a minute for each model, one was ended for it.
 const SECONDS_OF_THE_ENGINE: u64 = 10;
 
 /// One line of the table.

@@ -1,8 +1,9 @@
 //! `cargo xtask soak`: a long attack with seeds that no ledger line has, kept in the ledger.
 //!
-//! K1. No seed twice: without `--seed` it begins behind every seed of the ledger; one before the
-//!     last of them is refused, since a run could reach those behind it, but for one where a run
-//!     ended and there is room, and for `--again`, which repeats seeds and writes no line. An
+//! K1. No seed of the ledger twice: without `--seed` it begins behind all of them (so does another
+//!     of its kind that begins before the first has its line: give that one a seed); one before
+//!     the last of them is refused, since a run could reach those behind it, but for one where a
+//!     run ended and there is room, and for `--again`, which repeats seeds and writes no line. An
 //!     attack leaves its line however it ended.
 //! K2. The first line printed is the seed and the command that repeats the run.
 //! K3. At most an hour at a time; what is built before does not count. `fuzz:all` goes through
