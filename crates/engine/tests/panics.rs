@@ -1,7 +1,7 @@
 //! A user's order that panics, at any of its calls: the panic reaches its caller, and nothing
 //! hangs, neither for the panicking thread nor for anybody else.
 //!
-//! Claims: `commit.rs` C3; `catalogue.rs` C4; `flush.rs` F4; S3 of the leveled tree;
+//! Claims: `commit.rs` C3; `catalogue.rs` C4; `flush.rs` F4; `jobs.rs` J1; S3 of the leveled tree;
 //! docs/concurrency.md, "A write, step by step".
 
 use crate::common::{DIR, alone, contents, tiny, until};
@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use velella::simulation::{self, Step};
 use velella::vfs::MemFs;
 use velella::{
-    Db, ErrorKind, JournalMode, Keyspace, KeyspaceOptions, Order, WriteBatch, WriteOptions,
+    Builder, Db, ErrorKind, JournalMode, Keyspace, KeyspaceOptions, Order, WriteBatch, WriteOptions,
 };
 use velella_sync::epoch;
 use velella_testkit::Watchdog;
@@ -36,6 +36,12 @@ fn fused() -> Order {
     })
 }
 
+/// The database on `fs`, which knows `order`.
+fn open(builder: Builder, fs: &Arc<MemFs>, order: &Order) -> Db {
+    let builder = builder.vfs(Arc::clone(fs) as _).order(order.clone());
+    builder.open(DIR).unwrap()
+}
+
 fn keyspace(db: &Db, order: Order) -> Keyspace {
     let options = KeyspaceOptions {
         order,
@@ -47,8 +53,7 @@ fn keyspace(db: &Db, order: Order) -> Keyspace {
 #[test]
 fn a_panicking_order_blocks_no_key_and_nobody_else() {
     let order = fused();
-    let fs = Arc::new(MemFs::new());
-    let db = tiny().vfs(fs).order(order.clone()).open(DIR).unwrap();
+    let db = open(tiny(), &Arc::new(MemFs::new()), &order);
     let keyspace = keyspace(&db, order);
     for number in 0..40u64 {
         keyspace
@@ -97,7 +102,6 @@ fn a_panicking_order_blocks_no_key_and_nobody_else() {
     db.close().unwrap();
 }
 
-/// Claims: `jobs.rs` J1.
 #[test]
 fn a_panicking_background_thread_ends_writing_and_says_so() {
     let _watchdog = Watchdog::new("a panicking background thread", 100);
@@ -112,11 +116,7 @@ fn a_panicking_background_thread_ends_writing_and_says_so() {
         a.cmp(b)
     });
     let fs = Arc::new(MemFs::new());
-    let open = || {
-        let builder = tiny().vfs(Arc::clone(&fs) as _).order(order.clone());
-        builder.open(DIR).unwrap()
-    };
-    let db = open();
+    let db = open(tiny(), &fs, &order);
     let fused = keyspace(&db, order.clone());
     is_lit.store(true, Ordering::Relaxed);
     // Whoever looks for tables to merge compares their keys.
@@ -136,7 +136,7 @@ fn a_panicking_background_thread_ends_writing_and_says_so() {
     is_lit.store(false, Ordering::Relaxed);
     // Whether there was something left to write is not its concern.
     drop(db.close());
-    let again = open();
+    let again = open(tiny(), &fs, &order);
     assert_eq!(
         contents(&again.keyspace("fused").unwrap()).len(),
         written as usize
@@ -204,11 +204,7 @@ fn a_panicking_order_leaves_the_tables_in_memory_those_that_the_manifest_names()
         for nth in 1u64.. {
             let order = fused();
             let fs = Arc::new(MemFs::new());
-            let open = || {
-                let builder = alone().vfs(Arc::clone(&fs) as _).order(order.clone());
-                builder.open(DIR).unwrap()
-            };
-            let db = open();
+            let db = open(alone(), &fs, &order);
             let fused = keyspace(&db, order.clone());
             three_tables(&db, &fused);
             FUSE.set(nth);
@@ -237,7 +233,7 @@ fn a_panicking_order_leaves_the_tables_in_memory_those_that_the_manifest_names()
             assert!(!expected.contains_key(&b"m"[..]), "comparison {nth}");
             drop(fused);
             db.close().unwrap();
-            let db = open();
+            let db = open(alone(), &fs, &order);
             let fused = db.keyspace("fused").unwrap();
             assert_eq!(contents(&fused), expected, "comparison {nth}");
             db.verify().unwrap();
@@ -273,11 +269,8 @@ fn a_drop_that_panics_has_not_happened() {
 fn a_close_that_panics_gives_up_the_lock() {
     let order = fused();
     let fs = Arc::new(MemFs::new());
-    let open = || {
-        let builder = alone().vfs(Arc::clone(&fs) as _).order(order.clone());
-        builder.journal(JournalMode::Off).open(DIR)
-    };
-    let db = open().unwrap();
+    let builder = || alone().journal(JournalMode::Off);
+    let db = open(builder(), &fs, &order);
     let fused = keyspace(&db, order.clone());
     fused.put("a", "1").unwrap();
     fused.put("b", "1").unwrap();
@@ -286,7 +279,7 @@ fn a_close_that_panics_gives_up_the_lock() {
     assert!(outcome.is_err());
     assert_eq!(fused.put("c", "1").unwrap_err().kind(), ErrorKind::Closed);
     assert_eq!(db.close().unwrap_err().kind(), ErrorKind::Closed);
-    let again = open().unwrap();
+    let again = open(builder(), &fs, &order);
     // What was only in memory is gone, as after any end of a database without a journal.
     assert_eq!(contents(&again.keyspace("fused").unwrap()).len(), 0);
     again.close().unwrap();
