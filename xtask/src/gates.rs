@@ -3,8 +3,8 @@
 //!
 //! G1. A line of the ledger counts if the sources that it attacked, at its commit, are those of the
 //!     working tree, byte by byte; one whose tree was not its commit's never does. These are the
-//!     storage crates, but for the fuzz targets that reach a part of them only, or none; files of
-//!     tests and contracts' suites, which are in no product, are none of them.
+//!     storage crates, but for the fuzz targets that reach a part of them only, none, or more;
+//!     files of tests and contracts' suites, which are in no product, are none of them.
 //! G2. A line that failed counts for nothing, and is told; so are gates that are not reached.
 //!     One that is unfinished counts for nothing, and says nothing against its attack.
 //!     Of a check, whose tests are always the same, the newest commit that ran it decides: what has

@@ -152,9 +152,7 @@ fn uses(text: &str) -> Vec<&str> {
 #[test]
 fn what_targets_reach_of_a_crate_is_all_that_it_uses() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
-    let targets = soak::targets(root).unwrap();
     for (target, sources) in REACHED {
-        assert!(targets.iter().any(|name| name == target), "{target}");
         // Not whole crates of storage.
         for source in sources.iter().filter(|source| !source.ends_with("/src")) {
             let (own, _) = source.split_once("/src/").unwrap();
