@@ -17,9 +17,14 @@ pub(crate) struct Binary {
     pub(crate) directory: PathBuf,
 }
 
+/// The cargo that runs us, so that what it runs uses the same toolchain.
+pub(crate) fn cargo() -> String {
+    std::env::var("CARGO").unwrap_or_else(|_| "cargo".to_owned())
+}
+
 /// `cargo test` of these packages without running anything, telling what it builds.
 pub(crate) fn cargo_test<'a>(root: &Path, packages: impl IntoIterator<Item = &'a str>) -> Command {
-    let mut command = Command::new(crate::models::cargo());
+    let mut command = Command::new(cargo());
     command
         .args(["test", "--no-run", "--quiet"])
         .arg("--message-format=json-render-diagnostics")
@@ -46,7 +51,7 @@ pub(crate) fn build(command: &mut Command) -> Result<Binaries, String> {
 /// # Errors
 /// The build failed, or no package has such an example.
 pub(crate) fn example(root: &Path, name: &str) -> Result<Binary, String> {
-    let mut command = Command::new(crate::models::cargo());
+    let mut command = Command::new(cargo());
     command
         .args(["build", "--workspace", "--quiet", "--example", name])
         .arg("--message-format=json-render-diagnostics")

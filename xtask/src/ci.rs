@@ -10,9 +10,10 @@
 //!
 //! Tests: below; the steps themselves are what `.ci/run` runs.
 
+use crate::binaries::{self, cargo};
 use crate::ledger::DRAWN_FROM;
-use crate::models::{self, cargo};
-use crate::{binaries, check, processor, ratio, seeded, tidy};
+use crate::models;
+use crate::{check, processor, ratio, seeded, tidy};
 use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};

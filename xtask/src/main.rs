@@ -19,8 +19,8 @@ mod embed;
 mod supervise;
 mod ledger;
 mod tidy;
-mod models;
 mod binaries;
+mod models;
 mod seeded;
 mod nightly;
 mod check;
@@ -157,7 +157,7 @@ fn describe(command: &str) -> String {
 /// Builds `velella-bench`, without any peer, and lets it compare.
 fn bench_check(root: &Path, rest: &[String]) -> Result<(), String> {
     let scratch = root.join("target");
-    let ended = std::process::Command::new(models::cargo())
+    let ended = std::process::Command::new(binaries::cargo())
         .current_dir(root)
         .args([
             "run",

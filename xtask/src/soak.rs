@@ -15,8 +15,8 @@ mod explore;
 mod fuzz;
 mod sanitized;
 
+use crate::binaries;
 use crate::ledger::{LEDGER, Line, Verdict, fresh, read, unused, used};
-use crate::models;
 use crate::supervise::{Ended, supervise};
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -202,7 +202,7 @@ fn attack(root: &Path, asked: &Asked, seed: u64) -> Result<Command, String> {
 
 /// Builds a binary of the release, and says where it is.
 fn release(root: &Path, package: &str, binary: &str) -> Result<PathBuf, String> {
-    let mut build = Command::new(models::cargo());
+    let mut build = Command::new(binaries::cargo());
     build.current_dir(root);
     build.args(["build", "--release", "--package", package, "--bin", binary]);
     succeed(&mut build)?;
