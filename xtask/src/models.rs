@@ -2,37 +2,31 @@
 //!
 //! A crate's models are its test binaries `tests/loom.rs` and `tests/shuttle.rs`, found by their
 //! names. Each exploration prints a line `model: name | how | executions | seconds | verdict`
-//! (`velella_sync::model`); a binary that prints none is listed test by test.
+//! (`velella_sync::model`); a test that prints none is a row without figures.
 //!
-//! Z1. A binary that fails fails the run, whatever it has printed.
+//! Z1. A test that fails fails the run, whatever it has printed, and so does a build.
 //! Z2. With `--minutes` the schedules drawn at random are continued, from new seeds, until the time
 //!     is over; what loom explores ends by itself. [`beyond`] goes further with one tool: from the
 //!     seeds it is told, or with so many preemptions more than the bound of a model.
 //!     There the engine's models are bounded under loom, for the memory that they take.
-//! Z3. The tools explore beside each other: neither keeps two processors busy, since one builds, or
-//!     is at its longest model, while the other explores. Each builds into a directory of its own.
 //!
 //! Tests: below.
 
-use crate::binaries::cargo;
 use crate::workspace::Workspace;
+use process::{Variables, at_once};
+use row::{Row, table};
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::process::Command;
-use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
 mod row;
-
-use row::{Row, rows, table, tests};
+mod process;
 
 /// A way to explore: a configuration of the compiler and a name of test binaries.
 const TOOLS: [&str; 2] = ["loom", "shuttle"];
 
 /// What shuttle's models are built with: optimised, and quickly linked.
 pub(crate) const QUICKLY_LINKED: &str = "models";
-
-const MINUTE: Duration = Duration::from_secs(60);
 
 /// Says to a binary of models how long each of them may go on.
 const SECONDS: &str = "VELELLA_MODEL_SECONDS";
@@ -45,7 +39,7 @@ const SECONDS_OF_THE_ENGINE: u64 = 10;
 #[derive(Debug, Default)]
 struct Run {
     rows: Vec<Row>,
-    /// Binaries that failed, with all that they printed.
+    /// Tests that failed, with all that they printed.
     failures: Vec<(String, String)>,
 }
 
@@ -66,39 +60,22 @@ pub(crate) fn describe() -> String {
 pub(crate) fn run(root: &Path, arguments: &[String]) -> Result<(), String> {
     let minutes = minutes(arguments)?;
     let start = Instant::now();
-    let workspace = Workspace::load(root)
-        .map_err(|error| format!("cannot read {}: {error}", root.display()))?;
-    let mut done = side_by_side(root, &workspace);
+    let mut tests = process::build(root, &workspace(root)?, &TOOLS)?;
+    let mut done = process::run(&tests, &|_| Variables::new());
     let limit = Duration::from_secs(minutes.unwrap_or(0) * 60);
     if let Some(left) = limit.checked_sub(start.elapsed())
         && done.failures.is_empty()
     {
         let each = share(left, &done.rows, "shuttle");
-        let more = [(SECONDS, each.to_string())];
-        done.explore(root, "shuttle", &packages(&workspace, "shuttle"), &more);
+        tests.retain(|test| test.tool == "shuttle");
+        done.append(process::run(&tests, &|_| vec![(SECONDS, each.to_string())]));
     }
     println!("\n{}", table(&done.rows));
     done.verdict()
 }
 
-/// Explores with every tool at once (Z3).
-fn side_by_side(root: &Path, workspace: &Workspace) -> Run {
-    let explore = |tool| {
-        let mut run = Run::default();
-        run.explore(root, tool, &packages(workspace, tool), &[]);
-        run
-    };
-    let mut done = Run::default();
-    std::thread::scope(|scope| {
-        let runs = TOOLS.map(|tool| scope.spawn(move || explore(tool)));
-        for run in runs {
-            match run.join() {
-                Ok(run) => done.append(run),
-                Err(panic) => std::panic::resume_unwind(panic),
-            }
-        }
-    });
-    done
+fn workspace(root: &Path) -> Result<Workspace, String> {
+    Workspace::load(root).map_err(|error| format!("cannot read {}: {error}", root.display()))
 }
 
 /// What a long exploration came to.
@@ -124,28 +101,27 @@ pub(crate) struct Sum {
 /// A model did not end as it must; what was explored until then is told, too.
 pub(crate) fn beyond(
     root: &Path,
-    tool: &str,
+    tool: &'static str,
     deeper: u64,
     minutes: u64,
     seed: u64,
 ) -> Result<(Sum, Result<(), String>), String> {
-    let workspace = Workspace::load(root)
-        .map_err(|error| format!("cannot read {}: {error}", root.display()))?;
-    let packages = packages(&workspace, tool);
+    let tests = process::build(root, &workspace(root)?, &[tool])?;
     let explore = |seconds: u64| {
         let begun = Instant::now();
-        let mut run = Run::default();
-        for package in &packages {
-            let more = [
-                (SECONDS, bounded(seconds, tool, package).to_string()),
+        let run = process::run(&tests, &|test| {
+            vec![
+                (
+                    SECONDS,
+                    bounded(seconds, test.tool, &test.package).to_string(),
+                ),
                 ("VELELLA_MODEL_SEED", seed.to_string()),
                 ("VELELLA_MODEL_DEEPER", deeper.to_string()),
-            ];
-            run.explore(root, tool, std::slice::from_ref(package), &more);
-        }
+            ]
+        });
         (run, begun.elapsed())
     };
-    // A second of each: builds them, and tells how many share the time.
+    // A second of each tells how many share the time.
     let (first, _) = explore(1);
     let (done, took) = match first.failures.is_empty() {
         true => explore(share(Duration::from_secs(minutes * 60), &first.rows, tool)),
@@ -162,18 +138,8 @@ pub(crate) fn beyond(
 /// Seconds that each exploration of `rows` with `tool` may take if all are to end within `time`.
 fn share(time: Duration, rows: &[Row], tool: &str) -> u64 {
     let explorations = rows.iter().filter(|row| row.goes_on(tool)).count() as u64;
-    let each = time.as_secs() * at_once(tool) / explorations.max(1);
+    let each = time.as_secs() * at_once() / explorations.max(1);
     each.max(1)
-}
-
-/// How many tests of a binary run beside each other: one per processor; of loom's one alone, since
-/// it maps new stacks for each execution, and two that do so in one process hold each other up in
-/// the kernel: on two processors they took longer than one after the other.
-fn at_once(tool: &str) -> u64 {
-    match tool {
-        "loom" => 1,
-        _ => std::thread::available_parallelism().map_or(1, usize::from) as u64,
-    }
 }
 
 /// Of `seconds`, what a model of `package` may take with `tool`.
@@ -195,65 +161,7 @@ fn minutes(arguments: &[String]) -> Result<Option<u64>, String> {
     }
 }
 
-/// What the models of `tool` are built with. loom gives a thread 32 KiB of stack, which is enough
-/// for what was optimised across crates, and for nothing else.
-fn profile(tool: &str) -> &'static str {
-    match tool {
-        "loom" => "release",
-        _ => QUICKLY_LINKED,
-    }
-}
-
-/// The packages that have models for `tool`.
-fn packages(workspace: &Workspace, tool: &str) -> Vec<String> {
-    let file = format!("tests/{tool}.rs");
-    let has = |found: &&crate::workspace::Crate| found.source(&file).is_some();
-    let crates = workspace.crates.iter().filter(has);
-    crates.map(|found| found.manifest.package.clone()).collect()
-}
-
 impl Run {
-    /// Explores the models of `packages` with `tool`, in an environment with `more`.
-    fn explore(
-        &mut self,
-        root: &Path,
-        tool: &str,
-        packages: &[String],
-        more: &[(&'static str, String)],
-    ) {
-        for package in packages {
-            println!("{package}: {tool}");
-            let mut command = Command::new(cargo());
-            command
-                .current_dir(root)
-                .args(["test", "--profile", profile(tool), "--quiet"])
-                .args(["--package", package])
-                .args(["--test", tool, "--", "--show-output"])
-                .arg(format!("--test-threads={}", at_once(tool)))
-                .env("RUSTFLAGS", format!("--cfg {tool}"))
-                .env("CARGO_TARGET_DIR", root.join("target").join(tool))
-                .envs(more.iter().map(|(name, value)| (name, value)));
-            let name = format!("{package} ({tool})");
-            match telling_the_time(&name, || command.output()) {
-                Ok(output) => {
-                    let text = String::from_utf8_lossy(&output.stdout).into_owned();
-                    let rows = rows(&text);
-                    self.rows.extend(match rows.is_empty() {
-                        true => tests(&text, package, tool),
-                        false => rows,
-                    });
-                    if !output.status.success() {
-                        let errors = String::from_utf8_lossy(&output.stderr);
-                        self.failures.push((name, text + &errors));
-                    }
-                }
-                Err(error) => self
-                    .failures
-                    .push((name, format!("cannot run cargo: {error}"))),
-            }
-        }
-    }
-
     fn append(&mut self, other: Run) {
         self.rows.extend(other.rows);
         self.failures.extend(other.failures);
@@ -280,7 +188,7 @@ impl Run {
         sum
     }
 
-    /// Z1, with all that a failed binary printed on standard error.
+    /// Z1, with all that a failed test printed on standard error.
     fn verdict(&self) -> Result<(), String> {
         if self.failures.is_empty() {
             return Ok(());
@@ -291,23 +199,6 @@ impl Run {
         let names: Vec<&str> = self.failures.iter().map(|(name, _)| &**name).collect();
         Err(format!("models failed in {}", names.join(", ")))
     }
-}
-
-/// Does what takes long, and says each minute that it still does.
-fn telling_the_time<R>(name: &str, long: impl FnOnce() -> R) -> R {
-    let begun = Instant::now();
-    let (done, is_done) = mpsc::channel::<()>();
-    std::thread::scope(|scope| {
-        scope.spawn(move || {
-            while is_done.recv_timeout(MINUTE) == Err(RecvTimeoutError::Timeout) {
-                let minutes = begun.elapsed().as_secs() / 60;
-                println!("  {name}: after {minutes} minutes");
-            }
-        });
-        let result = long();
-        drop(done);
-        result
-    })
 }
 
 #[cfg(test)]
@@ -354,18 +245,6 @@ mod tests {
         assert_eq!(bounded(1, "loom", "velella"), 1);
         assert_eq!(bounded(10 * most, "shuttle", "velella"), 10 * most);
         assert_eq!(bounded(10 * most, "loom", "velella-sync"), 10 * most);
-    }
-
-    #[test]
-    fn models_are_found_by_the_names_of_their_files() {
-        let workspace = crate::workspace::planted(&[
-            ("crates/a/Cargo.toml", "[package]\nname = \"velella-a\"\n"),
-            ("crates/a/tests/loom.rs", "//! models\n"),
-            ("crates/b/Cargo.toml", "[package]\nname = \"velella-b\"\n"),
-            ("crates/b/tests/other.rs", "//! none\n"),
-        ]);
-        assert_eq!(packages(&workspace, "loom"), ["velella-a"]);
-        assert!(packages(&workspace, "shuttle").is_empty());
     }
 
     #[test]
