@@ -10,10 +10,15 @@ fn any_call_may_fail_in_any_way() {
 
 #[test]
 fn a_device_that_lies_is_noticed() {
-    common::is_reported(Faults::on_a_device_that_lies(), 250);
+    common::is_reported(Faults::default().on_a_device_that_lies(), 250);
 }
 
 #[test]
 fn any_two_calls_may_fail() {
     common::holds(Faults::in_pairs(), 1, 300);
+}
+
+#[test]
+fn a_device_that_lies_is_noticed_beside_any_two_calls_that_fail() {
+    common::is_reported(Faults::in_pairs().on_a_device_that_lies(), 300);
 }

@@ -137,15 +137,6 @@ fn failing(turn: u64, calls: usize) -> impl Iterator<Item = usize> {
 }
 
 impl Faults {
-    /// The control.
-    #[must_use]
-    pub fn on_a_device_that_lies() -> Faults {
-        Faults {
-            lies: true,
-            ..Faults::default()
-        }
-    }
-
     /// Two at a time.
     #[must_use]
     pub fn in_pairs() -> Faults {
@@ -153,6 +144,12 @@ impl Faults {
             pairs: true,
             ..Faults::default()
         }
+    }
+
+    /// The control of either.
+    #[must_use]
+    pub fn on_a_device_that_lies(self) -> Faults {
+        Faults { lies: true, ..self }
     }
 
     /// Two calls of a workload (F2). Hardly any is drawn twice, so its calls are not kept.
