@@ -8,6 +8,8 @@
 # operation in there returned: none is pending, neither at the end nor when the crash image was
 # taken, since the clients go on beside it. What a crash left, and what was done after it, is
 # judged by our own checker alone.
+#
+# Usage: bash .ci/porcupine.sh [HISTORIES [SEED]]     50, from a seed that follows from the commit
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -30,9 +32,13 @@ fi
 go build -o "$work/judge" .
 cd - >/dev/null
 
+# Every commit draws others, of those that no soak uses.
+commit=$(git rev-parse --short=8 HEAD 2>/dev/null || echo 3e8)
+histories=${1:-50} seed=${2:-$((10 ** 12 + 16#${commit:0:8}))}
+echo "seed $seed: bash .ci/porcupine.sh $histories $seed"
 cargo build --quiet --release --package velella-reliability
 VELELLA_EXPORT="$work/histories.jsonl" \
-    "${CARGO_TARGET_DIR:-target}/release/reliability" histories --runs "${1:-50}" --seed "${2:-1000}"
+    "${CARGO_TARGET_DIR:-target}/release/reliability" histories --runs "$histories" --seed "$seed"
 "$work/judge" < "$work/histories.jsonl"
 
 # Control: one read that nobody can have made.
