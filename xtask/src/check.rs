@@ -249,6 +249,9 @@ fn command(root: &Path, check: &Check) -> Result<Command, String> {
     if check.kind != Kind::Miri {
         command.args(["--target", &nightly::host()?]);
     }
+    if check.as_it_stands {
+        command.args(["--profile", "unoptimised"]);
+    }
     command.args(["--package", check.package]);
     command.envs(check.kind.variables(check.package).iter().copied());
     command.env("CARGO_TARGET_DIR", check.kind.directory(root));
