@@ -88,11 +88,11 @@ fn with_models<'a>(workspace: &'a Workspace, tool: &str) -> impl Iterator<Item =
     crates.filter(move |found| found.source(&file).is_some())
 }
 
-/// What the models of `tool` are built with. loom gives a thread 32 KiB of stack, which is enough
-/// for what was optimised across crates, and for nothing else.
+/// The profile that the models of `tool` are built with. loom gives a thread 32 KiB of stack, which
+/// is enough for what was optimised across crates, and for nothing else.
 fn profile(tool: &str) -> &'static str {
     match tool {
-        "loom" => "release",
+        "loom" => "loom",
         _ => QUICKLY_LINKED,
     }
 }
