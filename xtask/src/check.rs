@@ -249,7 +249,7 @@ fn command(root: &Path, check: &Check) -> Result<Command, String> {
     if check.kind != Kind::Miri {
         command.args(["--target", &nightly::host()?]);
     }
-    if check.as_it_stands {
+    if check.unoptimised {
         command.args(["--profile", "unoptimised"]);
     }
     command.args(["--package", check.package]);

@@ -15,7 +15,7 @@ pub(super) struct Check {
     /// Whether it is so quick, for what it finds, that every commit takes it.
     pub(super) often: bool,
     /// Whether its tests take less time than to optimise what they test.
-    pub(super) as_it_stands: bool,
+    pub(super) unoptimised: bool,
 }
 
 impl Check {
@@ -26,9 +26,9 @@ impl Check {
         }
     }
 
-    const fn as_it_stands(self) -> Check {
+    const fn unoptimised(self) -> Check {
         Check {
-            as_it_stands: true,
+            unoptimised: true,
             ..self
         }
     }
@@ -54,7 +54,7 @@ const fn check(
         arguments,
         minutes,
         often: false,
-        as_it_stands: false,
+        unoptimised: false,
     }
 }
 
@@ -113,5 +113,5 @@ pub(super) const CHECKS: &[Check] = &[
     // Not what counts the process's memory: AddressSanitizer keeps what was freed.
     check(Kind::Address, "velella-server", &["--lib", "--tests", "--", "--skip",
         "hold_no_memory"], 20),
-    check(Kind::Address, "velella-reliability", &["--test", "corpus"], 20).as_it_stands().often(),
+    check(Kind::Address, "velella-reliability", &["--test", "corpus"], 20).unoptimised().often(),
 ];
