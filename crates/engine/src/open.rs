@@ -187,7 +187,7 @@ fn make_directory(vfs: &dyn Vfs, dir: &Path, options: &Options) -> Result<()> {
     if !options.create {
         // Before the lock file is made: what is no database is left as it is.
         return Err(if vfs.exists(dir)? {
-            nothing_there(dir)
+            nothing_there(vfs, dir)
         } else {
             missing(dir)
         });
@@ -210,10 +210,14 @@ fn missing(dir: &Path) -> Error {
     .remedy("create it with `create(true)`, or check the path")
 }
 
-fn nothing_there(dir: &Path) -> Error {
-    Error::new(ErrorKind::NotFound, "open database", "there is none there")
-        .on(dir)
-        .remedy("create it with `create(true)`, or check the path")
+/// Nothing, or what is left of a database that lost its `CURRENT`.
+fn nothing_there(vfs: &dyn Vfs, dir: &Path) -> Error {
+    match Manifest::check_room(vfs, dir) {
+        Err(error) if error.kind() == ErrorKind::Corruption => error,
+        _ => Error::new(ErrorKind::NotFound, "open database", "there is none there")
+            .on(dir)
+            .remedy("create it with `create(true)`, or check the path"),
+    }
 }
 
 /// The third is why the manifest is not believed, where loss is accepted.
@@ -239,7 +243,7 @@ fn open_manifest(
     } else if options.create {
         Manifest::create(Arc::clone(vfs), dir)?
     } else {
-        return Err(nothing_there(dir));
+        return Err(nothing_there(&**vfs, dir));
     };
     // It is never dropped: without it this is a new manifest, or a creation was interrupted here.
     if state.keyspace(DEFAULT_ID).is_none() {

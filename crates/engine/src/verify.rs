@@ -13,7 +13,7 @@ use crate::keyspace_core::Core;
 use crate::options::RecoveryMode;
 use serde::Serialize;
 use std::collections::BTreeSet;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use velella_base::external::ExternalRef;
 use velella_base::file_name::{FileName, JOURNAL_DIR, LOST_AND_FOUND};
@@ -41,7 +41,7 @@ pub struct VerifyReport {
     /// Records of the journal that a power loss would leave, each read whole; `None` if there is
     /// no journal, or if it kept moving on faster than it could be read.
     pub journal_records: Option<u64>,
-    /// Names in the directory that are not the database's.
+    /// Names in the directory, and in that of its journal, that are not the database's.
     pub foreign_files: Vec<String>,
 }
 
@@ -177,11 +177,23 @@ impl Engine {
     }
 
     fn foreign_files(&self) -> Result<Vec<String>> {
-        let names = self.env.vfs.read_dir(&self.dir)?.into_iter();
-        let names = names.filter_map(|path| Some(path.file_name()?.to_string_lossy().into_owned()));
-        Ok(names
-            .filter(|name| FileName::parse(name).is_none())
-            .filter(|name| name != JOURNAL_DIR && name != LOST_AND_FOUND)
+        let journal = Path::new(JOURNAL_DIR);
+        let mut paths = self.env.vfs.read_dir(&self.dir)?;
+        if paths.iter().any(|path| path == journal) {
+            let within = self.env.vfs.read_dir(&self.dir.join(journal))?;
+            paths.extend(within.iter().map(|name| journal.join(name)));
+        }
+        let is_ours = |path: &Path| {
+            let name = path.file_name().and_then(|name| name.to_str());
+            // Where it belongs: a table among segments is nobody's.
+            let file = name.and_then(FileName::parse);
+            file.is_some_and(|name| name.path(Path::new("")) == path)
+                || path == journal
+                || path == Path::new(LOST_AND_FOUND)
+        };
+        let foreign = paths.iter().filter(|path| !is_ours(path));
+        Ok(foreign
+            .map(|path| path.to_string_lossy().into_owned())
             .collect())
     }
 }

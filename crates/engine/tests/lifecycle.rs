@@ -268,6 +268,28 @@ fn a_current_file_of_something_else_is_corruption_not_an_empty_database() {
 }
 
 #[test]
+fn a_database_that_lost_its_current_file_is_damaged_whoever_opens_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let db = velella::open(dir.path()).unwrap();
+    db.put("k", "v").unwrap();
+    db.close().unwrap();
+    let current = dir.path().join("CURRENT");
+    let content = std::fs::read(&current).unwrap();
+    std::fs::remove_file(&current).unwrap();
+    let names = || std::fs::read_dir(dir.path()).unwrap().count();
+    let before = names();
+    for create in [true, false] {
+        let error = Db::builder().create(create).open(dir.path()).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Corruption, "{error}");
+        assert_eq!(error.file(), Some(&*current));
+        assert_eq!(names(), before);
+    }
+    std::fs::write(&current, content).unwrap();
+    let db = velella::open(dir.path()).unwrap();
+    assert_eq!(db.get("k").unwrap().unwrap(), "v");
+}
+
+#[test]
 fn a_directory_without_permission_says_so() {
     if std::fs::read_to_string("/proc/self/status").is_ok_and(|status| status.contains("Uid:\t0\t"))
     {

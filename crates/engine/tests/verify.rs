@@ -45,7 +45,14 @@ fn everything_is_read_and_counted() {
     let db = with_external(dir.path());
     db.put("later", "2").unwrap();
     db.persist().unwrap();
-    fs::write(dir.path().join("notes.txt"), "").unwrap();
+    for name in [
+        "notes.txt",
+        "journal/notes.txt",
+        "journal/900001.sst",
+        "900002.seg",
+    ] {
+        fs::write(dir.path().join(name), "").unwrap();
+    }
     let (mut last, mut total) = (0, 0);
     let report = db
         .verify_with(&mut |read, all| {
@@ -60,7 +67,15 @@ fn everything_is_read_and_counted() {
         "{report:?}"
     );
     assert!(report.journal_records.unwrap() >= 1, "{report:?}");
-    assert_eq!(report.foreign_files, ["notes.txt"]);
+    assert_eq!(
+        report.foreign_files,
+        [
+            "900002.seg",
+            "notes.txt",
+            "journal/900001.sst",
+            "journal/notes.txt"
+        ]
+    );
 }
 
 #[test]
@@ -85,7 +100,10 @@ fn a_missing_or_short_external_value_is_found() {
     file.set_len(1000).unwrap();
     assert_eq!(db.verify().unwrap_err().kind(), ErrorKind::Corruption);
     fs::remove_file(&external).unwrap();
-    assert_eq!(db.verify().unwrap_err().file(), Some(external.as_path()));
+    for error in [db.verify().unwrap_err(), db.get("large").unwrap_err()] {
+        assert_eq!(error.kind(), ErrorKind::Corruption, "{error}");
+        assert_eq!(error.file(), Some(external.as_path()));
+    }
 }
 
 #[test]

@@ -84,7 +84,7 @@ impl Source {
     #[must_use]
     pub(crate) fn corruption(&self, offset: u64, found: impl Into<String>) -> Error {
         Error::corruption("read table", self.file.path(), offset, found)
-            .remedy("restore this file from a backup, or repair the database")
+            .remedy("restore this file from a backup")
     }
 
     /// The error for a block at `offset` that does not parse.

@@ -19,7 +19,7 @@ use std::sync::Arc;
 use velella_base::checksum::{crc32c, crc32c_append};
 use velella_base::external::ExternalRef;
 use velella_base::file_name::FileName;
-use velella_base::{DatabaseId, Error, Result};
+use velella_base::{DatabaseId, Error, ErrorKind, Result};
 use velella_sync::lock::Mutex;
 use velella_vfs::{ReadFile, Vfs, WriteFile};
 
@@ -120,7 +120,7 @@ impl ExternalStore {
     /// Reads a value and checks it.
     ///
     /// # Errors
-    /// `Corruption`, `Io`.
+    /// `Corruption`, `Io`; `Closed`: the file is gone since the database was closed.
     pub fn read(&self, reference: &ExternalRef) -> Result<Vec<u8>> {
         let (source, length) = self.open(reference)?;
         let mut value = vec![0; length];
@@ -143,7 +143,13 @@ impl ExternalStore {
     /// Opens the file that `reference` names, and checks all but the value; its length.
     fn open(&self, reference: &ExternalRef) -> Result<(Arc<dyn ReadFile>, usize)> {
         let path = FileName::External(reference.file).path(&self.dir);
-        let source = self.tables.with_room(|| self.vfs.open_read(&path))?;
+        let opened = self.tables.with_room(|| self.vfs.open_read(&path));
+        let source = opened.map_err(|error| match error.kind() {
+            ErrorKind::NotFound => self.tables.closed(&path).unwrap_or_else(|| {
+                damaged(&path, 0, "a version names it, but it is not there".into())
+            }),
+            _ => error,
+        })?;
         // The length is checked against the file before anything is allocated for it.
         let expected = (HEADER_BYTES as u64).saturating_add(reference.length);
         if source.len() != expected {

@@ -111,13 +111,18 @@ impl OpenFiles {
     fn reopen(&self, lent: &Lent) -> Result<Arc<dyn ReadFile>> {
         let opened = self.with_room(|| self.vfs.open_read(&lent.path));
         opened.map_err(|error| match error.kind() {
-            // Acquire, partner: `shut`. Asked after the file was missed, which was there before.
-            ErrorKind::NotFound if self.is_shut.load(Ordering::Acquire) => {
-                Error::new(ErrorKind::Closed, "read", "the database was closed").on(&lent.path)
-            }
-            ErrorKind::NotFound => lent.is_another("it is not there any more".to_owned()),
+            ErrorKind::NotFound => self
+                .closed(&lent.path)
+                .unwrap_or_else(|| lent.is_another("it is not there any more".to_owned())),
             _ => error,
         })
+    }
+
+    /// Why `path`, which was missed, may be gone: the database was closed (D2).
+    pub(crate) fn closed(&self, path: &Path) -> Option<Error> {
+        // Acquire, partner: `shut`. Asked after the file was missed, which was there before.
+        let is_shut = self.is_shut.load(Ordering::Acquire);
+        is_shut.then(|| Error::new(ErrorKind::Closed, "read", "the database was closed").on(path))
     }
 
     /// Closes half of what is open; whether that was anything.

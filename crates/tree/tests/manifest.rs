@@ -166,17 +166,24 @@ fn a_foreign_directory_is_left_alone() {
     for harmless in [&[][..], &["LOCK"], &["LOCK", "CURRENT.tmp"], &mounted] {
         attempt(harmless).0.unwrap();
     }
-    for foreign in [
-        "notes.txt",
-        "notes.tmp",
-        "000007.sst",
-        "000007.ext",
-        "journal/000003.seg",
-        "CURRENT",
+    use ErrorKind::{AlreadyExists, Corruption};
+    for (foreign, kind, said) in [
+        ("notes.txt", AlreadyExists, "it holds notes.txt"),
+        ("notes.tmp", AlreadyExists, "it holds notes.tmp"),
+        ("journal/notes", AlreadyExists, "it holds journal/notes"),
+        ("CURRENT", AlreadyExists, "there is one"),
+        ("000007.sst", Corruption, "000007.sst is there"),
+        ("000007.ext", Corruption, "000007.ext is there"),
+        (
+            "journal/000003.seg",
+            Corruption,
+            "journal/000003.seg is there",
+        ),
     ] {
         let (outcome, files) = attempt(&[foreign, "LOCK"]);
         let error = outcome.unwrap_err();
-        assert_eq!(error.kind(), ErrorKind::AlreadyExists, "{error}");
+        assert_eq!(error.kind(), kind, "{error}");
+        assert!(error.to_string().contains(said), "{error}");
         assert_eq!(files, 2, "something was written beside {foreign}");
     }
     let (fs, manifest) = sample();
@@ -187,6 +194,7 @@ fn a_foreign_directory_is_left_alone() {
     Manifest::check_room(&fs, db()).unwrap_err();
     let error = Manifest::create(arc(&fs), db()).unwrap_err();
     assert!(error.to_string().contains("damaged database"), "{error}");
+    assert_eq!(error.file(), Some(&*db().join("CURRENT")));
 }
 
 /// Commits after which the state is one of a known sequence.

@@ -338,11 +338,7 @@ impl Judge {
 #[must_use]
 pub fn is_named(error: &Error) -> bool {
     use ErrorKind::{Corruption, Io, NotFound, Unsupported};
-    match error.kind() {
-        Corruption | Io | NotFound | Unsupported => error.file().is_some(),
-        // Files without a database: it names the one it found.
-        kind => kind == ErrorKind::AlreadyExists,
-    }
+    matches!(error.kind(), Corruption | Io | NotFound | Unsupported) && error.file().is_some()
 }
 
 /// Whether it names a file of this directory.

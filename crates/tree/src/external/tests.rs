@@ -4,7 +4,6 @@
 
 use super::*;
 use std::path::Path;
-use velella_base::ErrorKind;
 use velella_vfs::MemFs;
 
 fn db() -> &'static Path {
@@ -61,6 +60,22 @@ fn files_exchanged_with_each_other_or_another_database_are_found() {
     fs.write_file(first.path(), &bytes).unwrap();
     assert_eq!(ours.read(&one).unwrap_err().kind(), ErrorKind::Corruption);
     assert_eq!(ours.read(&two).unwrap(), b"same");
+}
+
+#[test]
+fn a_missing_file_is_damage_unless_the_database_was_closed() {
+    let fs = MemFs::new();
+    let store = store(&fs);
+    let (reference, file) = store.write(b"value", 0).unwrap();
+    fs.remove(file.path()).unwrap();
+    let error = store.read(&reference).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Corruption, "{error}");
+    assert_eq!(error.file(), Some(file.path()));
+    store.verify(&reference).unwrap_err();
+    // Then its next owner may have removed it.
+    store.tables.shut();
+    let error = store.read(&reference).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Closed, "{error}");
 }
 
 #[test]

@@ -80,6 +80,15 @@ pub(super) fn put_back(dir: &Path, file: u64, later: u64, damage: Option<&Error>
     }
 }
 
+/// The error for a directory that has no `CURRENT` but `name`, a file of a database.
+pub(super) fn lost(dir: &Path, name: &str) -> Error {
+    let found = format!("it is missing, although {name} is there: a damaged database");
+    Error::corruption("read", &FileName::Current.path(dir), 0, found).remedy(
+        "restore the database from a backup; or restore this file: one line, the name of the \
+         newest MANIFEST file and its CRC-32C; or move all files away, for a new database",
+    )
+}
+
 /// The number of the manifest in force, which exists.
 pub(super) fn read(vfs: &dyn Vfs, dir: &Path) -> Result<u64> {
     let path = FileName::Current.path(dir);

@@ -86,6 +86,9 @@ pub(super) fn prepare(vfs: &dyn Vfs, dir: &Path) -> Result<()> {
 
 /// What an interrupted creation left in `dir`, where a database may be created: nothing else is
 /// there.
+///
+/// # Errors
+/// `AlreadyExists`: a database, or what is not ours; `Corruption`: a database without `CURRENT`.
 pub(super) fn leftovers(vfs: &dyn Vfs, dir: &Path) -> Result<Vec<PathBuf>> {
     let mut leftovers = Vec::new();
     for name in names(vfs, dir)? {
@@ -104,9 +107,10 @@ pub(super) fn leftovers(vfs: &dyn Vfs, dir: &Path) -> Result<Vec<PathBuf>> {
                 leftovers.push(dir.join(&name));
             }
             None if is_temporary(&name) => leftovers.push(dir.join(&name)),
-            None if name == JOURNAL_DIR && is_empty_dir(vfs, &dir.join(&name)) => {}
+            Some(_) => return Err(current::lost(dir, &name)),
+            None if name == JOURNAL_DIR => check_journal(vfs, dir)?,
             None if name == LOST_AND_FOUND => {}
-            _ => return Err(foreign(dir, &name)),
+            None => return Err(foreign(dir, &name)),
         }
     }
     Ok(leftovers)
@@ -123,25 +127,25 @@ fn is_newborn(vfs: &dyn Vfs, dir: &Path, file: u64) -> bool {
     vfs.len(&path).is_ok_and(|length| length <= 512)
 }
 
-fn is_empty_dir(vfs: &dyn Vfs, dir: &Path) -> bool {
-    vfs.read_dir(dir).is_ok_and(|names| names.is_empty())
+/// An empty journal is what an interrupted creation leaves.
+fn check_journal(vfs: &dyn Vfs, dir: &Path) -> Result<()> {
+    // What cannot be looked into is no directory, and not ours.
+    let names = names(vfs, &dir.join(JOURNAL_DIR));
+    let names = names.map_err(|_| foreign(dir, JOURNAL_DIR))?;
+    match names.first() {
+        None => Ok(()),
+        Some(name) if FileName::parse(name).is_some() => {
+            Err(current::lost(dir, &format!("{JOURNAL_DIR}/{name}")))
+        }
+        Some(name) => Err(foreign(dir, &format!("{JOURNAL_DIR}/{name}"))),
+    }
 }
 
 fn foreign(dir: &Path, name: &str) -> Error {
-    let ours = FileName::parse(name).is_some();
-    let found = if ours {
-        format!("it holds {name} but no CURRENT: a damaged database")
-    } else {
-        format!("it is not empty and not a database (it holds {name})")
-    };
-    let remedy = if ours {
-        "restore CURRENT from a backup, or move the files away"
-    } else {
-        "choose an empty directory"
-    };
+    let found = format!("it is not empty and not a database (it holds {name})");
     Error::new(ErrorKind::AlreadyExists, "create a database in", found)
         .on(dir)
-        .remedy(remedy)
+        .remedy("choose an empty directory")
 }
 
 /// The lowest number at or above `least` and above every file present (N3).

@@ -96,7 +96,8 @@ impl Manifest {
     /// Creates a database: a directory, a manifest with a new random id, `CURRENT`, all synced.
     ///
     /// # Errors
-    /// `AlreadyExists`: a database, or something else, is there; or what the file system refused.
+    /// `AlreadyExists`: a database, or something else, is there; `Corruption`: one without
+    /// `CURRENT` is; or what the file system refused.
     pub fn create(vfs: Arc<dyn Vfs>, dir: &Path) -> Result<(Manifest, State)> {
         Self::create_with(vfs, dir, directory::random_id(), State::default())
     }
