@@ -63,6 +63,17 @@ pub const NOT_THERE: &[(&str, &str)] = &[
          joins or drops operations which want the same one: Velella lets all writers in",
     ),
     (
+        "xyza.journal.* with single-slots",
+        "one log in which writers join their records in slots before one of them writes: Velella's \
+         journal has lanes, so it would be another journal",
+    ),
+    (
+        "xyza.journal.* with lanes and no cut",
+        "lanes whose ends nobody compares: recovery stands on the seals, and they are written by \
+         the rounds that sync, in which no write takes part unless it waits for the device: see \
+         journal_rounds with --counters",
+    ),
+    (
         "s3.multi",
         "one directory of guards over several lists: each of Velella's memtables has its own, and \
          seldom do more than two wait for their flush",

@@ -20,6 +20,7 @@ pub mod keys;
 pub mod values;
 pub mod choice;
 pub mod stripes;
+mod gate;
 pub mod stores;
 pub mod spec;
 mod several;

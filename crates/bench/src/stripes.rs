@@ -64,13 +64,49 @@ impl Stripes {
         Ok(found)
     }
 
+    /// Does `step` with the lock of `key` held.
+    #[inline]
+    pub(crate) fn with<R>(&self, key: &[u8], step: impl FnOnce() -> R) -> R {
+        let held = self.lock(key);
+        let result = step();
+        drop(held);
+        result
+    }
+
+    /// Does `step` with the locks of all `keys` held, taken in order, so that nobody waits in a
+    /// circle.
+    pub(crate) fn with_all<'a, R>(
+        &self,
+        keys: impl Iterator<Item = &'a [u8]>,
+        step: impl FnOnce() -> R,
+    ) -> R {
+        let mut stripes: Vec<usize> = keys.map(stripe).collect();
+        stripes.sort_unstable();
+        stripes.dedup();
+        let held: Vec<_> = stripes
+            .into_iter()
+            .map(|stripe| self.take(stripe))
+            .collect();
+        let result = step();
+        drop(held);
+        result
+    }
+
     fn lock(&self, key: &[u8]) -> MutexGuard<'_, ()> {
-        let hash = key.iter().fold(key.len() as u64, |hash, byte| {
-            hash.wrapping_mul(31).wrapping_add(u64::from(*byte))
-        });
-        let stripe = usize::try_from(mix(hash) % STRIPES as u64).unwrap_or(0);
+        self.take(stripe(key))
+    }
+
+    fn take(&self, stripe: usize) -> MutexGuard<'_, ()> {
         self.0[stripe]
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Which lock is that of `key`.
+fn stripe(key: &[u8]) -> usize {
+    let hash = key.iter().fold(key.len() as u64, |hash, byte| {
+        hash.wrapping_mul(31).wrapping_add(u64::from(*byte))
+    });
+    usize::try_from(mix(hash) % STRIPES as u64).unwrap_or(0)
 }

@@ -1,6 +1,8 @@
 //! What every store that was built in must do, or no figure of it means anything.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::mpsc::channel;
+use std::time::Duration;
 use velella_bench::failure::Failure;
 use velella_bench::store::{Change, Durability, Peer, Settings, Store};
 use velella_bench::stores;
@@ -204,8 +206,71 @@ fn threads_that_replace_a_value_each_see_another_one() {
         }
         store.close().unwrap();
     });
-    for name in ["velella", "lock-striped-rmw", "rwlock-writers"] {
+    for name in [
+        "velella",
+        "lock-striped-rmw",
+        "rwlock-writers",
+        "journal-one-lock",
+    ] {
         assert!(with_it.contains(&name), "{name} has no such step");
+    }
+}
+
+/// Whether `other` ends while a read-modify-write of `a` is within its lock, if it has one.
+fn ends_beside_a_step(store: &dyn Store, other: impl FnOnce(&dyn Store) + Send) -> bool {
+    std::thread::scope(|scope| {
+        let (ended, has_ended) = channel();
+        let mut other = Some(other);
+        let mut beside = true;
+        let mut see = |_: &[u8]| {
+            // It may be called again where `other` has written the same key.
+            if let Some(other) = other.take() {
+                let ended = ended.clone();
+                scope.spawn(move || {
+                    other(store);
+                    let _ = ended.send(());
+                });
+                // Who is let in needs microseconds.
+                beside = has_ended.recv_timeout(Duration::from_millis(300)).is_ok();
+            }
+        };
+        store.replace(b"a", b"by the step", &mut see).unwrap();
+        beside
+    })
+}
+
+#[test]
+fn baselines_let_in_beside_a_read_modify_write_what_their_locks_say() {
+    // A put of another key, a put of the same, a batch with it, a scan, a get.
+    for (name, expected) in [
+        ("velella", [true, true, true, true, true]),
+        ("rwlock-writers", [true, true, false, true, true]),
+        ("lock-striped-rmw", [true, false, false, true, true]),
+        ("journal-one-lock", [false, false, false, true, true]),
+    ] {
+        let dir = tempfile::tempdir().unwrap();
+        let peer = stores::named(name).unwrap();
+        let store = peer
+            .open(dir.path(), &settings(Durability::Process))
+            .unwrap();
+        store.put(b"a", b"first").unwrap();
+        let batch = |store: &dyn Store| {
+            let value = Some(&b"of a batch"[..]);
+            store.write(&[Change { key: b"a", value }]).unwrap();
+        };
+        let found = [
+            ends_beside_a_step(store.as_ref(), |store| store.put(b"b", b"put").unwrap()),
+            ends_beside_a_step(store.as_ref(), |store| store.put(b"a", b"put").unwrap()),
+            ends_beside_a_step(store.as_ref(), batch),
+            ends_beside_a_step(store.as_ref(), |store| {
+                store.scan(b"", 10, &mut |_, _| ()).unwrap();
+            }),
+            ends_beside_a_step(store.as_ref(), |store| {
+                store.get(b"a", &mut |_| ()).unwrap();
+            }),
+        ];
+        assert_eq!(found, expected, "{name}");
+        store.close().unwrap();
     }
 }
 

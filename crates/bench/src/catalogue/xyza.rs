@@ -14,9 +14,9 @@ use crate::spec::{Operation, Spec, Start};
 use crate::store::Durability;
 
 const GROUPS: &[&str] = &["xyza"];
-/// One mapped lane for each thread is Velella; one file and one lock for all, and one call for
-/// each record, are what Xyza starts from.
-const JOURNALS: &[&str] = &["journal-write", "rwlock-writers"];
+/// One mapped lane for each thread is Velella; one call for each record, and one lock for all, are
+/// what Xyza starts from.
+const JOURNALS: &[&str] = &["journal-write", "journal-one-lock"];
 const CLIENTS: &[u64] = &[1, 2, 4, 16, 35];
 /// Operations between two connections of a client.
 const RECONNECT_EVERY: u64 = 100;

@@ -1,25 +1,44 @@
 //! Velella itself, and the baselines that are Velella but for one part.
 //!
-//! `aoc` has one skip-list tower per version (JellyFish's AOC); `lock-striped-rmw` does its
-//! read-modify-writes under striped locks (cLSM's comparison); `rwlock-writers` lets writers share
-//! a reader-writer lock, as the stores that cLSM starts from.
+//! `aoc` has one skip-list tower per version (JellyFish's AOC); `journal-write` calls `write(2)`
+//! for each record. The others have a `gate` before their writers. `lock-striped-rmw` does its
+//! read-modify-writes as a get and a put under striped locks, which its plain writes take, too
+//! (cLSM's comparison). `rwlock-writers` has cLSM's own lock: puts and snapshots share it, batches
+//! have it alone, gets take none; the switch of memtables, which has it alone in cLSM, is
+//! Velella's. `journal-one-lock` lets one write in at a time, its journal record and all.
+//!
+//! V1. Nobody waits for the device within a gate: locks are about writing, and a sync is shared by
+//!     whoever waits for it, with a lock as without.
 //!
 //! Threads: any. Tests: `tests/stores.rs`.
 
 use crate::failure::{Failure, Outcome};
+use crate::gate::Gate;
 use crate::store::{Change, Durability, Peer, Settings, Store, View, Visit};
 use crate::stripes::Stripes;
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::sync::{LazyLock, PoisonError, RwLock};
-use velella::{Db, JournalMode, Keyspace, MemtableKind, Snapshot, WriteBatch};
+use std::sync::{LazyLock, Mutex, RwLock};
+use velella::{Db, Decision, JournalMode, Keyspace, MemtableKind, Snapshot, Stamp, WriteBatch};
 
 /// How it differs from Velella as it comes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Variant {
     Plain,
     LockStriped,
-    LockedWriters,
+    CLsm,
+    OneLock,
+}
+
+impl Variant {
+    fn gate(self) -> Gate {
+        match self {
+            Variant::Plain => Gate::Open,
+            Variant::LockStriped => Gate::Striped(Stripes::default()),
+            Variant::CLsm => Gate::Shared(RwLock::default()),
+            Variant::OneLock => Gate::One(Mutex::default()),
+        }
+    }
 }
 
 /// A store that is Velella.
@@ -47,7 +66,7 @@ pub static ALL: LazyLock<Vec<Velella>> = LazyLock::new(|| {
     NAMED.into_iter().chain(others).collect()
 });
 
-const NAMED: [Velella; 5] = [
+const NAMED: [Velella; 6] = [
     Velella::of("velella", "Velella with default options"),
     Velella {
         memtable: Some(MemtableKind::AppendOnly),
@@ -57,14 +76,21 @@ const NAMED: [Velella; 5] = [
         variant: Variant::LockStriped,
         ..Velella::of(
             "lock-striped-rmw",
-            "Velella, read-modify-writes under striped locks",
+            "Velella, read-modify-writes and plain writes under striped locks",
         )
     },
     Velella {
-        variant: Variant::LockedWriters,
+        variant: Variant::CLsm,
         ..Velella::of(
             "rwlock-writers",
-            "Velella, writers one at a time, readers under a lock",
+            "Velella, writers and snapshots share a lock that batches have alone (cLSM's)",
+        )
+    },
+    Velella {
+        variant: Variant::OneLock,
+        ..Velella::of(
+            "journal-one-lock",
+            "Velella, one write at a time: one lock for all journal records",
         )
     },
     Velella {
@@ -109,9 +135,11 @@ impl Peer for Velella {
     }
 
     fn open(&self, dir: &Path, settings: &Settings) -> Outcome<Box<dyn Store>> {
-        let durability = match settings.durability {
-            Durability::Device => velella::Durability::Sync,
-            Durability::None | Durability::Process => velella::Durability::Buffered,
+        let sync = settings.durability == Durability::Device;
+        let durability = match sync && self.variant == Variant::Plain {
+            true => velella::Durability::Sync,
+            // V1: who has a gate waits behind it.
+            false => velella::Durability::Buffered,
         };
         let db = Db::builder()
             .memory(settings.memory)
@@ -126,9 +154,8 @@ impl Peer for Velella {
             name: self.name,
             keyspace: db.default_keyspace(),
             db,
-            variant: self.variant,
-            stripes: Stripes::default(),
-            lock: RwLock::new(()),
+            waits: sync && self.variant != Variant::Plain,
+            gate: self.variant.gate(),
         }))
     }
 }
@@ -137,9 +164,9 @@ struct Open {
     name: &'static str,
     db: Db,
     keyspace: Keyspace,
-    variant: Variant,
-    stripes: Stripes,
-    lock: RwLock<()>,
+    /// Whether it waits for the device itself, outside of the gate.
+    waits: bool,
+    gate: Gate,
 }
 
 impl Open {
@@ -148,28 +175,34 @@ impl Open {
         move |error| Failure::store(name, attempt, error)
     }
 
-    /// Does `write` as this variant lets writers in.
+    /// Waits until what was `written` is as durable as was asked for.
     #[inline]
-    fn as_writer<R>(&self, write: impl FnOnce() -> R) -> R {
-        if self.variant != Variant::LockedWriters {
-            return write();
+    fn durable(&self, written: velella::Result<Stamp>) -> velella::Result<()> {
+        let stamp = written?;
+        match self.waits {
+            true => self.db.wait_durable(stamp),
+            false => Ok(()),
         }
-        let held = self.lock.write().unwrap_or_else(PoisonError::into_inner);
-        let result = write();
-        drop(held);
-        result
     }
 
-    /// Does `read` as this variant lets readers in.
-    #[inline]
-    fn as_reader<R>(&self, read: impl FnOnce() -> R) -> R {
-        if self.variant != Variant::LockedWriters {
-            return read();
-        }
-        let held = self.lock.read().unwrap_or_else(PoisonError::into_inner);
-        let result = read();
-        drop(held);
-        result
+    /// Writes what `decide` makes of the value of `key`, as one step: the engine's, or two steps
+    /// under the lock of the key.
+    fn step(
+        &self,
+        key: &[u8],
+        mut decide: impl FnMut(Option<&[u8]>) -> Decision,
+    ) -> velella::Result<()> {
+        let stamp = self.gate.write(key, || {
+            if !matches!(self.gate, Gate::Striped(_)) {
+                return self.keyspace.rmw(key, decide).map(|outcome| outcome.stamp);
+            }
+            let found = self.keyspace.get_with(key, |old| decide(Some(old)))?;
+            match found.unwrap_or_else(|| decide(None)) {
+                Decision::Put(value) => self.keyspace.put(key, value).map(Some),
+                _ => Ok(None),
+            }
+        })?;
+        stamp.map_or(Ok(()), |stamp| self.durable(Ok(stamp)))
     }
 
     /// Shows pairs from `from` on, or from the end backwards.
@@ -203,30 +236,31 @@ impl Open {
 
 impl Store for Open {
     fn put(&self, key: &[u8], value: &[u8]) -> Outcome<()> {
-        self.as_writer(|| self.keyspace.put(key, value))
-            .map(|_| ())
-            .map_err(self.failed("put"))
+        let put = self.gate.write(key, || self.keyspace.put(key, value));
+        self.durable(put).map_err(self.failed("put"))
     }
 
     fn delete(&self, key: &[u8]) -> Outcome<()> {
-        self.as_writer(|| self.keyspace.delete(key))
-            .map(|_| ())
-            .map_err(self.failed("delete"))
+        let deleted = self.gate.write(key, || self.keyspace.delete(key));
+        self.durable(deleted).map_err(self.failed("delete"))
     }
 
     fn get(&self, key: &[u8], see: &mut dyn FnMut(&[u8])) -> Outcome<bool> {
-        self.as_reader(|| self.keyspace.get_with(key, |value| see(value)))
+        self.keyspace
+            .get_with(key, |value| see(value))
             .map(|found| found.is_some())
             .map_err(self.failed("get"))
     }
 
     fn scan(&self, from: &[u8], count: usize, visit: Visit<'_>) -> Outcome<usize> {
-        self.as_reader(|| self.walk(self.keyspace.iter(), Some(from), count, visit))
+        let iter = self.gate.snapshot(|| self.keyspace.iter());
+        self.walk(iter, Some(from), count, visit)
             .map_err(self.failed("scan"))
     }
 
     fn scan_back(&self, count: usize, visit: Visit<'_>) -> Outcome<usize> {
-        self.as_reader(|| self.walk(self.keyspace.iter(), None, count, visit))
+        let iter = self.gate.snapshot(|| self.keyspace.iter());
+        self.walk(iter, None, count, visit)
             .map_err(self.failed("scan backwards"))
     }
 
@@ -238,18 +272,22 @@ impl Store for Open {
                 None => all.delete(&self.keyspace, change.key),
             };
         }
-        self.as_writer(|| self.db.write(&all))
-            .map(|_| ())
-            .map_err(self.failed("write a batch"))
+        let keys = batch.iter().map(|change| change.key);
+        let written = self.gate.batch(keys, || self.db.write(&all));
+        self.durable(written).map_err(self.failed("write a batch"))
     }
 
     fn put_if_absent(&self, key: &[u8], value: &[u8]) -> Outcome<bool> {
-        if self.variant != Variant::LockStriped {
-            return self
-                .as_writer(|| self.keyspace.put_if_absent(key, value))
-                .map_err(self.failed("put if absent"));
-        }
-        self.stripes.put_if_absent(self, key, value)
+        let mut absent = false;
+        let put = self.step(key, |old| {
+            absent = old.is_none();
+            match absent {
+                true => Decision::Put(value.to_vec()),
+                false => Decision::Keep,
+            }
+        });
+        put.map_err(self.failed("put if absent"))?;
+        Ok(absent)
     }
 
     fn replace(
@@ -258,18 +296,13 @@ impl Store for Open {
         value: &[u8],
         see: &mut dyn FnMut(&[u8]),
     ) -> Outcome<Option<bool>> {
-        if self.variant == Variant::LockStriped {
-            return self.stripes.replace(self, key, value, see).map(Some);
-        }
         let mut found = false;
-        let replaced = self.as_writer(|| {
-            self.keyspace.rmw(key, |old| {
-                found = old.is_some();
-                if let Some(old) = old {
-                    see(old);
-                }
-                velella::Decision::Put(value.to_vec())
-            })
+        let replaced = self.step(key, |old| {
+            found = old.is_some();
+            if let Some(old) = old {
+                see(old);
+            }
+            Decision::Put(value.to_vec())
         });
         replaced.map_err(self.failed("replace"))?;
         Ok(Some(found))
@@ -278,7 +311,7 @@ impl Store for Open {
     fn view(&self) -> Outcome<Box<dyn View + '_>> {
         Ok(Box::new(At {
             open: self,
-            snapshot: self.db.snapshot(),
+            snapshot: self.gate.snapshot(|| self.db.snapshot()),
         }))
     }
 
@@ -291,6 +324,7 @@ impl Store for Open {
         let mut counters = stats.counters;
         counters.insert("journal_records".to_owned(), stats.journal.records);
         counters.insert("journal_bytes".to_owned(), stats.journal.bytes);
+        counters.insert("journal_rounds".to_owned(), stats.journal.rounds);
         counters.insert("journal_syncs".to_owned(), stats.journal.syncs);
         counters.insert("cache_hits".to_owned(), stats.cache.hits);
         counters.insert("cache_misses".to_owned(), stats.cache.misses);
