@@ -141,7 +141,7 @@ fn a_killed_store_opens_with_everything_that_was_told() {
 #[test]
 fn the_papers_benchmarks_run_small() {
     let dir = tempfile::tempdir().unwrap();
-    let names = "jf.sim,jf.dbb,jf.wa,jf.mem,jf.linkbench,clsm,rmw.tables,s3,s3.flush,xyza,db_bench,\
+    let names = "jf.sim,jf.dbb,jf.wa,jf.mem,jf.linkbench,clsm,rmw.tables,rmw.memory,s3,s3.flush,xyza,db_bench,\
          hot.overwrite,sync.writes";
     let arguments = [
         names,
@@ -163,6 +163,9 @@ fn the_papers_benchmarks_run_small() {
     assert_eq!(of("jf.dbb.seekrandom", "aoc"), 1);
     assert_eq!(of("clsm.rmw", "lock-striped-rmw"), 1);
     assert_eq!(of("clsm.rmw.tables", "velella"), 1);
+    assert_eq!(of("clsm.rmw.memory", "lock-striped-rmw"), 1);
+    assert_eq!(of("clsm.write", "rwlock-writers"), 1);
+    assert_eq!(of("xyza.journal.sync", "journal-one-lock"), 1);
     let flush = results.of("s3.flush", "memtable:s3", 2).next().unwrap();
     for name in [
         "walk_ns_an_entry",

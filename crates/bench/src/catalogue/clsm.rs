@@ -16,8 +16,10 @@ const COMPACT: &[&str] = &["clsm", "clsm.compact"];
 const RMW: &[&str] = &["clsm", "rmw"];
 /// Not of `clsm`, which may be asked of peers that have no such step.
 const RMW_IN_TABLES: &[&str] = &["rmw.tables"];
+const RMW_IN_MEMORY: &[&str] = &["rmw.memory"];
 /// What cLSM is compared with, as far as it is one part of Velella.
 const LOCKED: &[&str] = &["rwlock-writers"];
+const STRIPED: &[&str] = &["lock-striped-rmw"];
 const MIB: u64 = 1 << 20;
 
 fn spec(mix: &[(Operation, f64)], choice: Choice) -> Spec {
@@ -81,13 +83,33 @@ fn in_tables(operation: Operation) -> Spec {
 }
 
 const fn rmw_in_tables(name: &'static str, about: &'static str, spec: fn() -> Spec) -> Benchmark {
+    let source = "ours; cLSM (EuroSys '15), 3.3, leaves tables out";
     Benchmark {
-        baselines: &["lock-striped-rmw"],
+        baselines: STRIPED,
+        peers: false,
+        ..plain(name, RMW_IN_TABLES, source, about, spec)
+    }
+}
+
+/// All keys are in the memtable, which has room for every version that is put: nothing is flushed,
+/// and each operation writes, where put-if-absent soon only reads.
+fn in_memory(operation: Operation) -> Spec {
+    let mut spec = rmw_spec(operation);
+    spec.start = Start::Loaded;
+    spec.settings.write_buffer = 2 << 30;
+    // Velella's write buffer may be three sixteenths of the memory.
+    spec.settings.memory = 12 << 30;
+    spec
+}
+
+const fn rmw_in_memory(name: &'static str, about: &'static str, spec: fn() -> Spec) -> Benchmark {
+    Benchmark {
+        baselines: STRIPED,
         peers: false,
         ..plain(
             name,
-            RMW_IN_TABLES,
-            "ours; cLSM (EuroSys '15), 3.3, leaves tables out",
+            RMW_IN_MEMORY,
+            "ours; cLSM (EuroSys '15), 3.3",
             about,
             spec,
         )
@@ -162,7 +184,7 @@ pub(super) const ALL: &[Benchmark] = &[
         || mixed(512 * MIB),
     ),
     Benchmark {
-        baselines: &["lock-striped-rmw"],
+        baselines: STRIPED,
         ..plain(
             "clsm.rmw",
             RMW,
@@ -173,7 +195,7 @@ pub(super) const ALL: &[Benchmark] = &[
         )
     },
     Benchmark {
-        baselines: &["lock-striped-rmw"],
+        baselines: STRIPED,
         ..plain(
             "clsm.rmw.put",
             RMW,
@@ -182,16 +204,23 @@ pub(super) const ALL: &[Benchmark] = &[
             || rmw_spec(Operation::Update),
         )
     },
+    rmw_in_memory(
+        "clsm.rmw.memory.put",
+        "put keys that are all in the memtable, nothing flushed",
+        || in_memory(Operation::Update),
+    ),
+    rmw_in_memory(
+        "clsm.rmw.memory",
+        "read and put the same keys, as one atomic step: hold it against the puts",
+        || in_memory(Operation::Replace),
+    ),
     Benchmark {
-        baselines: &["lock-striped-rmw"],
         threads: &[1, 8],
-        ..plain(
+        ..rmw_in_memory(
             "clsm.rmw.hot",
-            RMW,
-            "issue of one hot key; cLSM (EuroSys '15), 3.3",
-            "put-if-absent of one key by all threads",
+            "read and put one key by all threads, as one atomic step: hold 8 threads against 1",
             || {
-                let mut spec = rmw_spec(Operation::PutIfAbsent);
+                let mut spec = in_memory(Operation::Replace);
                 spec.records = 1;
                 spec
             },

@@ -283,6 +283,49 @@ fn put_if_absent_stores_each_key_once() {
     assert!(all[0].missed < all[0].operations);
 }
 
+/// Runs `name` on Velella, loaded if it begins so.
+fn run_on_velella(name: &str, changes: &Changes, threads: u64) -> Measurement {
+    let dir = tempfile::tempdir().unwrap();
+    let peer = stores::named("velella").unwrap();
+    let spec = catalogue::named(name).unwrap()[0].with(changes, threads);
+    let store = peer.open(dir.path(), &spec.settings).unwrap();
+    let mut bench = Bench {
+        store: store.as_ref(),
+        name: "velella",
+        threads,
+        known: &mut Known::empty(),
+        meters: &mut Meters::new(),
+        part: &mut 0,
+        progress: &Progress::default(),
+    };
+    if spec.start == Start::Loaded {
+        bench.load(&spec).unwrap();
+    }
+    let measured = bench.mix(&spec, 0).unwrap();
+    store.close().unwrap();
+    measured
+}
+
+#[test]
+fn read_modify_writes_of_the_hot_key_and_in_memory_write_each_time() {
+    let few = Changes {
+        operations: Some(3000),
+        ..Changes::default()
+    };
+    let small = Changes {
+        records: Some(1000),
+        ..few
+    };
+    for threads in [1, 8] {
+        for (name, changes) in [("clsm.rmw.hot", &few), ("clsm.rmw.memory", &small)] {
+            let one = run_on_velella(name, changes, threads);
+            assert_eq!((one.operations, one.found), (3000, 3000), "{name}");
+            assert_eq!(one.counters["journal_records"], 3000, "{name}");
+            assert_eq!(one.counters["flushes"], 0, "{name}");
+        }
+    }
+}
+
 #[test]
 fn an_open_loop_keeps_its_pace_and_measures_every_operation() {
     let dir = tempfile::tempdir().unwrap();
