@@ -189,6 +189,7 @@ Examples:
   velella-bench run rows --peers rocksdb,fjall,lmdb --threads 1,2 --rounds 3 --memory 1GiB
   velella-bench run overwrite.zipf --peers aoc --counters
   velella-bench run ycsb --durability device --operations 20000
+  velella-bench run tail --peers rocksdb --rate 150000 --seconds 60 --latencies
   velella-bench run rows --records 20000000 --memory 256MiB --write-buffer 32MiB")]
 pub(crate) struct Run {
     /// Benchmarks and groups; `velella-bench list` explains them
@@ -247,6 +248,10 @@ pub(crate) struct Run {
     /// Seconds of what is measured in seconds
     #[arg(long, value_name = "X", value_parser = positive)]
     seconds: Option<f64>,
+    /// Operations per second of an open loop (`tail`), instead of its share of saturation
+    #[arg(long, value_name = "N",
+          value_parser = clap::value_parser!(u64).range(1..=1_000_000_000))]
+    rate: Option<u64>,
     /// Measure the latency of every Nth operation; 0: of none
     #[arg(long, value_name = "N")]
     latency_every: Option<u64>,
@@ -305,6 +310,7 @@ impl Run {
                 settled: self.settled,
                 drained: false,
                 seconds: self.seconds,
+                rate: self.rate,
                 latency_every: self.latency_every,
                 seed: self.seed,
             },

@@ -113,6 +113,8 @@ pub struct Changes {
     pub drained: bool,
     /// Seconds of what is measured in seconds.
     pub seconds: Option<f64>,
+    /// Operations per second of open loops.
+    pub rate: Option<u64>,
     /// The latency of every so many operations is measured.
     pub latency_every: Option<u64>,
     /// Where random numbers begin.
@@ -199,6 +201,9 @@ impl Benchmark {
                 }
                 _ => {}
             }
+        }
+        if let Pace::Open { rate, .. } = &mut spec.pace {
+            *rate = changes.rate;
         }
         let pair = Keys::new(spec.keys).bytes() + spec.value_bytes + PAIR_EXTRA_BYTES;
         let pairs = spec.records.saturating_add(spec.operations);

@@ -31,6 +31,9 @@ const REPORT_EVERY: u64 = 256;
 /// Waits below this are spent looking at the clock: a sleep overshoots by about as much.
 const SLEEP_MIN: Duration = Duration::from_micros(60);
 
+/// An operation of an open loop that takes longer waits for something that has a name.
+pub(crate) const SLOW: Duration = Duration::from_millis(20);
+
 /// What the threads of one benchmark share.
 pub(crate) struct Shared<'a> {
     pub(crate) store: &'a dyn Store,
@@ -75,6 +78,10 @@ pub(crate) struct Done {
     pub(crate) missed: u64,
     pub(crate) checked: u64,
     pub(crate) latencies: Vec<Histogram<u64>>,
+    /// The longest that an operation of an open loop took from when it began.
+    pub(crate) took_max: Duration,
+    /// When those began and ended that took longer than [`SLOW`].
+    pub(crate) slow: Vec<(Instant, Instant)>,
     pub(crate) notes: Notes,
 }
 
@@ -85,17 +92,23 @@ pub(crate) fn histogram() -> Histogram<u64> {
 
 /// Records how long it is from `from` to now.
 pub(crate) fn record(histogram: &mut Histogram<u64>, from: Instant) {
-    let ns = u64::try_from(from.elapsed().as_nanos()).unwrap_or(u64::MAX);
+    record_time(histogram, from.elapsed());
+}
+
+fn record_time(histogram: &mut Histogram<u64>, time: Duration) {
+    let ns = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
     histogram.saturating_record(ns.clamp(1, LATENCY_NS_MAX));
 }
 
-/// Waits until `then`. A client that has a microsecond to wait must not yield: where another thread
-/// can run, that costs it a turn of milliseconds, and its next operations would be blamed for them.
-fn wait_until(then: Instant) {
+/// Waits until `then`; what time it is. A client that has a microsecond to wait must not yield:
+/// where another thread can run, that costs it a turn of milliseconds, and its next operations
+/// would be blamed for them.
+fn wait_until(then: Instant) -> Instant {
     loop {
-        let left = then.saturating_duration_since(Instant::now());
+        let now = Instant::now();
+        let left = then.saturating_duration_since(now);
         if left.is_zero() {
-            return;
+            return now;
         }
         if left >= SLEEP_MIN {
             std::thread::sleep(left.saturating_sub(SLEEP_MIN / 2));
@@ -145,6 +158,8 @@ impl<'a> Client<'a> {
                 missed: 0,
                 checked: 0,
                 latencies: shared.spec.mix().iter().map(|_| histogram()).collect(),
+                took_max: Duration::ZERO,
+                slow: Vec::new(),
                 notes: Notes::default(),
             },
         }
@@ -228,9 +243,14 @@ impl<'a> Client<'a> {
             let (index, operation) = self.draw_operation();
             let offset = every.as_secs_f64() * crate::result::float(n);
             let intended = start + Duration::from_secs_f64(offset);
-            wait_until(intended);
+            let begun = wait_until(intended);
             self.perform(operation)?;
-            record(&mut self.done.latencies[index], intended);
+            let end = Instant::now();
+            record_time(&mut self.done.latencies[index], end - intended);
+            self.done.took_max = self.done.took_max.max(end - begun);
+            if end - begun > SLOW {
+                self.done.slow.push((begun, end));
+            }
             self.done.operations += 1;
         }
         Ok(())

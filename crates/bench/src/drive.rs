@@ -7,12 +7,13 @@
 //!
 //! Threads: starts the clients and joins them. Tests: `drive/tests.rs`.
 
+mod open_loop;
 #[cfg(test)]
 mod tests;
 
 use crate::audit::{Known, audit};
 use crate::choice::{Choice, Chooser};
-use crate::client::{Client, Done, Schedule, Shared, histogram, record};
+use crate::client::{Client, Done, Schedule, Shared, histogram};
 use crate::failure::{Failure, Outcome};
 use crate::ledger::Sample;
 use crate::meters::{Meters, grown, resident};
@@ -47,24 +48,11 @@ struct All {
     missed: u64,
     checked: u64,
     latencies: Vec<Histogram<u64>>,
+    /// As in `Done`, of all.
+    took_max: Duration,
+    slow: Vec<(Instant, Instant)>,
     /// What the thread beside them did.
     beside: Option<u64>,
-}
-
-/// How late an idle thread wakes, which has nothing to do but wake at intended times.
-fn idle(every: Duration, count: u64, stop: &AtomicBool) -> Histogram<u64> {
-    let mut late = histogram();
-    let start = Instant::now();
-    for n in 1..=count {
-        let intended = start + every.mul_f64(float(n));
-        std::thread::sleep(intended.saturating_duration_since(Instant::now()));
-        record(&mut late, intended);
-        // Relaxed: stops within one more wait.
-        if stop.load(Ordering::Relaxed) {
-            break;
-        }
-    }
-    late
 }
 
 impl Bench<'_> {
@@ -102,23 +90,7 @@ impl Bench<'_> {
         }
         let mut figures = BTreeMap::new();
         let (before, counted) = (self.meters.read(), self.store.counters());
-        let all = match spec.pace {
-            Pace::Closed => self.threads_run(spec, |threads, thread| {
-                Schedule::Count(portion(spec.operations, threads, thread))
-            })?,
-            Pace::Open {
-                share,
-                measure_seconds,
-                seconds,
-            } => {
-                let time = Duration::from_secs_f64(measure_seconds);
-                let closed = self.threads_run(spec, |_, _| Schedule::Time(time))?;
-                let rate = float(closed.operations) / closed.seconds.max(1e-9) * share;
-                figures.insert("saturation_per_second".to_owned(), rate / share);
-                figures.insert("intended_per_second".to_owned(), rate);
-                self.open_loop(spec, rate, seconds, &mut figures)?
-            }
-        };
+        let all = self.paced(spec, &mut figures)?;
         if spec.drained {
             self.store.settle()?;
         }
@@ -153,46 +125,39 @@ impl Bench<'_> {
         })
     }
 
+    /// Does what `spec` measures, at its pace.
+    fn paced(&mut self, spec: &Spec, figures: &mut BTreeMap<String, f64>) -> Outcome<All> {
+        let Pace::Open {
+            rate,
+            share,
+            measure_seconds,
+            seconds,
+        } = spec.pace
+        else {
+            return self.threads_run(spec, |threads, thread| {
+                Schedule::Count(portion(spec.operations, threads, thread))
+            });
+        };
+        let rate = match rate {
+            Some(given) => float(given),
+            None => {
+                let time = Duration::from_secs_f64(measure_seconds);
+                let closed = self.threads_run(spec, |_, _| Schedule::Time(time))?;
+                let saturated = float(closed.operations) / closed.seconds.max(1e-9);
+                figures.insert("saturation_per_second".to_owned(), saturated);
+                saturated * share
+            }
+        };
+        figures.insert("intended_per_second".to_owned(), rate);
+        self.open_loop(spec, rate, seconds, figures)
+    }
+
     pub(crate) fn counters_since(&self, before: &BTreeMap<String, u64>) -> BTreeMap<String, u64> {
         let mut counters = self.store.counters();
         for (name, count) in &mut counters {
             *count = count.saturating_sub(before.get(name).copied().unwrap_or(0));
         }
         counters
-    }
-
-    fn open_loop(
-        &mut self,
-        spec: &Spec,
-        rate: f64,
-        seconds: f64,
-        figures: &mut BTreeMap<String, f64>,
-    ) -> Outcome<All> {
-        let each = rate / float(self.threads);
-        let every = Duration::from_secs_f64(1.0 / each.max(1e-3));
-        #[expect(
-            clippy::cast_possible_truncation,
-            clippy::cast_sign_loss,
-            reason = "a float saturates when cast, and a rate is not negative"
-        )]
-        let count = (each * seconds) as u64;
-        let stop = AtomicBool::new(false);
-        let tick = Duration::from_millis(1);
-        let (all, late) = std::thread::scope(|scope| {
-            let idler = scope.spawn(|| idle(tick, u64::MAX, &stop));
-            let all = self.threads_run(spec, |_, _| Schedule::Timed { every, count });
-            // Relaxed: the idler stops within a wait.
-            stop.store(true, Ordering::Relaxed);
-            (all, idler.join())
-        });
-        if let Ok(late) = late {
-            figures.insert(
-                "idle_p999_ns".to_owned(),
-                float(late.value_at_quantile(0.999)),
-            );
-            figures.insert("idle_max_ns".to_owned(), float(late.max()));
-        }
-        all
     }
 
     /// Runs one client for each thread, as `schedule` says for it, and enters what they did.
@@ -258,6 +223,8 @@ impl Bench<'_> {
             missed: 0,
             checked: 0,
             latencies: spec.mix().iter().map(|_| histogram()).collect(),
+            took_max: Duration::ZERO,
+            slow: Vec::new(),
             beside: beside.as_ref().map(|beside| beside.operations),
         };
         let mut notes = Vec::new();
@@ -271,6 +238,8 @@ impl Bench<'_> {
             all.found += done.found;
             all.missed += done.missed;
             all.checked += done.checked;
+            all.took_max = all.took_max.max(done.took_max);
+            all.slow.extend(done.slow);
             for (sum, one) in all.latencies.iter_mut().zip(&done.latencies) {
                 // All have the same bounds, so nothing falls outside.
                 let _ = sum.add(one);

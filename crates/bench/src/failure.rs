@@ -54,6 +54,11 @@ pub enum Failure {
         /// What it lacks.
         lacks: String,
     },
+    /// A rate was asked for, and the benchmark has none to keep.
+    ClosedLoop {
+        /// Which benchmark.
+        benchmark: String,
+    },
     /// A store failed.
     Store {
         /// Which store.
@@ -129,6 +134,11 @@ impl fmt::Display for Failure {
             Failure::Unfit { store, lacks } => {
                 write!(f, "cannot measure {store}: it has no {lacks}; leave it out")
             }
+            Failure::ClosedLoop { benchmark } => write!(
+                f,
+                "cannot run {benchmark} at a given rate: each of its operations begins when the \
+                 one before has ended; leave out --rate, or run an open loop, such as `tail`"
+            ),
             Failure::Store {
                 store,
                 attempt,

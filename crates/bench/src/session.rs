@@ -2,6 +2,7 @@
 //!
 //! N1. Before anything is measured, every store is asked whether it can keep the durability of
 //!     every benchmark; one that cannot ends the run (`UnequalDurability`).
+//!     A rate that a benchmark cannot keep ends it, too (`ClosedLoop`).
 //! N2. Stores take turns: in each round all of them do the same work, the order shifted by one
 //!     from round to round, so that a drifting machine favours none.
 //! N3. A store that answers wrongly or fails has no figures at all, and the run ends with 1.
@@ -12,7 +13,7 @@ use crate::catalogue::{Benchmark, Changes};
 use crate::failure::{Failure, Outcome};
 use crate::message::{Scratch, Task, Told, remove, spawn};
 use crate::result::{Measurement, Results};
-use crate::spec::Spec;
+use crate::spec::{Pace, Spec};
 use crate::store::Peer;
 use crate::stores;
 use std::io::{BufRead, BufReader};
@@ -125,6 +126,7 @@ impl Session {
 
     /// Who does what (N1).
     fn parts(&self) -> Outcome<Vec<Part>> {
+        self.check_rate()?;
         let mut parts: Vec<Part> = Vec::new();
         for threads in self.all_threads() {
             for benchmark in &self.benchmarks {
@@ -147,6 +149,16 @@ impl Session {
             }
         }
         Ok(parts)
+    }
+
+    fn check_rate(&self) -> Outcome<()> {
+        let closed = |one: &&&Benchmark| one.with(&self.changes, 1).pace == Pace::Closed;
+        match self.benchmarks.iter().find(closed) {
+            Some(closed) if self.changes.rate.is_some() => Err(Failure::ClosedLoop {
+                benchmark: closed.name.to_owned(),
+            }),
+            _ => Ok(()),
+        }
     }
 
     fn stores_of(&self, benchmark: &Benchmark) -> Outcome<Vec<&'static dyn Peer>> {

@@ -114,9 +114,11 @@ pub enum Start {
 pub enum Pace {
     /// Each as soon as the one before has ended.
     Closed,
-    /// At intended times, this share of the rate that a closed loop of `measure_seconds` reached;
-    /// latency counts from the intended time.
+    /// At intended times, this share of the rate that a closed loop of `measure_seconds` reached,
+    /// or so many a second as are given; latency counts from the intended time.
     Open {
+        /// Operations per second of all threads, whatever the closed loop would reach.
+        rate: Option<u64>,
         /// Share of saturation, from 0 to 1.
         share: f64,
         /// Seconds of the closed loop before.

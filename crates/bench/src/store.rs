@@ -46,6 +46,17 @@ pub type Visit<'a> = &'a mut dyn FnMut(&[u8], &[u8]);
 /// Takes each entry of a memtable.
 pub type SeeEntry<'a> = &'a mut dyn FnMut(velella_base::Entry<'_>) -> velella_base::Result<()>;
 
+/// What writers waited, by a store's own account.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Waits {
+    /// How often.
+    pub count: u64,
+    /// How long in all.
+    pub total_us: u64,
+    /// The longest since it was opened.
+    pub max_us: u64,
+}
+
 /// A view of a store as it was.
 pub trait View {
     /// Shows up to `count` pairs from `from` on to `visit`; how many there were.
@@ -140,6 +151,11 @@ pub trait Store: Send + Sync {
     /// What the store counts of itself, growing numbers all; if it counts anything.
     fn counters(&self) -> BTreeMap<String, u64> {
         BTreeMap::new()
+    }
+
+    /// What its writers waited for until now, by cause, if it tells.
+    fn waits(&self) -> Option<BTreeMap<String, Waits>> {
+        None
     }
 
     /// Closes it, as orderly as it can, if being dropped is not all it needs.

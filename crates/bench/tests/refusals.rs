@@ -64,6 +64,24 @@ fn unequal_durability_is_refused_before_anything_runs() {
 }
 
 #[test]
+fn a_closed_loop_keeps_no_given_rate() {
+    let at_a_rate = |names: &[&str]| {
+        let mut session = session(names, &[], None);
+        session.changes.rate = Some(1000);
+        session.run(&Silent).unwrap_err()
+    };
+    let refused = Failure::ClosedLoop {
+        benchmark: "get".to_owned(),
+    };
+    assert_eq!(at_a_rate(&["get"]), refused);
+    assert_eq!(at_a_rate(&["tail", "get"]), refused);
+    let output = bench(&["run", "get", "--alone", "--rate", "1000"]);
+    assert_eq!(output.status.code(), Some(1));
+    let told = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(told.contains("--rate") && told.contains("tail"), "{told}");
+}
+
+#[test]
 fn a_store_that_was_not_built_in_says_how_to_build_it() {
     let built = |name: &str| stores::built().iter().any(|peer| peer.name() == name);
     for name in ["rocksdb", "lmdb", "leveldb"] {

@@ -122,6 +122,30 @@ fn versions_are_scanned_by_the_newest_and_by_the_oldest_view() {
 }
 
 #[test]
+fn the_tail_runs_at_a_given_rate_and_tells_the_slowest() {
+    let dir = tempfile::tempdir().unwrap();
+    let arguments = [
+        "tail",
+        "--alone",
+        "--records",
+        "1000",
+        "--rate",
+        "5000",
+        "--seconds",
+        "0.2",
+    ];
+    let (text, results, _) = run(dir.path(), &arguments);
+    let one = &results.measurements[0];
+    assert_eq!((one.operations, one.latencies.count), (1000, 1000));
+    for name in ["took_max_ns", "unnamed_over_20ms", "late_over_20ms"] {
+        assert!(
+            one.figures.contains_key(name) && text.contains(name),
+            "{text}"
+        );
+    }
+}
+
+#[test]
 fn a_killed_store_opens_with_everything_that_was_told() {
     let dir = tempfile::tempdir().unwrap();
     let arguments = [

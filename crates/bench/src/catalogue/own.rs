@@ -87,6 +87,7 @@ pub(super) const ALL: &[Benchmark] = &[
                 // Each is measured in the open loop, so also where its saturation is found.
                 spec.latency_every = 1;
                 spec.pace = Pace::Open {
+                    rate: None,
                     share: 0.7,
                     measure_seconds: 10.0,
                     seconds: 300.0,

@@ -3,7 +3,7 @@
 use super::*;
 use crate::catalogue::{self, Changes};
 use crate::spec::Start;
-use crate::store::{Change, Peer, View, Visit};
+use crate::store::{Change, Peer, View, Visit, Waits};
 use crate::stores;
 use std::sync::atomic::AtomicU64;
 
@@ -21,13 +21,21 @@ enum Lie {
     AlwaysAbsent,
     /// Finds what was never put.
     Invents,
+    /// Every 300th put takes 50 ms, which it names.
+    Waits,
+    /// The same, and it names nothing.
+    WaitsInSilence,
 }
+
+/// What such a put takes.
+const WAIT: Duration = Duration::from_millis(50);
 
 /// An honest store with a lie around it.
 struct Liar {
     inner: Box<dyn Store>,
     lie: Lie,
     puts: AtomicU64,
+    waited: AtomicU64,
     other: Vec<u8>,
 }
 
@@ -37,6 +45,10 @@ impl Store for Liar {
         // A third of the keys is followed: of eighty lost some are seen, whoever lost them.
         if self.lie == Lie::LosesWrites && nth % 100 == 99 {
             return Ok(());
+        }
+        if matches!(self.lie, Lie::Waits | Lie::WaitsInSilence) && nth % 300 == 299 {
+            std::thread::sleep(WAIT);
+            self.waited.fetch_add(1, Ordering::Relaxed);
         }
         self.inner.put(key, value)
     }
@@ -89,6 +101,18 @@ impl Store for Liar {
         self.inner.counters()
     }
 
+    fn waits(&self) -> Option<BTreeMap<String, Waits>> {
+        let waited = self.waited.load(Ordering::Relaxed);
+        let count = if self.lie == Lie::Waits { waited } else { 0 };
+        let max_us = u64::try_from(WAIT.as_micros()).unwrap();
+        let waits = Waits {
+            count,
+            total_us: count * max_us,
+            max_us,
+        };
+        Some(BTreeMap::from([("patience".to_owned(), waits)]))
+    }
+
     fn close(self: Box<Self>) -> Outcome<()> {
         self.inner.close()
     }
@@ -96,19 +120,30 @@ impl Store for Liar {
 
 /// Loads a store that lies, unless it is `Lie::None`, and runs `names` on it.
 fn run(lie: Lie, names: &[&str], threads: u64) -> Outcome<Vec<Measurement>> {
-    let dir = tempfile::tempdir().unwrap();
-    let peer: &dyn Peer = stores::named("memtable:jellyfish").unwrap();
     let changes = Changes {
         records: Some(4000),
         ..Changes::default()
     };
-    let spec = |name: &str| catalogue::named(name).unwrap()[0].with(&changes, threads);
+    run_with(lie, names, &changes, threads)
+}
+
+/// As `run`, with those changes.
+fn run_with(
+    lie: Lie,
+    names: &[&str],
+    changes: &Changes,
+    threads: u64,
+) -> Outcome<Vec<Measurement>> {
+    let dir = tempfile::tempdir().unwrap();
+    let peer: &dyn Peer = stores::named("memtable:jellyfish").unwrap();
+    let spec = |name: &str| catalogue::named(name).unwrap()[0].with(changes, threads);
     let first = spec(names[0]);
     let mut keys = crate::keys::Keys::new(first.keys);
     let liar = Liar {
         inner: peer.open(dir.path(), &first.settings).unwrap(),
         lie,
         puts: AtomicU64::new(0),
+        waited: AtomicU64::new(0),
         other: keys.key(7).to_vec(),
     };
     let mut known = Known::empty();
@@ -336,6 +371,7 @@ fn an_open_loop_keeps_its_pace_and_measures_every_operation() {
     };
     let mut spec = catalogue::named("tail").unwrap()[0].with(&changes, 1);
     spec.pace = Pace::Open {
+        rate: None,
         share: 0.01,
         measure_seconds: 0.05,
         seconds: 0.3,
@@ -358,4 +394,34 @@ fn an_open_loop_keeps_its_pace_and_measures_every_operation() {
     assert!(measured.operations as f64 > intended - 2.0);
     assert_eq!(measured.latencies.count, measured.operations);
     assert!(measured.figures.contains_key("idle_p999_ns"));
+}
+
+#[test]
+fn an_open_loop_at_a_given_rate_tells_which_waits_the_store_does_not_name() {
+    let changes = Changes {
+        records: Some(400),
+        rate: Some(2000),
+        seconds: Some(0.4),
+        ..Changes::default()
+    };
+    for (lie, unnamed) in [(Lie::Waits, 0.0), (Lie::WaitsInSilence, 3.0)] {
+        let one = run_with(lie, &["tail"], &changes, 1).unwrap().remove(0);
+        assert_eq!(one.operations, 800, "three of which are a 300th put");
+        let figures = &one.figures;
+        assert!(!figures.contains_key("saturation_per_second"));
+        assert_eq!(figures["intended_per_second"], 2000.0);
+        // Whoever is behind a slow one is late, but was not slow: unless the machine made it so.
+        assert!(figures["took_over_20ms"] >= 3.0, "{figures:?}");
+        assert!(
+            figures["late_over_20ms"] > figures["took_over_20ms"],
+            "{figures:?}"
+        );
+        assert!(figures["took_max_ns"] >= 50e6, "{figures:?}");
+        assert!(figures["unnamed_over_20ms"] >= unnamed, "{figures:?}");
+        let named = figures.get("stall_max_us_patience");
+        assert_eq!(named.is_some(), lie == Lie::Waits, "{figures:?}");
+        if figures["took_over_20ms"] <= 3.0 {
+            assert_eq!(figures["unnamed_over_20ms"], unnamed, "{figures:?}");
+        }
+    }
 }

@@ -14,7 +14,7 @@
 
 use crate::failure::{Failure, Outcome};
 use crate::gate::Gate;
-use crate::store::{Change, Durability, Peer, Settings, Store, View, Visit};
+use crate::store::{Change, Durability, Peer, Settings, Store, View, Visit, Waits};
 use crate::stripes::Stripes;
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -332,6 +332,18 @@ impl Store for Open {
             counters.insert(format!("stall_us_{}", stall.cause), stall.total_us);
         }
         counters
+    }
+
+    fn waits(&self) -> Option<BTreeMap<String, Waits>> {
+        let waits = |stall: velella::Stall| {
+            let waits = Waits {
+                count: stall.count,
+                total_us: stall.total_us,
+                max_us: stall.max_us,
+            };
+            (stall.cause, waits)
+        };
+        Some(self.db.stats().stalls.into_iter().map(waits).collect())
     }
 
     fn close(self: Box<Self>) -> Outcome<()> {
