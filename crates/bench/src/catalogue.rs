@@ -250,6 +250,7 @@ fn usual(mix: &[(Operation, f64)], choice: Choice) -> Spec {
         before: Vec::new(),
         settled: false,
         drained: false,
+        drain_timed: false,
         warm_up: 0,
         body: Body::Mix(mix.to_vec()),
         store_for_each: false,

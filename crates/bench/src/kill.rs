@@ -83,6 +83,7 @@ fn load_and_kill(task: &Task, spec: &Spec, seconds: f64) -> Outcome<u64> {
             before: Vec::new(),
             settled: false,
             drained: false,
+            drain_timed: false,
             warm_up: 0,
             beside: None,
             reconnect_every: 0,

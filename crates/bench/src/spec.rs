@@ -176,6 +176,8 @@ pub struct Spec {
     pub settled: bool,
     /// Whether writing out and compacting what it then has is counted, though not timed.
     pub drained: bool,
+    /// Whether that is timed, too: the end is when all is compacted.
+    pub drain_timed: bool,
     /// Operations before that, of the same kinds, which warm up and are not measured.
     pub warm_up: u64,
     /// What is done.

@@ -61,7 +61,7 @@ fn rmw_spec(operation: Operation) -> Spec {
     spec
 }
 
-/// What makes a store compact all the time: it ends once all of that is done.
+/// What makes a store compact all the time: it ends once all of that is done, and that is timed.
 fn compact(operation: Operation, start: Start) -> Spec {
     let mut spec = spec(&[(operation, 1.0)], Choice::Uniform);
     spec.keys = KeyShape::Ordered8;
@@ -69,6 +69,7 @@ fn compact(operation: Operation, start: Start) -> Spec {
     spec.records = 2_000_000;
     spec.start = start;
     spec.drained = true;
+    spec.drain_timed = true;
     spec
 }
 

@@ -27,6 +27,8 @@ enum Lie {
     WaitsInSilence,
 }
 
+/// What a compaction takes at least.
+const SETTLING: Duration = Duration::from_millis(40);
 /// What such a put takes.
 const WAIT: Duration = Duration::from_millis(50);
 
@@ -94,6 +96,7 @@ impl Store for Liar {
     }
 
     fn settle(&self) -> Outcome<()> {
+        std::thread::sleep(SETTLING);
         self.inner.settle()
     }
 
@@ -424,4 +427,20 @@ fn an_open_loop_at_a_given_rate_tells_which_waits_the_store_does_not_name() {
             assert_eq!(figures["unnamed_over_20ms"], unnamed, "{figures:?}");
         }
     }
+}
+
+#[test]
+fn what_ends_when_all_is_compacted_is_timed_until_then() {
+    let settling = SETTLING.as_secs_f64();
+    let names = ["clsm.compact.load", "clsm.compact.update"];
+    for one in run(Lie::None, &names, 2).unwrap() {
+        let (before, compaction) = (
+            one.figures["before_compaction_seconds"],
+            one.figures["compaction_seconds"],
+        );
+        assert!(compaction >= settling, "{}", one.benchmark);
+        assert!((one.seconds - before - compaction).abs() < 1e-9);
+    }
+    let other = run(Lie::None, &["clsm.write"], 2).unwrap().remove(0);
+    assert!(!other.figures.contains_key("compaction_seconds"));
 }
