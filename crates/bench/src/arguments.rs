@@ -261,7 +261,8 @@ pub(crate) struct Run {
     /// Print latencies too
     #[arg(long)]
     pub(crate) latencies: bool,
-    /// Print what the stores, the system and the machine counted
+    /// Print what the stores, the system and the machine counted; RocksDB counts only then, and
+    /// is slower by it
     #[arg(long)]
     pub(crate) counters: bool,
     /// Write everything as JSON
@@ -311,6 +312,7 @@ impl Run {
                 drained: false,
                 seconds: self.seconds,
                 rate: self.rate,
+                counters: self.counters,
                 latency_every: self.latency_every,
                 seed: self.seed,
             },

@@ -115,6 +115,8 @@ pub struct Changes {
     pub seconds: Option<f64>,
     /// Operations per second of open loops.
     pub rate: Option<u64>,
+    /// Whether stores count, too, that are slower when they do.
+    pub counters: bool,
     /// The latency of every so many operations is measured.
     pub latency_every: Option<u64>,
     /// Where random numbers begin.
@@ -194,6 +196,7 @@ impl Benchmark {
         set(&mut spec.settings.write_buffer, changes.write_buffer);
         set(&mut spec.settings.durability, changes.durability);
         set(&mut spec.settings.bloom_bits, changes.bloom_bits);
+        spec.settings.counters |= changes.counters;
         if let Some(time) = changes.seconds {
             match (&mut spec.body, &mut spec.pace) {
                 (Body::OpenAfterKill { seconds }, _) | (_, Pace::Open { seconds, .. }) => {
@@ -264,6 +267,7 @@ fn usual(mix: &[(Operation, f64)], choice: Choice) -> Spec {
             write_buffer: 64 << 20,
             bloom_bits: 10,
             data_bytes_max: 0,
+            counters: false,
         },
         latency_every: 16,
         seed: 1,
@@ -342,6 +346,19 @@ mod tests {
             assert_eq!(spec.settings.write_buffer, 64 << 20);
             assert_eq!(spec.settings.durability, Durability::Process);
         }
+    }
+
+    #[test]
+    fn stores_count_only_when_asked_to() {
+        let counts = |counters| {
+            let changes = Changes {
+                counters,
+                ..Changes::default()
+            };
+            let spec = named("sync.writes").unwrap()[0].with(&changes, 1);
+            spec.settings.counters
+        };
+        assert!(!counts(false) && counts(true));
     }
 
     #[test]

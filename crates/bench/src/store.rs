@@ -29,6 +29,8 @@ pub struct Settings {
     pub bloom_bits: u32,
     /// Most bytes the data can take: what a store that maps one file maps.
     pub data_bytes_max: u64,
+    /// Whether a store counts, too, that only counts when told to, and is slower then.
+    pub counters: bool,
 }
 
 /// One write of a batch; without a value it deletes.

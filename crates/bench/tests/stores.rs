@@ -14,6 +14,7 @@ fn settings(durability: Durability) -> Settings {
         write_buffer: 1 << 20,
         bloom_bits: 10,
         data_bytes_max: 16 << 20,
+        counters: true,
     }
 }
 
@@ -213,6 +214,33 @@ fn threads_that_replace_a_value_each_see_another_one() {
         "journal-one-lock",
     ] {
         assert!(with_it.contains(&name), "{name} has no such step");
+    }
+}
+
+#[test]
+fn a_write_on_the_device_is_a_sync_that_is_counted_if_it_was_asked_for() {
+    for name in ["velella", "journal-one-lock", "rocksdb"] {
+        let Ok(peer) = stores::named(name) else {
+            continue;
+        };
+        for counters in [true, false] {
+            let dir = tempfile::tempdir().unwrap();
+            let asked = Settings {
+                counters,
+                ..settings(Durability::Device)
+            };
+            let store = peer.open(dir.path(), &asked).unwrap();
+            let syncs = || store.counters().get("journal_syncs").copied();
+            let before = syncs();
+            for n in 0..20_u32 {
+                store.put(&n.to_be_bytes(), b"value").unwrap();
+            }
+            match syncs().zip(before) {
+                Some((after, before)) => assert!(after - before >= 20, "{name}"),
+                None => assert!(name == "rocksdb" && !counters, "{name}"),
+            }
+            store.close().unwrap();
+        }
     }
 }
 

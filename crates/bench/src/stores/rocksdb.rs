@@ -1,19 +1,35 @@
 //! RocksDB, by its crate, C++ and all.
 //!
 //! Settings as a user would choose them for the memory at hand: an LRU block cache of all the
-//! memory, memtables on top, Bloom filters, LZ4; everything else is RocksDB's default.
+//! memory, memtables on top, Bloom filters, LZ4; everything else is RocksDB's default. Its tickers
+//! cost it something, so they run only where counters were asked for; then they have the names of
+//! Velella's counters of the same things.
 //!
 //! Threads: any. Tests: `tests/stores.rs`.
 
 use crate::failure::{Failure, Outcome};
 use crate::store::{Change, Durability, Peer, Settings, Store, View, Visit};
 use crate::stripes::Stripes;
+use rocksdb::statistics::{StatsLevel, Ticker};
 use rocksdb::{
     BlockBasedOptions, Cache, DB, DBCompressionType, Options, ReadOptions, WriteBatch, WriteOptions,
 };
+use std::collections::BTreeMap;
 use std::path::Path;
 
 const NAME: &str = "rocksdb";
+
+/// What it counts, by the name that it has in Velella. A sync is one `fdatasync` of the log.
+const TICKERS: [(&str, Ticker); 8] = [
+    ("journal_syncs", Ticker::WalFileSynced),
+    ("journal_bytes", Ticker::WalFileBytes),
+    ("flush_bytes", Ticker::FlushWriteBytes),
+    ("compaction_bytes_read", Ticker::CompactReadBytes),
+    ("compaction_bytes_written", Ticker::CompactWriteBytes),
+    ("stall_us_all", Ticker::StallMicros),
+    ("cache_hits", Ticker::BlockCacheHit),
+    ("cache_misses", Ticker::BlockCacheMiss),
+];
 
 /// RocksDB.
 #[derive(Debug)]
@@ -43,6 +59,10 @@ impl Peer for RocksDb {
         options.set_compression_type(DBCompressionType::Lz4);
         let buffer = usize::try_from(settings.write_buffer).unwrap_or(usize::MAX);
         options.set_write_buffer_size(buffer);
+        if settings.counters {
+            options.enable_statistics();
+            options.set_statistics_level(StatsLevel::ExceptHistogramOrTimers);
+        }
         let db = DB::open(&options, dir).map_err(|error| Failure::store(NAME, "open", error))?;
         let mut write = WriteOptions::default();
         write.set_sync(settings.durability == Durability::Device);
@@ -50,6 +70,7 @@ impl Peer for RocksDb {
         Ok(Box::new(Open {
             db,
             write,
+            counted: settings.counters.then_some(options),
             stripes: Stripes::default(),
         }))
     }
@@ -58,6 +79,8 @@ impl Peer for RocksDb {
 struct Open {
     db: DB,
     write: WriteOptions,
+    /// What it was opened with, which has its tickers, where they run.
+    counted: Option<Options>,
     stripes: Stripes,
 }
 
@@ -143,6 +166,15 @@ impl Store for Open {
         self.stripes.put_if_absent(self, key, value)
     }
 
+    fn replace(
+        &self,
+        key: &[u8],
+        value: &[u8],
+        see: &mut dyn FnMut(&[u8]),
+    ) -> Outcome<Option<bool>> {
+        self.stripes.replace(self, key, value, see).map(Some)
+    }
+
     fn view(&self) -> Outcome<Box<dyn View + '_>> {
         Ok(Box::new(At {
             open: self,
@@ -154,6 +186,17 @@ impl Store for Open {
         self.db.flush().map_err(failed("flush"))?;
         self.db.compact_range::<&[u8], &[u8]>(None, None);
         Ok(())
+    }
+
+    fn counters(&self) -> BTreeMap<String, u64> {
+        let Some(options) = &self.counted else {
+            return BTreeMap::new();
+        };
+        let count = |(name, ticker): (&str, Ticker)| {
+            let count = options.get_ticker_count(ticker);
+            (name.to_owned(), count)
+        };
+        TICKERS.into_iter().map(count).collect()
     }
 
     fn close(self: Box<Self>) -> Outcome<()> {
