@@ -305,7 +305,25 @@ impl<'a> Client<'a> {
     #[inline]
     fn draw(&mut self) -> u64 {
         let bound = self.bound().max(1);
-        self.shared.chooser.draw(&mut self.random, bound)
+        let tables = self.shared.spec.keys.tables();
+        if tables == 1 {
+            return self.shared.chooser.draw(&mut self.random, bound);
+        }
+        let table = self.draw_table(tables);
+        // A table has a number if the one before its multiple is there.
+        let bound = (bound / tables).max(1);
+        self.shared.chooser.draw(&mut self.random, bound) * tables + table
+    }
+
+    /// Draws a table: of all, or of this thread's where each table has its store and its threads.
+    fn draw_table(&mut self, tables: u64) -> u64 {
+        let shared = self.shared;
+        if !shared.spec.store_for_each {
+            return self.random.below(tables);
+        }
+        let first = self.thread % tables;
+        let own = (tables - first).div_ceil(shared.threads).max(1);
+        first + shared.threads * self.random.below(own)
     }
 
     fn perform(&mut self, operation: Operation) -> Outcome<()> {

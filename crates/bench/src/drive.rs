@@ -181,7 +181,8 @@ impl Bench<'_> {
         let all = inserts || known.inserted >= spec.records;
         let whole = known.whole && bounded && !deletes && all;
         let values = Values::new(usize::try_from(spec.value_bytes).unwrap_or(0), spec.seed);
-        let chooser = Chooser::new(spec.choice, spec.records.max(known.inserted), spec.seed);
+        let bound = spec.records.max(known.inserted) / spec.keys.tables();
+        let chooser = Chooser::new(spec.choice, bound, spec.seed);
         let inserted: Vec<AtomicU64> = (0..self.threads).map(|_| AtomicU64::new(0)).collect();
         let failed = AtomicBool::new(false);
         *self.part += 1;

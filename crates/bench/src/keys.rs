@@ -33,6 +33,32 @@ pub enum KeyShape {
     /// 40 bytes: 32 that all keys share, then 8 of the scattered number (prefixes as in
     /// production, where keys begin with a table's and a user's name).
     Prefixed40,
+    /// As `prefixed40`, in four tables: a number's last digit in base 4 is its table, which keys
+    /// begin with.
+    Tables40,
+}
+
+/// Tables of `Tables40`.
+const TABLES: u64 = 4;
+/// Where their keys tell them apart.
+const TABLE_AT: usize = 17;
+
+impl KeyShape {
+    /// How many tables keys are of: number `n` is in that of the remainder.
+    #[must_use]
+    pub fn tables(self) -> u64 {
+        match self {
+            KeyShape::Tables40 => TABLES,
+            _ => 1,
+        }
+    }
+}
+
+/// The table of a key of `Tables40`.
+#[must_use]
+pub fn table(key: &[u8]) -> u64 {
+    let digit = key.get(TABLE_AT).copied().unwrap_or(b'0');
+    u64::from(digit.saturating_sub(b'0')).min(TABLES - 1)
 }
 
 /// The keys of one benchmark.
@@ -88,6 +114,12 @@ impl Keys {
                 self.key.extend_from_slice(SHARED);
                 self.key.extend_from_slice(&mix(n).to_be_bytes());
             }
+            KeyShape::Tables40 => {
+                self.key.extend_from_slice(SHARED);
+                let table = u8::try_from(n % TABLES).unwrap_or(0);
+                self.key[TABLE_AT] = b'0' + table;
+                self.key.extend_from_slice(&mix(n).to_be_bytes());
+            }
         }
         &self.key
     }
@@ -99,7 +131,7 @@ impl Keys {
             KeyShape::Hex | KeyShape::User | KeyShape::Decimal | KeyShape::DbBench => 16,
             KeyShape::Binary8 | KeyShape::Ordered8 => 8,
             KeyShape::Word4 => 4,
-            KeyShape::Prefixed40 => 40,
+            KeyShape::Prefixed40 | KeyShape::Tables40 => 40,
         }
     }
 
@@ -159,6 +191,17 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn a_number_is_in_the_table_of_its_remainder() {
+        let mut keys = Keys::new(KeyShape::Tables40);
+        for n in 0..100 {
+            assert_eq!(table(keys.key(n)), n % KeyShape::Tables40.tables());
+        }
+        let (last, third) = (keys.key(103).to_vec(), keys.key(106).to_vec());
+        assert!(last > third, "tables are in order");
+        assert_eq!(table(b""), 0);
     }
 
     #[test]

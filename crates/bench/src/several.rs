@@ -1,15 +1,17 @@
-//! A store for each client, with a range of the keys each: what Xyza calls several instances.
+//! A store for each client, with a range of the keys each: what Xyza calls several instances; and
+//! a store for each table: what cLSM calls partitions.
 //!
-//! Source: Xyza (HotStorage '20), figure 1, where one instance does not scale and several do. They
-//! share the memory: each gets its part of cache and memtables.
+//! Source: Xyza (HotStorage '20), figure 1, where one instance does not scale and several do; cLSM
+//! (EuroSys '15), figure 1, where one store for all threads is faster than four with a quarter of
+//! them each. They share the memory: each gets its part of cache and memtables.
 //!
-//! I1. Keys whose numbers are in the `n`th range are in the `n`th store and no other, so that a
-//!     scan through one after the other is in order.
+//! I1. Keys whose numbers are in the `n`th range, or that are of the `n`th table, are in the `n`th
+//!     store and no other, so that a scan through one after the other is in order.
 //!
 //! Threads: any. Tests: `drive/tests.rs`.
 
 use crate::failure::{Failure, Outcome};
-use crate::keys::KeyShape;
+use crate::keys::{KeyShape, table};
 use crate::spec::Spec;
 use crate::store::{Change, Peer, Settings, Store, View, Visit};
 use std::collections::BTreeMap;
@@ -22,11 +24,11 @@ const WRITE_BUFFER_BYTES_MIN: u64 = 1 << 20;
 struct Several {
     name: &'static str,
     stores: Vec<Box<dyn Store>>,
-    /// Keys of each.
-    range: u64,
+    /// Keys of each; none where each has a table.
+    range: Option<u64>,
 }
 
-/// Opens a store of `peer` below `dir` for each of `clients`.
+/// Opens a store of `peer` below `dir` for each of `clients`, or for each table.
 ///
 /// # Errors
 /// What the store said; `Unfit` where keys do not begin with their numbers.
@@ -36,24 +38,26 @@ pub(crate) fn open(
     spec: &Spec,
     clients: u64,
 ) -> Outcome<Box<dyn Store>> {
-    if !matches!(spec.keys, KeyShape::DbBench | KeyShape::Ordered8) {
-        return Err(unfit(peer.name(), "ranges of keys of that shape"));
-    }
-    let share = |bytes: u64, least: u64| (bytes / clients).max(least);
+    let (count, range) = match spec.keys {
+        KeyShape::Tables40 => (spec.keys.tables(), None),
+        KeyShape::DbBench | KeyShape::Ordered8 => (clients, Some((spec.records / clients).max(1))),
+        _ => return Err(unfit(peer.name(), "ranges of keys of that shape")),
+    };
+    let share = |bytes: u64, least: u64| (bytes / count).max(least);
     let settings = Settings {
         memory: share(spec.settings.memory, MEMORY_BYTES_MIN),
         write_buffer: share(spec.settings.write_buffer, WRITE_BUFFER_BYTES_MIN),
         ..spec.settings.clone()
     };
-    let open = |client: u64| {
-        let dir = dir.join(client.to_string());
+    let open = |nth: u64| {
+        let dir = dir.join(nth.to_string());
         std::fs::create_dir_all(&dir).map_err(|error| Failure::file("create", &dir, error))?;
         peer.open(&dir, &settings)
     };
     Ok(Box::new(Several {
         name: peer.name(),
-        stores: (0..clients).map(open).collect::<Outcome<_>>()?,
-        range: (spec.records / clients).max(1),
+        stores: (0..count).map(open).collect::<Outcome<_>>()?,
+        range,
     }))
 }
 
@@ -66,10 +70,15 @@ fn unfit(store: &str, lacks: &str) -> Failure {
 
 impl Several {
     fn place(&self, key: &[u8]) -> usize {
-        let number = key
-            .first_chunk()
-            .map_or(0, |head| u64::from_be_bytes(*head));
-        let place = usize::try_from(number / self.range).unwrap_or(usize::MAX);
+        let number = || {
+            key.first_chunk()
+                .map_or(0, |head| u64::from_be_bytes(*head))
+        };
+        let place = match self.range {
+            Some(range) => number() / range,
+            None => table(key),
+        };
+        let place = usize::try_from(place).unwrap_or(usize::MAX);
         place.min(self.stores.len() - 1)
     }
 

@@ -182,7 +182,8 @@ pub struct Spec {
     pub warm_up: u64,
     /// What is done.
     pub body: Body,
-    /// Whether each thread has a store of its own, with its range of the keys.
+    /// Whether each thread has a store of its own, with its range of the keys; where keys are of
+    /// tables, each table has one, and each thread has its tables.
     pub store_for_each: bool,
     /// What one more thread does all the while, unmeasured.
     pub beside: Option<Operation>,

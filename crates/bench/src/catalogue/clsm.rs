@@ -12,6 +12,7 @@ use crate::spec::{Operation, Spec, Start};
 
 const GROUPS: &[&str] = &["clsm"];
 const MEMSIZE: &[&str] = &["clsm", "clsm.memsize"];
+const CONSOL: &[&str] = &["clsm", "clsm.consol"];
 const COMPACT: &[&str] = &["clsm", "clsm.compact"];
 const RMW: &[&str] = &["clsm", "rmw"];
 /// Not of `clsm`, which may be asked of peers that have no such step.
@@ -117,6 +118,23 @@ const fn rmw_in_memory(name: &'static str, about: &'static str, spec: fn() -> Sp
     }
 }
 
+fn production(keys: KeyShape) -> Spec {
+    let mix = [(Operation::Get, 0.9), (Operation::Update, 0.1)];
+    let mut spec = spec(&mix, Choice::Production);
+    spec.keys = keys;
+    spec.value_bytes = 1024;
+    spec.records = 1_000_000;
+    spec
+}
+
+const fn consol(name: &'static str, about: &'static str, spec: fn() -> Spec) -> Benchmark {
+    let source = "cLSM (EuroSys '15), figure 1, synthesized as clsm.prod";
+    Benchmark {
+        threads: &[4, 8],
+        ..plain(name, CONSOL, source, about, spec)
+    }
+}
+
 pub(super) const ALL: &[Benchmark] = &[
     Benchmark {
         baselines: LOCKED,
@@ -171,6 +189,9 @@ pub(super) const ALL: &[Benchmark] = &[
     memsize("clsm.memsize.16", "as clsm.mix, memtables of 16 MB", || {
         mixed(16 * MIB)
     }),
+    memsize("clsm.memsize.32", "as clsm.mix, memtables of 32 MB", || {
+        mixed(32 * MIB)
+    }),
     memsize("clsm.memsize.64", "as clsm.mix, memtables of 64 MB", || {
         mixed(64 * MIB)
     }),
@@ -178,6 +199,11 @@ pub(super) const ALL: &[Benchmark] = &[
         "clsm.memsize.128",
         "as clsm.mix, memtables of 128 MB",
         || mixed(128 * MIB),
+    ),
+    memsize(
+        "clsm.memsize.256",
+        "as clsm.mix, memtables of 256 MB",
+        || mixed(256 * MIB),
     ),
     memsize(
         "clsm.memsize.512",
@@ -262,12 +288,20 @@ pub(super) const ALL: &[Benchmark] = &[
         GROUPS,
         "cLSM (EuroSys '15), figure 10, synthesized from the statistics it gives",
         "90 % gets, 40 B keys, 1 KB values; 10 % of the keys get 81 % of the requests",
+        || production(KeyShape::Prefixed40),
+    ),
+    consol(
+        "clsm.consol.one",
+        "four logs as clsm.prod, a quarter of its keys each: one store with all, for all threads",
+        || production(KeyShape::Tables40),
+    ),
+    consol(
+        "clsm.consol.four",
+        "the same: four stores with a log each, for a quarter of the threads, which share the \
+         memory",
         || {
-            let mix = [(Operation::Get, 0.9), (Operation::Update, 0.1)];
-            let mut spec = spec(&mix, Choice::Production);
-            spec.keys = KeyShape::Prefixed40;
-            spec.value_bytes = 1024;
-            spec.records = 1_000_000;
+            let mut spec = production(KeyShape::Tables40);
+            spec.store_for_each = true;
             spec
         },
     ),

@@ -444,3 +444,44 @@ fn what_ends_when_all_is_compacted_is_timed_until_then() {
     let other = run(Lie::None, &["clsm.write"], 2).unwrap().remove(0);
     assert!(!other.figures.contains_key("compaction_seconds"));
 }
+
+#[test]
+fn four_stores_of_a_table_each_do_the_work_of_one() {
+    let changes = Changes {
+        records: Some(4800),
+        ..Changes::default()
+    };
+    for name in ["clsm.consol.one", "clsm.consol.four"] {
+        // A thread has several tables, one, or shares it.
+        for threads in [1, 3, 4, 8] {
+            let dir = tempfile::tempdir().unwrap();
+            let peer = stores::named("memtable:jellyfish").unwrap();
+            let spec = catalogue::named(name).unwrap()[0].with(&changes, threads);
+            assert_eq!(spec.store_for_each, name == "clsm.consol.four");
+            let store = match spec.store_for_each {
+                true => crate::several::open(peer, dir.path(), &spec, threads).unwrap(),
+                false => peer.open(dir.path(), &spec.settings).unwrap(),
+            };
+            let mut bench = Bench {
+                store: store.as_ref(),
+                name,
+                threads,
+                known: &mut Known::empty(),
+                meters: &mut Meters::new(),
+                part: &mut 0,
+                progress: &Progress::default(),
+            };
+            bench.load(&spec).unwrap();
+            let one = bench.mix(&spec, 0).unwrap();
+            let gets = one.latencies_by_operation["get"].count;
+            assert_eq!((one.operations, one.missed), (9600, 0), "{name}");
+            assert!(gets > 0 && one.found > 8400 && one.found < 8900, "{name}");
+            let mut tables = [0; 4];
+            let mut count = |key: &[u8], _: &[u8]| {
+                tables[usize::try_from(crate::keys::table(key)).unwrap()] += 1;
+            };
+            assert_eq!(store.scan(b"", usize::MAX, &mut count).unwrap(), 4800);
+            assert_eq!(tables, [1200; 4]);
+        }
+    }
+}
