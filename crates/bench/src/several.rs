@@ -1,7 +1,7 @@
 //! A store for each client, with a range of the keys each: what Xyza calls several instances; and
 //! a store for each table: what cLSM calls partitions.
 //!
-//! Source: Xyza (HotStorage '20), figure 1, where one instance does not scale and several do; cLSM
+//! Source: Xyza (HotStorage '18), figure 1, where one instance does not scale and several do; cLSM
 //! (EuroSys '15), figure 1, where one store for all threads is faster than four with a quarter of
 //! them each. They share the memory: each gets its part of cache and memtables.
 //!

@@ -1,4 +1,4 @@
-//! Xyza (HotStorage '20): one instance and several, clients that come and go, journals.
+//! Xyza (HotStorage '18): one instance and several, clients that come and go, journals.
 //!
 //! The paper drives servers over a network, from 1 to 35 clients that insert 50 M records of
 //! 100 B into disjoint ranges with the weakest consistency; here clients are threads, the records
@@ -51,7 +51,7 @@ const fn clients(name: &'static str, about: &'static str, spec: fn() -> Spec) ->
         ..plain(
             name,
             GROUPS,
-            "Xyza (HotStorage '20), figure 1, at a 25th and without the network",
+            "Xyza (HotStorage '18), figure 1, at a 25th and without the network",
             about,
             spec,
         )
@@ -75,7 +75,7 @@ pub(super) const ALL: &[Benchmark] = &[
     ),
     Benchmark {
         baselines: JOURNALS,
-        source: "ours; Xyza (HotStorage '20) has a journal for each connection",
+        source: "ours; Xyza (HotStorage '18) has a journal for each connection",
         ..clients(
             "xyza.churn",
             "as xyza.single, each client another thread after every 100 operations",
@@ -92,7 +92,7 @@ pub(super) const ALL: &[Benchmark] = &[
         ..plain(
             "xyza.journal.buffered",
             GROUPS,
-            "Xyza (HotStorage '20), figures 1 and 2, without the network",
+            "Xyza (HotStorage '18), figures 1 and 2, without the network",
             "puts that survive kill -9: a lane for each thread, one write(2) each, one lock",
             || journal(Durability::Process, 1_000_000),
         )
@@ -103,7 +103,7 @@ pub(super) const ALL: &[Benchmark] = &[
         ..plain(
             "xyza.journal.sync",
             GROUPS,
-            "Xyza (HotStorage '20), j:true",
+            "Xyza (HotStorage '18), j:true",
             "puts that survive a power loss: see journal_syncs with --counters",
             || journal(Durability::Device, 20_000),
         )
