@@ -7,8 +7,9 @@
 //! have it alone, gets take none; the switch of memtables, which has it alone in cLSM, is
 //! Velella's. `journal-one-lock` lets one write in at a time, its journal record and all.
 //!
-//! V1. Nobody waits for the device within a gate: locks are about writing, and a sync is shared by
-//!     whoever waits for it, with a lock as without.
+//! V1. Nobody waits for the device with the one lock held, or each write would sync alone. So the
+//!     engine takes its writes for ones that do not wait, which go into a lane of their thread's;
+//!     those that wait go into the first free one, so that a sync has fewer pages to write.
 //!
 //! Threads: any. Tests: `tests/stores.rs`.
 
@@ -136,9 +137,9 @@ impl Peer for Velella {
 
     fn open(&self, dir: &Path, settings: &Settings) -> Outcome<Box<dyn Store>> {
         let sync = settings.durability == Durability::Device;
-        let durability = match sync && self.variant == Variant::Plain {
+        let waits = sync && self.variant == Variant::OneLock;
+        let durability = match sync && !waits {
             true => velella::Durability::Sync,
-            // V1: who has a gate waits behind it.
             false => velella::Durability::Buffered,
         };
         let db = Db::builder()
@@ -154,7 +155,7 @@ impl Peer for Velella {
             name: self.name,
             keyspace: db.default_keyspace(),
             db,
-            waits: sync && self.variant != Variant::Plain,
+            waits,
             gate: self.variant.gate(),
         }))
     }
@@ -164,7 +165,7 @@ struct Open {
     name: &'static str,
     db: Db,
     keyspace: Keyspace,
-    /// Whether it waits for the device itself, outside of the gate.
+    /// Whether it waits for the device itself, outside of the gate (V1).
     waits: bool,
     gate: Gate,
 }
