@@ -1,24 +1,25 @@
 //! After a benchmark, with nobody writing: does the store hold what it must?
 //!
 //! U1. Each followed key has one of its candidates (`ledger`).
-//! U2. Where all numbers below a bound were put, a sample of them is there, scans from a sample of
-//!     keys show exactly the next keys, and keys that were never put are absent.
+//! U2. Of a sample of the key space, keys that must be there are, keys that were never put are not,
+//!     and scans from them on show every key that must be there, and none that was never put.
 //!
 //! Threads: the main one. Tests: `drive`, `tests/refusals.rs`.
 
+use crate::choice::Choice;
 use crate::failure::{Failure, Outcome};
 use crate::keys::Keys;
 use crate::ledger::Ledger;
+use crate::present::Present;
 use crate::random::Random;
 use crate::spec::Spec;
 use crate::store::Store;
 use crate::values::Values;
+use crate::witness::{self, Scan};
 
 const GETS: u64 = 256;
-const SCANS: u64 = 32;
-const SCAN_PAIRS: usize = 20;
-/// Beyond so many keys the list of all of them is not made.
-const LISTED_MAX: u64 = 2_000_000;
+const SCANS: u64 = 64;
+const SCAN_PAIRS: u64 = 50;
 
 /// What is known of a store's content.
 #[derive(Debug, Default)]
@@ -29,8 +30,8 @@ pub(crate) struct Known {
     pub(crate) whole: bool,
     /// What followed keys hold.
     pub(crate) ledger: Ledger,
-    /// All keys, sorted, of a number of keys: made when first needed.
-    listed: Vec<Vec<u8>>,
+    /// Which keys there are.
+    pub(crate) present: Present,
 }
 
 impl Known {
@@ -55,19 +56,17 @@ pub(crate) fn audit(
         store,
         name,
         values,
-        keys: Keys::new(spec.keys),
+        keys: spec.key_maker(),
         random: Random::new(spec.seed ^ known.inserted),
         checked: 0,
     };
     auditor.followed(&mut known.ledger)?;
-    if known.whole && known.inserted > 0 {
-        auditor.present(known.inserted)?;
+    auditor.sample(&known.present)?;
+    // Ranks without a greatest one may be those of absent keys.
+    if !matches!(spec.choice, Choice::ZipfUnbounded(_)) {
         auditor.absent(spec.records)?;
-        if known.inserted <= LISTED_MAX {
-            auditor.list(known);
-            auditor.scans(&known.listed)?;
-        }
     }
+    auditor.scans(&known.present)?;
     Ok(auditor.checked)
 }
 
@@ -123,11 +122,15 @@ impl Auditor<'_> {
         Ok(())
     }
 
-    fn present(&mut self, inserted: u64) -> Outcome<()> {
-        for _ in 0..GETS {
-            let n = self.random.below(inserted);
-            if self.version(n)?.is_none() {
+    fn sample(&mut self, present: &Present) -> Outcome<()> {
+        for _ in 0..GETS.min(present.bound()) {
+            let n = self.random.below(present.bound());
+            let found = self.version(n)?.is_some();
+            if !found && present.surely(n) {
                 return Err(self.wrong(format!("key number {n} is not there, but was put")));
+            }
+            if found && !present.possibly(n) {
+                return Err(self.wrong(format!("key number {n} has a value, but was never put")));
             }
         }
         Ok(())
@@ -144,37 +147,38 @@ impl Auditor<'_> {
         Ok(())
     }
 
-    fn list(&mut self, known: &mut Known) {
-        if known.listed.len() as u64 != known.inserted {
-            let keys = &mut self.keys;
-            known.listed = (0..known.inserted).map(|n| keys.key(n).to_vec()).collect();
-            known.listed.sort_unstable();
-        }
-    }
-
-    fn scans(&mut self, listed: &[Vec<u8>]) -> Outcome<()> {
-        for _ in 0..SCANS {
-            let at = self.random.below(listed.len() as u64);
-            let expected = &listed[usize::try_from(at).unwrap_or(0)..];
-            let expected = &expected[..expected.len().min(SCAN_PAIRS)];
-            let mut shown: Vec<Vec<u8>> = Vec::new();
+    fn scans(&mut self, present: &Present) -> Outcome<()> {
+        let mut scans = Vec::new();
+        for at in 0..SCANS {
+            let n = self.random.below(present.bound().max(1));
+            let mut scan = Scan {
+                count: SCAN_PAIRS,
+                ..Scan::default()
+            };
+            // The first one is from the beginning.
+            if at > 0 {
+                scan.from.extend_from_slice(self.keys.key(n));
+            }
             let mut sound = true;
             let values = self.values;
-            let from = expected[0].clone();
-            self.store.scan(&from, SCAN_PAIRS, &mut |key, value| {
+            let count = usize::try_from(SCAN_PAIRS).unwrap_or(0);
+            self.store.scan(&scan.from, count, &mut |key, value| {
                 sound &= values.check(key, value).is_some();
-                shown.push(key.to_vec());
+                scan.shown.push(key.to_vec());
             })?;
             self.checked += 1;
-            if shown != expected || !sound {
+            if !sound || !scan.is_in_order() {
                 return Err(self.wrong(format!(
-                    "a scan of {SCAN_PAIRS} pairs from the key in place {at} on showed {} pairs, \
-                     not the {} that are there",
-                    shown.len(),
-                    expected.len()
+                    "a scan from key number {n} on was not in order, or showed a value that was \
+                     never put under its key"
                 )));
             }
+            scans.push(scan);
         }
-        Ok(())
+        let numbers = present.numbers().map(|n| (n, present.surely(n)));
+        match witness::judge(scans, &mut self.keys, numbers) {
+            Some(found) => Err(self.wrong(found)),
+            None => Ok(()),
+        }
     }
 }

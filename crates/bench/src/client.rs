@@ -2,22 +2,25 @@
 //!
 //! C1. Whatever is drawn follows from the specification, the thread's number and how far inserts
 //!     of the others are; so with one thread, from the specification alone.
-//! C2. Every value read is copied out; every 32nd answer is checked whole, and a key that must be
-//!     there and is not ends the run at once.
+//! C2. Every value read is copied out; every 32nd answer is checked whole; a key that must be there
+//!     and is not, and a scan that shows fewer pairs than are due, end the run at once.
 //! C3. In an open loop latency counts from the intended time, so a stall delays, in the figures,
 //!     all that it delayed (no coordinated omission).
 //!
 //! Threads: one each. Tests: `drive`.
 
 use crate::choice::Chooser;
+use crate::due::Due;
 use crate::failure::{Failure, Outcome};
 use crate::keys::Keys;
 use crate::ledger::{Notes, Sample};
+use crate::present::{Marks, Present};
 use crate::progress::Progress;
 use crate::random::Random;
 use crate::spec::{Operation, Spec};
 use crate::store::Store;
 use crate::values::Values;
+use crate::witness::{Kept, Scan};
 use hdrhistogram::Histogram;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -49,6 +52,12 @@ pub(crate) struct Shared<'a> {
     pub(crate) base: u64,
     /// Whether every number below the bound has a key in the store.
     pub(crate) whole: bool,
+    /// What was there at the beginning.
+    pub(crate) before: &'a Present,
+    /// What is put and deleted meanwhile, where the store is not whole.
+    pub(crate) marks: &'a Marks,
+    /// How many pairs scans must show.
+    pub(crate) due: &'a Due,
     /// Per thread, how many keys it has inserted.
     pub(crate) inserted: &'a [AtomicU64],
     pub(crate) progress: &'a Progress,
@@ -83,6 +92,8 @@ pub(crate) struct Done {
     /// When those began and ended that took longer than [`SLOW`].
     pub(crate) slow: Vec<(Instant, Instant)>,
     pub(crate) notes: Notes,
+    /// Some of its scans.
+    pub(crate) kept: Kept,
 }
 
 /// An empty histogram of latencies.
@@ -142,7 +153,7 @@ impl<'a> Client<'a> {
             shared,
             thread,
             random: Random::new(seed),
-            keys: Keys::new(shared.spec.keys),
+            keys: shared.spec.key_maker(),
             value: Vec::new(),
             out: Vec::new(),
             versions: 0,
@@ -161,6 +172,7 @@ impl<'a> Client<'a> {
                 took_max: Duration::ZERO,
                 slow: Vec::new(),
                 notes: Notes::default(),
+                kept: Kept::default(),
             },
         }
     }
@@ -361,7 +373,7 @@ impl<'a> Client<'a> {
         // Relaxed: only this thread writes it.
         let before = own.load(Ordering::Relaxed);
         let n = shared.base + before * shared.threads + self.thread;
-        self.put(n)?;
+        self.store(n)?;
         // Release, partner: the Acquire in `bound`.
         own.store(before + 1, Ordering::Release);
         Ok(())
@@ -384,7 +396,22 @@ impl<'a> Client<'a> {
         (self.shared.part << 52) | (self.thread << 40) | self.versions
     }
 
+    /// Puts a drawn key.
     fn put(&mut self, n: u64) -> Outcome<()> {
+        self.store(n)?;
+        self.mark(n);
+        Ok(())
+    }
+
+    /// Makes known that key number `n` is there.
+    #[inline]
+    fn mark(&mut self, n: u64) {
+        if !self.shared.whole {
+            self.shared.marks.put(n, &mut self.done.notes);
+        }
+    }
+
+    fn store(&mut self, n: u64) -> Outcome<()> {
         let version = self.next_version();
         let key = self.keys.key(n);
         self.shared.values.fill(key, version, &mut self.value);
@@ -410,6 +437,7 @@ impl<'a> Client<'a> {
         } else {
             self.done.found += 1;
         }
+        self.mark(n);
         Ok(())
     }
 
@@ -434,11 +462,14 @@ impl<'a> Client<'a> {
         if shared.sample.follows(n) {
             self.done.notes.note(n, Some(version));
         }
+        self.mark(n);
         self.judge(n, found, shared.whole)
     }
 
     fn delete(&mut self) -> Outcome<()> {
         let n = self.draw();
+        // Before it is gone: who misses it must know why.
+        self.shared.marks.delete(n, &mut self.done.notes);
         self.shared.store.delete(self.keys.key(n))?;
         if self.shared.sample.follows(n) {
             self.done.notes.note(n, None);
@@ -461,7 +492,9 @@ impl<'a> Client<'a> {
         self.answers += 1;
         if !found {
             self.done.missed += 1;
-            if must_be_there {
+            let shared = self.shared;
+            let was_there = || shared.before.surely(n) && !shared.marks.may_have_deleted(n);
+            if must_be_there || was_there() {
                 return Err(self.wrong(format!("key number {n} is not there, but was put")));
             }
             return Ok(());
@@ -497,29 +530,37 @@ impl<'a> Client<'a> {
         self.answers += 1;
         let checked = self.answers.is_multiple_of(CHECK_EVERY);
         let first = self.keys.key(n);
-        let mut before: Option<Vec<u8>> = None;
+        let mut shown = Vec::new();
         let mut wrong = None;
         let out = &mut self.out;
-        let seen = self.shared.store.scan(
-            first,
-            usize::try_from(count).unwrap_or(usize::MAX),
-            &mut |key, value| {
-                out.clear();
-                out.extend_from_slice(key);
-                out.extend_from_slice(value);
-                if checked {
-                    let ascending = before
-                        .as_deref()
-                        .map_or(first <= key, |before| before < key);
-                    if !ascending {
-                        wrong = Some("a scan went backwards");
-                    } else if values.check(key, value).is_none() {
-                        wrong = Some("a scan showed a value that was never put under its key");
-                    }
-                    before = Some(key.to_vec());
+        let most = usize::try_from(count).unwrap_or(usize::MAX);
+        let mut seen = 0;
+        let told = self.shared.store.scan(first, most, &mut |key, value| {
+            seen += 1;
+            out.clear();
+            out.extend_from_slice(key);
+            out.extend_from_slice(value);
+            if checked {
+                if values.check(key, value).is_none() {
+                    wrong = Some("a scan showed a value that was never put under its key");
                 }
-            },
-        )?;
+                shown.push(key.to_vec());
+            }
+        })?;
+        if told != seen || seen < self.shared.due.pairs(first, most) || seen > most {
+            wrong = Some("a scan showed fewer or more pairs than there were");
+        }
+        if checked {
+            let scan = Scan {
+                from: first.to_vec(),
+                count,
+                shown,
+            };
+            if !scan.is_in_order() {
+                wrong = Some("a scan went backwards");
+            }
+            self.done.kept.keep(scan);
+        }
         self.done.found += seen as u64;
         self.done.checked += u64::from(checked);
         match wrong {

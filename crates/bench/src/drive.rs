@@ -15,14 +15,17 @@ mod tests;
 use crate::audit::{Known, audit};
 use crate::choice::{Choice, Chooser};
 use crate::client::{Client, Done, Schedule, Shared, histogram};
+use crate::due::Due;
 use crate::failure::{Failure, Outcome};
-use crate::ledger::Sample;
+use crate::ledger::{Notes, Sample};
 use crate::meters::{Meters, grown, resident};
+use crate::present::{Marks, Present};
 use crate::progress::Progress;
 use crate::result::{Latencies, Measurement, float};
 use crate::spec::{Body, Operation, Pace, Spec};
 use crate::store::Store;
 use crate::values::Values;
+use crate::witness;
 use hdrhistogram::Histogram;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -54,6 +57,9 @@ struct All {
     slow: Vec<(Instant, Instant)>,
     /// What the thread beside them did.
     beside: Option<u64>,
+    notes: Vec<Notes>,
+    /// Scans that were kept.
+    scans: Vec<witness::Scan>,
 }
 
 impl Bench<'_> {
@@ -177,12 +183,18 @@ impl Bench<'_> {
         let has = |wanted| spec.mix().iter().any(|(one, _)| *one == wanted);
         let (inserts, deletes) = (has(Operation::Insert), has(Operation::Delete));
         let bounded = !matches!(spec.choice, Choice::ZipfUnbounded(_));
+        let before = std::mem::take(&mut self.known.present);
         let known = &*self.known;
         let all = inserts || known.inserted >= spec.records;
         let whole = known.whole && bounded && !deletes && all;
         let values = Values::new(usize::try_from(spec.value_bytes).unwrap_or(0), spec.seed);
         let bound = spec.records.max(known.inserted) / spec.keys.tables();
         let chooser = Chooser::new(spec.choice, bound, spec.seed);
+        let marks = match whole {
+            true => Marks::default(),
+            false => Marks::new(spec.records.max(known.inserted), deletes),
+        };
+        let due = Due::new(spec, &before);
         let inserted: Vec<AtomicU64> = (0..self.threads).map(|_| AtomicU64::new(0)).collect();
         let failed = AtomicBool::new(false);
         *self.part += 1;
@@ -200,6 +212,9 @@ impl Bench<'_> {
             threads: self.threads,
             base: known.inserted,
             whole,
+            before: &before,
+            marks: &marks,
+            due: &due,
             inserted: &inserted,
             progress: self.progress,
             failed: &failed,
@@ -208,7 +223,31 @@ impl Bench<'_> {
         let done = done.into_iter().collect::<Outcome<Vec<Done>>>()?;
         let beside = beside.transpose()?;
         let inserted = inserted.into_iter().map(AtomicU64::into_inner).collect();
-        self.enter(spec, whole, inserted, (done, beside), &values)
+        let all = self.enter(spec, whole, inserted, (done, beside), &values)?;
+        self.enter_present(spec, &before, &marks, all)
+    }
+
+    /// Makes known which keys there are now, and judges the scans that clients kept.
+    fn enter_present(
+        &mut self,
+        spec: &Spec,
+        before: &Present,
+        marks: &Marks,
+        mut all: All,
+    ) -> Outcome<All> {
+        let mut after = before.after(marks, &all.notes);
+        after.put_below(self.known.inserted);
+        let always = |n: u64| before.surely(n) && !marks.may_have_deleted(n);
+        let numbers = after.numbers().map(|n| (n, always(n)));
+        let scans = std::mem::take(&mut all.scans);
+        if let Some(found) = witness::judge(scans, &mut spec.key_maker(), numbers) {
+            return Err(Failure::WrongAnswer {
+                store: self.name.to_owned(),
+                found,
+            });
+        }
+        self.known.present = after;
+        Ok(all)
     }
 
     /// Adds up what the clients did, and makes it known.
@@ -235,11 +274,12 @@ impl Bench<'_> {
             took_max: Duration::ZERO,
             slow: Vec::new(),
             beside: beside.as_ref().map(|beside| beside.operations),
+            notes: Vec::new(),
+            scans: Vec::new(),
         };
-        let mut notes = Vec::new();
         if let Some(beside) = beside {
             all.bytes_put += beside.bytes_put;
-            notes.push(beside.notes);
+            all.notes.push(beside.notes);
         }
         for done in done {
             all.operations += done.operations;
@@ -253,9 +293,10 @@ impl Bench<'_> {
                 // All have the same bounds, so nothing falls outside.
                 let _ = sum.add(one);
             }
-            notes.push(done.notes);
+            all.notes.push(done.notes);
+            all.scans.extend(done.kept.into_scans());
         }
-        let several = self.known.ledger.enter(notes);
+        let several = self.known.ledger.enter(&all.notes);
         let only_if_absent = matches!(spec.mix(), [(Operation::PutIfAbsent, _)]);
         if let Some(n) = several.first().filter(|_| only_if_absent) {
             return Err(Failure::WrongAnswer {
@@ -280,9 +321,9 @@ impl Bench<'_> {
     /// Threads insert every so many-th number each; where one was faster, the others' are missing.
     fn fill_gaps(&mut self, spec: &Spec, inserted: &[u64], values: &Values) -> Outcome<()> {
         let most = inserted.iter().copied().max().unwrap_or(0);
-        let mut keys = crate::keys::Keys::new(spec.keys);
+        let mut keys = spec.key_maker();
         let mut value = Vec::new();
-        let mut notes = crate::ledger::Notes::default();
+        let mut notes = Notes::default();
         let sample = Sample::new(spec.records);
         *self.part += 1;
         for (thread, own) in (0..).zip(inserted) {
@@ -297,7 +338,7 @@ impl Bench<'_> {
                 }
             }
         }
-        self.known.ledger.enter(vec![notes]);
+        self.known.ledger.enter(&[notes]);
         self.known.inserted += most * self.threads;
         Ok(())
     }

@@ -9,7 +9,7 @@
 //! Threads: each fills a `Notes`; the ledger is the main thread's. Tests: below.
 
 use crate::random::mix;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 
 /// Keys that are followed, about.
 const FOLLOWED: u64 = 1024;
@@ -18,6 +18,10 @@ const FOLLOWED: u64 = 1024;
 #[derive(Debug, Default)]
 pub(crate) struct Notes {
     last: BTreeMap<u64, Option<u64>>,
+    /// Numbers that were put, and have no bit in `present::Marks`.
+    pub(crate) beyond: HashSet<u64>,
+    /// Such numbers that were deleted.
+    pub(crate) deleted_beyond: HashSet<u64>,
 }
 
 /// Which keys are followed.
@@ -60,11 +64,11 @@ pub(crate) struct Ledger {
 
 impl Ledger {
     /// Enters what threads did that worked at the same time; keys that several of them wrote.
-    pub(crate) fn enter(&mut self, notes: Vec<Notes>) -> Vec<u64> {
+    pub(crate) fn enter(&mut self, notes: &[Notes]) -> Vec<u64> {
         let mut fresh: BTreeMap<u64, Vec<Option<u64>>> = BTreeMap::new();
         for notes in notes {
-            for (n, version) in notes.last {
-                fresh.entry(n).or_default().push(version);
+            for (n, version) in &notes.last {
+                fresh.entry(*n).or_default().push(*version);
             }
         }
         let several = fresh.iter().filter(|(_, all)| all.len() > 1);
@@ -99,11 +103,8 @@ mod tests {
     #[test]
     fn candidates_are_the_last_writes_of_each_thread() {
         let mut ledger = Ledger::default();
-        ledger.enter(vec![notes(&[(1, Some(10)), (2, Some(20))])]);
-        let several = ledger.enter(vec![
-            notes(&[(1, Some(11)), (1, Some(12))]),
-            notes(&[(1, None)]),
-        ]);
+        ledger.enter(&[notes(&[(1, Some(10)), (2, Some(20))])]);
+        let several = ledger.enter(&[notes(&[(1, Some(11)), (1, Some(12))]), notes(&[(1, None)])]);
         assert_eq!(several, [1]);
         let all: Vec<_> = ledger.followed().map(|(n, c)| (n, c.to_vec())).collect();
         assert_eq!(all, [(1, vec![Some(12), None]), (2, vec![Some(20)])]);

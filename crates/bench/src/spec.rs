@@ -5,7 +5,7 @@
 //! Threads: plain data. Tests: below; `catalogue`, `drive`.
 
 use crate::choice::Choice;
-use crate::keys::KeyShape;
+use crate::keys::{KeyShape, Keys};
 use crate::store::Settings;
 use serde::{Deserialize, Serialize};
 
@@ -67,6 +67,15 @@ impl Operation {
             Operation::PutIfAbsent => "put-if-absent",
             Operation::Replace => "replace",
             Operation::Delete => "delete",
+        }
+    }
+
+    /// The most pairs that it seeks and reads, if it does.
+    #[must_use]
+    pub fn pairs_most(self) -> Option<u64> {
+        match self {
+            Operation::Scan { to, .. } => Some(to),
+            _ => None,
         }
     }
 
@@ -216,6 +225,12 @@ impl Spec {
             && self.settings.data_bytes_max >= next.settings.data_bytes_max
             && self.store_for_each == next.store_for_each
             && self.seed == next.seed
+    }
+
+    /// What makes its keys.
+    #[must_use]
+    pub fn key_maker(&self) -> Keys {
+        Keys::new(self.keys)
     }
 
     /// Whether any of its operations writes.

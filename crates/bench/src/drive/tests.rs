@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::catalogue::{self, Changes};
+use crate::random::mix;
 use crate::spec::Start;
 use crate::store::{Change, Peer, View, Visit, Waits};
 use crate::stores;
@@ -17,6 +18,10 @@ enum Lie {
     MixesUp,
     /// Ends scans one pair early.
     CutsScans,
+    /// Leaves every so many-th key out of its scans, and goes on with the next.
+    SkipsPairs,
+    /// Shows nothing in scans.
+    ShowsNothing,
     /// Stores what it should only store if absent, and says that it was.
     AlwaysAbsent,
     /// Finds what was never put.
@@ -71,8 +76,25 @@ impl Store for Liar {
     }
 
     fn scan(&self, from: &[u8], count: usize, visit: Visit<'_>) -> Outcome<usize> {
-        let short = usize::from(self.lie == Lie::CutsScans);
-        self.inner.scan(from, count - short, visit)
+        match self.lie {
+            Lie::CutsScans => self.inner.scan(from, count - 1, visit),
+            Lie::ShowsNothing => Ok(0),
+            Lie::SkipsPairs => {
+                let mut left = count;
+                let mut shown = |key: &[u8], value: &[u8]| {
+                    let hash = key
+                        .iter()
+                        .fold(7_u64, |hash, byte| mix(hash ^ u64::from(*byte)));
+                    if left > 0 && hash % 50 != 0 {
+                        left -= 1;
+                        visit(key, value);
+                    }
+                };
+                self.inner.scan(from, 2 * count + 10, &mut shown)?;
+                Ok(count - left)
+            }
+            _ => self.inner.scan(from, count, visit),
+        }
     }
 
     fn scan_back(&self, count: usize, visit: Visit<'_>) -> Outcome<usize> {
@@ -291,6 +313,29 @@ fn a_store_that_returns_another_keys_value_is_caught() {
 fn a_store_whose_scans_end_early_is_caught() {
     assert!(caught(Lie::CutsScans, "seek10"));
     assert!(caught(Lie::CutsScans, "ycsb.e"));
+}
+
+/// Benchmarks with scans, each after what it needs: all keys, random ones, ranks without bound,
+/// some deleted.
+const SCANS: [&[&str]; 6] = [
+    &["seek10"],
+    &["s3.range.4"],
+    &["jf.dbb.fillrandom", "jf.dbb.seekrandom"],
+    &["jf.sim.scan.zipf"],
+    &["jf.dbb.zipf.seekrandom"],
+    &["jf.linkbench"],
+];
+
+#[test]
+fn a_store_whose_scans_leave_pairs_out_is_caught_whatever_is_there() {
+    for names in SCANS {
+        run(Lie::None, names, 2).unwrap();
+        for lie in [Lie::CutsScans, Lie::SkipsPairs, Lie::ShowsNothing] {
+            let told = run(lie, names, 2);
+            let caught = matches!(told, Err(Failure::WrongAnswer { .. }));
+            assert!(caught, "{lie:?} in {names:?}");
+        }
+    }
 }
 
 #[test]
