@@ -40,6 +40,8 @@ pub struct Benchmark {
     pub per_thread: bool,
     /// The numbers of threads it is for, where none are given.
     pub threads: &'static [u64],
+    /// Where it begins with what another left: which one.
+    pub after: Option<&'static str>,
     /// Its parameters at scale 1.
     pub spec: fn() -> Spec,
 }
@@ -271,6 +273,7 @@ fn usual(mix: &[(Operation, f64)], choice: Choice) -> Spec {
         },
         latency_every: 16,
         seed: 1,
+        unmeasured: false,
     }
 }
 
@@ -292,6 +295,7 @@ const fn plain(
         peers: true,
         per_thread: false,
         threads: &[1, 2],
+        after: None,
         spec,
     }
 }
@@ -317,6 +321,24 @@ mod tests {
             for store in one.baselines {
                 assert!(crate::stores::named(store).is_ok(), "{store}");
             }
+        }
+    }
+
+    #[test]
+    fn what_begins_with_another_s_store_says_whose_and_gets_it() {
+        for one in all() {
+            let spec = one.with(&Changes::default(), 2);
+            assert_eq!(
+                spec.start == Start::AsIs,
+                one.after.is_some(),
+                "{}",
+                one.name
+            );
+            let Some(after) = one.after else { continue };
+            let before = named(after).unwrap();
+            assert_eq!(before.len(), 1, "{}", one.name);
+            let before = before[0].with(&Changes::default(), 2);
+            assert!(before.is_followed_by(&spec), "{}", one.name);
         }
     }
 

@@ -5,11 +5,13 @@
 //!     A rate that a benchmark cannot keep ends it, too (`ClosedLoop`).
 //! N2. Stores take turns: in each round all of them do the same work, the order shifted by one
 //!     from round to round, so that a drifting machine favours none.
-//! N3. A store that answers wrongly or fails has no figures at all, and the run ends with 1.
+//! N3. A benchmark that begins with what another left gets it: where none right before it in the
+//!     run leaves it, the one that does is run first, unmeasured, and what that one needs.
+//! N4. A store that answers wrongly or fails has no figures at all, and the run ends with 1.
 //!
 //! Threads: one; the processes have their own. Tests: `tests/run.rs`, `tests/refusals.rs`.
 
-use crate::catalogue::{Benchmark, Changes};
+use crate::catalogue::{self, Benchmark, Changes};
 use crate::failure::{Failure, Outcome};
 use crate::message::{Scratch, Task, Told, remove, spawn};
 use crate::result::{Measurement, Results};
@@ -86,7 +88,7 @@ impl Session {
                         threads,
                         round,
                         dir: scratch.dir().join(part.store),
-                        specs: self.specs(&part.benchmarks, threads),
+                        specs: self.specs_in_turn(&part.benchmarks, threads)?,
                     };
                     if let Err(failure) = self.perform(&task, watch, &mut results) {
                         watch.failed(&failure);
@@ -95,7 +97,7 @@ impl Session {
                 }
             }
         }
-        // N3: what it did before it failed counts for nothing.
+        // N4: what it did before it failed counts for nothing.
         results
             .measurements
             .retain(|one| failures.iter().all(|(store, _)| *store != one.store));
@@ -122,6 +124,29 @@ impl Session {
     fn specs(&self, benchmarks: &[&'static Benchmark], threads: u64) -> Vec<Spec> {
         let one = |benchmark: &&Benchmark| benchmark.with(&self.changes, threads);
         benchmarks.iter().map(one).collect()
+    }
+
+    /// The same with what some of them need before (N3).
+    fn specs_in_turn(&self, benchmarks: &[&'static Benchmark], threads: u64) -> Outcome<Vec<Spec>> {
+        let mut all: Vec<Spec> = Vec::new();
+        for benchmark in benchmarks {
+            let spec = benchmark.with(&self.changes, threads);
+            let mut first = Vec::new();
+            let (mut needs, mut after) = (spec.clone(), benchmark.after);
+            while let Some(name) = after
+                && !all.last().is_some_and(|last| last.is_followed_by(&needs))
+            {
+                for before in catalogue::named(name)? {
+                    needs = before.with(&self.changes, threads);
+                    needs.unmeasured = true;
+                    after = before.after;
+                    first.push(needs.clone());
+                }
+            }
+            all.extend(first.into_iter().rev());
+            all.push(spec);
+        }
+        Ok(all)
     }
 
     /// Who does what (N1).

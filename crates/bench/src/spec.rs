@@ -113,7 +113,7 @@ pub enum Start {
     Empty,
     /// A store with all records; what an earlier benchmark left will do.
     Loaded,
-    /// Whatever the one before left, or an empty store.
+    /// What the one before left; where none before would do, that one is run first, unmeasured.
     AsIs,
 }
 
@@ -208,6 +208,9 @@ pub struct Spec {
     pub latency_every: u64,
     /// Where random numbers begin.
     pub seed: u64,
+    /// Whether it is run only for what it leaves.
+    #[serde(default)]
+    pub unmeasured: bool,
 }
 
 impl Spec {
@@ -225,6 +228,15 @@ impl Spec {
             && self.settings.data_bytes_max >= next.settings.data_bytes_max
             && self.store_for_each == next.store_for_each
             && self.seed == next.seed
+    }
+
+    /// Whether `next`, right after it, finds what it left.
+    #[must_use]
+    pub fn is_followed_by(&self, next: &Spec) -> bool {
+        let mut roomy = self.clone();
+        // A store is opened with room for all that come after it.
+        roomy.settings.data_bytes_max = u64::MAX;
+        matches!(self.body, Body::Mix(_)) && roomy.leaves_for(next)
     }
 
     /// What makes its keys.

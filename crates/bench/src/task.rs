@@ -5,7 +5,8 @@
 //! JSON each. Tests do it in their own process.
 //!
 //! T1. A benchmark that needs all records gets them; what the one before left will do if it has
-//!     them and was opened with the same settings, but for more room.
+//!     them and was opened with the same settings, but for more room. What needs the store of
+//!     another benchmark comes after it in the task (`session`).
 //! T2. Whatever is in the task's directory when it begins is removed, and nothing is left there.
 //!
 //! Threads: the main one, and one that tells how far it is. Tests: `tests/run.rs`.
@@ -98,7 +99,10 @@ impl<'a> Worker<'a> {
     fn run(mut self) -> Outcome<()> {
         (self.tell)(Told::Remarks(self.meters.remarks().to_vec()));
         for spec in &self.task.specs {
-            (self.tell)(Told::Begun(spec.name.clone()));
+            (self.tell)(Told::Begun(match spec.unmeasured {
+                false => spec.name.clone(),
+                true => format!("{}, for what comes after it", spec.name),
+            }));
             let measured = match &spec.body {
                 Body::Mix(_) => self.mix(spec)?,
                 Body::Versions { keys, versions } => {
@@ -116,7 +120,9 @@ impl<'a> Worker<'a> {
                     kill::measure(self.peer, self.task, spec, *seconds)?
                 }
             };
-            (self.tell)(Told::Measured(Box::new(measured)));
+            if !spec.unmeasured {
+                (self.tell)(Told::Measured(Box::new(measured)));
+            }
         }
         self.close()
     }

@@ -86,6 +86,27 @@ fn rows_of_velella_beside_another_become_tables_json_and_a_page() {
 }
 
 #[test]
+fn a_benchmark_alone_finds_what_the_one_before_it_leaves() {
+    let found = |names: &str| {
+        let dir = tempfile::tempdir().unwrap();
+        let arguments = [names, "--records", "300", "--threads", "1", "--alone"];
+        let (_, results, _) = run(dir.path(), &arguments);
+        assert_eq!(results.specs.len(), names.split(',').count());
+        assert_eq!(results.measurements.len(), results.specs.len());
+        let last = results.measurements.last().unwrap();
+        (last.found, last.missed)
+    };
+    let alone = found("jf.dbb.readrandom");
+    assert!(alone.0 > 200 && alone.0 + alone.1 == 300, "{alone:?}");
+    let all = "jf.dbb.fillrandom,jf.dbb.overwrite,jf.dbb.readrandom";
+    assert_eq!(found(all), alone);
+    // What lies between them must not matter.
+    let between = "jf.dbb.fillrandom,jf.dbb.1k.overwrite,jf.dbb.readrandom";
+    assert!(found(between).0 > 200);
+    assert!(found("jf.dbb.1k.seekrandom").0 > 2000);
+}
+
+#[test]
 fn versions_are_scanned_by_the_newest_and_by_the_oldest_view() {
     let dir = tempfile::tempdir().unwrap();
     let mut spec = velella_bench::catalogue::named("versions.scan").unwrap()[0]

@@ -276,13 +276,16 @@ pub(super) const ALL: &[Benchmark] = &[
         "insert 400 B values in the order of their keys, until all is compacted",
         || compact(Operation::Insert, Start::Empty),
     ),
-    plain(
-        "clsm.compact.update",
-        COMPACT,
-        "cLSM (EuroSys '15), figure 11, at a 500th",
-        "put as many of them again, uniform, until all is compacted",
-        || compact(Operation::Update, Start::AsIs),
-    ),
+    Benchmark {
+        after: Some("clsm.compact.load"),
+        ..plain(
+            "clsm.compact.update",
+            COMPACT,
+            "cLSM (EuroSys '15), figure 11, at a 500th",
+            "put as many of them again, uniform, until all is compacted",
+            || compact(Operation::Update, Start::AsIs),
+        )
+    },
     plain(
         "clsm.prod",
         GROUPS,
