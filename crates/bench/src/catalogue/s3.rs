@@ -11,7 +11,7 @@ use crate::keys::KeyShape;
 use crate::spec::{Body, Operation, Spec, Start};
 use crate::store::Durability;
 
-const BASELINES: &[&str] = &["memtable:append-only"];
+const BASELINES: &[&str] = &["memtable:jellyfish", "memtable:append-only"];
 /// The paper does not say how many centres.
 const CENTRES: Choice = Choice::Centres(16);
 
@@ -25,7 +25,7 @@ const fn s3(
     Benchmark {
         baselines: BASELINES,
         peers: false,
-        ours: "memtable:jellyfish",
+        ours: "memtable:s3",
         ..plain(name, groups, source, about, spec)
     }
 }
@@ -210,8 +210,6 @@ pub(super) const ALL: &[Benchmark] = &[
         )
     },
     Benchmark {
-        ours: "memtable:s3",
-        baselines: &["memtable:jellyfish", "memtable:append-only"],
         threads: &[1],
         ..s3(
             "s3.flush",

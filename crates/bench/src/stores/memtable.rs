@@ -4,7 +4,7 @@
 //! journal, switch and flush. Every kind that the engine offers is here as `memtable:KIND`; beside
 //! them what JellyFish (Middleware '20) is compared with: `aoc-noreseek` steps over every obsolete
 //! version, `leveldb1w` lets one writer in at a time; and what S3 (VLDB '19), figure 12, compares:
-//! `guards:SIZE` is the JellyFish kind with a guard directory of at most that size.
+//! `guards:SIZE` is the S3 kind with a guard directory of at most that size.
 //!
 //! W1. A slot is used by one thread at a time: threads get them in turn, and there are more than
 //!     twice as many as threads can run at once.
@@ -30,7 +30,7 @@ use velella_sync::{Guard, epoch};
 #[derive(Debug, Clone, Copy)]
 enum Make {
     Kind(MemtableKind),
-    /// The JellyFish kind with so many bytes of guard directory.
+    /// The S3 kind with so many bytes of guard directory.
     Guards(usize),
     NoReseek,
     OneWriter,
@@ -84,9 +84,7 @@ impl Peer for Bare {
     fn about(&self) -> &'static str {
         match self.make {
             Make::Kind(_) => "that kind of memtable alone, without an engine",
-            Make::Guards(_) => {
-                "memtable of the JellyFish kind, guard directory of at most that size"
-            }
+            Make::Guards(_) => "memtable of the S3 kind, guard directory of at most that size",
             Make::NoReseek => "memtable of one tower per version that never seeks over versions",
             Make::OneWriter => "memtable of one tower per version, one writer at a time",
         }
@@ -113,7 +111,7 @@ impl Peer for Bare {
         };
         let table = match self.make {
             Make::Kind(kind) => velella_memtable::new(&options(kind)),
-            Make::Guards(_) => velella_memtable::new(&options(MemtableKind::Jellyfish)),
+            Make::Guards(_) => velella_memtable::new(&options(MemtableKind::S3)),
             Make::OneWriter => velella_memtable::new(&options(MemtableKind::AppendOnly)),
             Make::NoReseek => {
                 velella_memtable::append_only_stepping(&options(MemtableKind::AppendOnly))
