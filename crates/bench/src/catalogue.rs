@@ -318,8 +318,10 @@ mod tests {
                 "{}",
                 one.name
             );
-            for store in one.baselines {
-                assert!(crate::stores::named(store).is_ok(), "{store}");
+            for store in one.baselines.iter().chain([&one.ours]) {
+                let store = crate::stores::named(store).unwrap();
+                let kept = store.check(spec.settings.durability);
+                assert!(kept.is_ok(), "{}: {kept:?}", one.name);
             }
         }
     }

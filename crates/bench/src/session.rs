@@ -200,7 +200,9 @@ impl Session {
             return Ok(all);
         }
         for name in benchmark.baselines {
-            all.push(stores::named(name)?);
+            let baseline = stores::named(name)?;
+            baseline.check(durability)?;
+            all.push(baseline);
         }
         if benchmark.peers {
             let fit = |peer: &&dyn Peer| peer.check(durability).is_ok();

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 use std::process::{Command, Output};
-use velella_bench::catalogue::{self, Changes};
+use velella_bench::catalogue::{self, Benchmark, Changes};
 use velella_bench::failure::Failure;
 use velella_bench::result::Measurement;
 use velella_bench::session::{Session, Watch};
@@ -79,6 +79,23 @@ fn a_closed_loop_keeps_no_given_rate() {
     assert_eq!(output.status.code(), Some(1));
     let told = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(told.contains("--rate") && told.contains("tail"), "{told}");
+}
+
+#[test]
+fn baselines_that_nobody_named_are_refused_too() {
+    let with_memory = Benchmark {
+        baselines: &["inplace"],
+        peers: false,
+        ..*catalogue::named("get").unwrap()[0]
+    };
+    let mut asked = session(&[], &[], None);
+    asked.benchmarks = vec![Box::leak(Box::new(with_memory))];
+    asked.peers = None;
+    let refused = asked.run(&Silent).unwrap_err();
+    assert!(
+        matches!(refused, Failure::UnequalDurability { .. }),
+        "{refused}"
+    );
 }
 
 #[test]
