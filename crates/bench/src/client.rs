@@ -354,7 +354,11 @@ impl<'a> Client<'a> {
                 self.get(n, self.shared.whole)
             }
             Operation::GetMissing => self.get_missing(),
-            Operation::Scan { from, to } => self.scan(from, to),
+            Operation::Scan { from, to } => {
+                let count = from + self.random.below((to - from + 1).max(1));
+                self.scan(count, Keys::key)
+            }
+            Operation::ScanPrefix { pairs } => self.scan(pairs, Keys::prefix),
             Operation::ReadInOrder { backwards } => self.read_in_order(backwards, 1).map(|_| ()),
             Operation::ReadThenWrite => {
                 let n = self.draw();
@@ -523,13 +527,13 @@ impl<'a> Client<'a> {
         Ok(())
     }
 
-    fn scan(&mut self, from: u64, to: u64) -> Outcome<()> {
-        let count = from + self.random.below((to - from + 1).max(1));
+    /// Scans `count` pairs from what `begin` makes of a drawn number on.
+    fn scan(&mut self, count: u64, begin: fn(&mut Keys, u64) -> &[u8]) -> Outcome<()> {
         let n = self.draw();
         let values = self.shared.values;
         self.answers += 1;
         let checked = self.answers.is_multiple_of(CHECK_EVERY);
-        let first = self.keys.key(n);
+        let first = begin(&mut self.keys, n);
         let mut shown = Vec::new();
         let mut wrong = None;
         let out = &mut self.out;

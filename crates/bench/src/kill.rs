@@ -9,7 +9,6 @@
 
 use crate::choice::Choice;
 use crate::failure::{Failure, Outcome};
-use crate::keys::Keys;
 use crate::message::{Task, Told, remove, spawn};
 use crate::random::Random;
 use crate::result::{Latencies, Measurement, float};
@@ -129,7 +128,7 @@ fn watch(child: &mut Child, until: Duration) -> Outcome<u64> {
 
 fn check(store: &dyn Store, name: &str, spec: &Spec, inserted: u64) -> Outcome<u64> {
     let values = Values::new(usize::try_from(spec.value_bytes).unwrap_or(0), spec.seed);
-    let mut keys = Keys::new(spec.keys);
+    let mut keys = spec.key_maker();
     let mut random = Random::new(spec.seed);
     // The newest ones are those that a careless store loses.
     let newest = (inserted.saturating_sub(GETS)..inserted).collect::<Vec<u64>>();

@@ -34,6 +34,12 @@ pub enum Operation {
         /// Most pairs.
         to: u64,
     },
+    /// Seek what a drawn key and its neighbours begin with (`KeyShape::Link`), and read so many
+    /// pairs from there on.
+    ScanPrefix {
+        /// Pairs.
+        pairs: u64,
+    },
     /// Read the next pair in order, or in the opposite one: so many operations are one scan, over
     /// again where it ends. Its latency is not measured.
     ReadInOrder {
@@ -61,6 +67,7 @@ impl Operation {
             Operation::Get => "get",
             Operation::GetMissing => "get-missing",
             Operation::Scan { .. } => "scan",
+            Operation::ScanPrefix { .. } => "scan-prefix",
             Operation::ReadInOrder { backwards: false } => "read-in-order",
             Operation::ReadInOrder { backwards: true } => "read-backwards",
             Operation::ReadThenWrite => "read-then-write",
@@ -75,6 +82,7 @@ impl Operation {
     pub fn pairs_most(self) -> Option<u64> {
         match self {
             Operation::Scan { to, .. } => Some(to),
+            Operation::ScanPrefix { pairs } => Some(pairs),
             _ => None,
         }
     }
@@ -87,6 +95,7 @@ impl Operation {
             Operation::Get
                 | Operation::GetMissing
                 | Operation::Scan { .. }
+                | Operation::ScanPrefix { .. }
                 | Operation::ReadInOrder { .. }
         )
     }
@@ -98,6 +107,7 @@ impl Operation {
             self,
             Operation::Get
                 | Operation::Scan { .. }
+                | Operation::ScanPrefix { .. }
                 | Operation::ReadInOrder { .. }
                 | Operation::ReadThenWrite
                 | Operation::Replace
@@ -242,7 +252,7 @@ impl Spec {
     /// What makes its keys.
     #[must_use]
     pub fn key_maker(&self) -> Keys {
-        Keys::new(self.keys)
+        Keys::new(self.keys, self.records)
     }
 
     /// Whether any of its operations writes.

@@ -202,7 +202,7 @@ impl<'a> Worker<'a> {
             (self.tell)(Told::Begun(format!("loading for {}", spec.name)));
             self.at_work(|bench| bench.load(spec))?;
             if let Some(current) = &mut self.current {
-                let pair = crate::keys::Keys::new(spec.keys).bytes() + spec.value_bytes;
+                let pair = spec.key_maker().bytes() + spec.value_bytes;
                 current.bytes_put += pair * current.known.inserted;
             }
             (self.tell)(Told::Begun(spec.name.clone()));

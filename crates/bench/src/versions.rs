@@ -9,7 +9,6 @@
 //! Threads: one. Tests: `tests/run.rs`.
 
 use crate::failure::{Failure, Outcome};
-use crate::keys::Keys;
 use crate::message::{Task, remove};
 use crate::result::{Latencies, Measurement, float};
 use crate::spec::Spec;
@@ -74,7 +73,7 @@ pub(crate) fn measure(
 /// Nanoseconds of a scan over all keys: as they are, and in the oldest view.
 fn scans(store: &dyn Store, name: &str, spec: &Spec, all: u64, count: u64) -> Outcome<(f64, f64)> {
     let values = Values::new(usize::try_from(spec.value_bytes).unwrap_or(0), spec.seed);
-    let mut keys = Keys::new(spec.keys);
+    let mut keys = spec.key_maker();
     let mut value = Vec::new();
     let mut put = |version: u64| -> Outcome<()> {
         for n in 0..all {

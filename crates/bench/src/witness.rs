@@ -136,7 +136,7 @@ mod tests {
 
     /// A scan of `count` keys from number `from` on that showed `shown`.
     fn scan(from: u64, count: u64, shown: &[u64]) -> Scan {
-        let mut keys = Keys::new(KeyShape::Ordered8);
+        let mut keys = Keys::new(KeyShape::Ordered8, 0);
         Scan {
             from: keys.key(from).to_vec(),
             count,
@@ -147,7 +147,7 @@ mod tests {
     /// The verdict where all tens are there, and 55 may be.
     fn wrong(scans: Vec<Scan>) -> Option<String> {
         let numbers = (0..10).map(|n| (n * 10, true)).chain([(55, false)]);
-        judge(scans, &mut Keys::new(KeyShape::Ordered8), numbers)
+        judge(scans, &mut Keys::new(KeyShape::Ordered8, 0), numbers)
     }
 
     #[test]

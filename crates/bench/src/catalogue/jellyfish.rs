@@ -177,10 +177,10 @@ pub(super) const ALL: &[Benchmark] = &[
     ),
     sim(
         "jf.sim.get.uniform",
-        "gets of all keys, uniform, after as many updates",
+        "gets of a million keys, uniform, after a million updates of them",
         || {
-            let mut spec = sim_spec(Operation::Get, Choice::Uniform, Start::AsIs);
-            spec.start = Start::Loaded;
+            let mut spec = sim_spec(Operation::Get, Choice::Uniform, Start::Loaded);
+            spec.before = vec![(Operation::Update, 1.0)];
             spec
         },
     ),
@@ -306,16 +306,19 @@ pub(super) const ALL: &[Benchmark] = &[
             "jf.linkbench",
             OTHER,
             "JellyFish (Middleware '20), figures 11 and 12, table 4",
-            "LinkBench's mix as key-value operations: 50.7 % short scans, 18.3 % gets, 27 % puts, \
-             4 % deletes",
+            "LinkBench's mix as key-value operations on (node, type, node) keys: 50.7 % scans of a \
+             node's links of one type, 18.3 % gets, 27 % puts, 4 % deletes; of each type there are \
+             a count and seven links, and where some are deleted a scan reads on",
             || {
                 let mix = [
-                    (Operation::Scan { from: 1, to: 10 }, 0.507),
+                    (Operation::ScanPrefix { pairs: 8 }, 0.507),
                     (Operation::Get, 0.183),
                     (Operation::Update, 0.27),
                     (Operation::Delete, 0.04),
                 ];
-                usual(&mix, Choice::Zipf(0.99))
+                let mut spec = usual(&mix, Choice::Zipf(0.99));
+                spec.keys = KeyShape::Link;
+                spec
             },
         )
     },

@@ -163,7 +163,7 @@ fn run_with(
     let peer: &dyn Peer = stores::named("memtable:jellyfish").unwrap();
     let spec = |name: &str| catalogue::named(name).unwrap()[0].with(changes, threads);
     let first = spec(names[0]);
-    let mut keys = crate::keys::Keys::new(first.keys);
+    let mut keys = first.key_maker();
     let liar = Liar {
         inner: peer.open(dir.path(), &first.settings).unwrap(),
         lie,
