@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
 /// Latencies in nanoseconds.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Latencies {
     /// How many were measured.
     pub count: u64,
@@ -24,6 +24,10 @@ pub struct Latencies {
     pub p999_ns: u64,
     /// The longest.
     pub max_ns: u64,
+    /// All of them: how many took at most the first number and more than that of the pair before.
+    /// A bucket is an eighth of a doubling wide; empty ones are left out.
+    #[serde(default)]
+    pub buckets: Vec<(u64, u64)>,
 }
 
 impl Latencies {
@@ -37,8 +41,27 @@ impl Latencies {
             p99_ns: histogram.value_at_quantile(0.99),
             p999_ns: histogram.value_at_quantile(0.999),
             max_ns: histogram.max(),
+            buckets: buckets(histogram),
         }
     }
+}
+
+/// The histogram in few buckets, none of them empty.
+fn buckets(histogram: &Histogram<u64>) -> Vec<(u64, u64)> {
+    /// Bits that tell buckets apart, after the first one.
+    const BITS: u32 = 3;
+    let mut buckets: Vec<(u64, u64)> = Vec::new();
+    for recorded in histogram.iter_recorded() {
+        let ns = recorded.value_iterated_to();
+        let shift = ns.max(1).ilog2().saturating_sub(BITS);
+        let longest = (((ns >> shift) + 1) << shift) - 1;
+        let count = recorded.count_at_value();
+        match buckets.last_mut().filter(|(last, _)| *last == longest) {
+            Some((_, known)) => *known += count,
+            None => buckets.push((longest, count)),
+        }
+    }
+    buckets
 }
 
 /// One benchmark of one store, once.
@@ -153,6 +176,14 @@ impl Results {
         Spread::of(self.of(benchmark, store, threads).map(Measurement::rate))
     }
 
+    /// Whether all benchmarks compare the same store with others: which.
+    #[must_use]
+    pub fn ours_of_all(&self) -> Option<&str> {
+        let first = &self.specs.first()?.ours;
+        let same = self.specs.iter().all(|spec| spec.ours == *first);
+        same.then_some(first)
+    }
+
     /// The store that others are compared with in `benchmark`.
     #[must_use]
     pub fn ours(&self, benchmark: &str) -> Option<&str> {
@@ -185,6 +216,27 @@ pub fn float(n: u64) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn buckets_hold_every_latency_once_in_few_numbers() {
+        let mut histogram = Histogram::<u64>::new_with_bounds(1, 60_000_000_000, 3).unwrap();
+        for ns in (1..2_000_000).step_by(7) {
+            histogram.record(ns).unwrap();
+        }
+        let latencies = Latencies::of(&histogram);
+        let buckets = &latencies.buckets;
+        assert!(buckets.len() < 160, "{}", buckets.len());
+        assert!(buckets.is_sorted_by(|a, b| a.0 < b.0));
+        let all: u64 = buckets.iter().map(|(_, count)| count).sum();
+        assert_eq!(all, latencies.count);
+        let mut below = 0;
+        let median = buckets.iter().find(|(_, count)| {
+            below += count;
+            below * 2 >= all
+        });
+        let median = float(median.unwrap().0) / float(latencies.p50_ns);
+        assert!((0.99..1.13).contains(&median), "{median}");
+    }
 
     #[test]
     fn the_median_is_the_middle_of_the_rounds() {

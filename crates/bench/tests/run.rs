@@ -56,7 +56,9 @@ fn rows_of_velella_beside_another_become_tables_json_and_a_page() {
             one.benchmark
         );
         assert_eq!(one.latencies.count, 400, "{}", one.benchmark);
-        let l = one.latencies;
+        let l = &one.latencies;
+        let counted: u64 = l.buckets.iter().map(|(_, count)| count).sum();
+        assert_eq!(counted, 400, "{}", one.benchmark);
         assert!(l.p50_ns <= l.p90_ns && l.p99_ns <= l.p999_ns && l.p999_ns <= l.max_ns);
         assert!(one.checked > 0);
     }
@@ -201,8 +203,25 @@ fn the_papers_benchmarks_run_small() {
         "--memory",
         "64MiB",
     ];
-    let (_, results, page) = run(dir.path(), &arguments);
+    let (text, results, page) = run(dir.path(), &arguments);
     let of = |name: &str, store: &str| results.of(name, store, 2).count();
+    assert!(results.ours_of_all().is_none());
+    assert!(text.contains("the store in the second column as many times as fast as each"));
+    let row = |name: &str| {
+        let mut rows = text
+            .lines()
+            .map(str::trim_start)
+            .filter(|line| line.starts_with(name));
+        rows.next_back().unwrap().to_owned()
+    };
+    for (name, ours) in [
+        ("jf.sim.get.zipf ", "memtable:jellyfish"),
+        ("jf.dbb.overwrite ", "velella"),
+        ("s3.range.40 ", "memtable:s3"),
+    ] {
+        let title = format!("{}: {ours} beside others", name.trim());
+        assert!(row(name).contains(ours) && page.contains(&title), "{text}");
+    }
     assert_eq!(of("jf.sim.scan.zipf", "memtable:jellyfish"), 1);
     assert_eq!(of("jf.sim.scan.zipf", "aoc-noreseek"), 1);
     assert_eq!(of("jf.dbb.seekrandom", "aoc"), 1);

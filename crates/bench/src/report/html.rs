@@ -6,7 +6,7 @@
 //!
 //! Threads: plain functions. Tests: `tests/run.rs`.
 
-use super::svg::{self, Bar, Line, Scale, color, escaped};
+use super::svg::{self, Bar, Line, Scale, escaped};
 use super::text;
 use crate::result::{Latencies, Results, Spread, float};
 use std::fmt::Write;
@@ -22,7 +22,7 @@ h1{font-size:24px;margin:0 0 4px}h2{font-size:17px;margin:34px 0 6px}\
 p{margin:4px 0;color:var(--soft)}\
 code{font:13px ui-monospace,monospace;color:var(--ink);overflow-wrap:anywhere}\
 .legend{display:flex;flex-wrap:wrap;gap:6px 18px;margin:14px 0;padding:0;list-style:none}\
-.legend i{display:inline-block;width:11px;height:11px;border-radius:3px;margin-right:6px}\
+.legend svg{width:34px;height:12px;margin-right:6px;vertical-align:-1px}\
 .grid-of{display:grid;grid-template-columns:repeat(auto-fill,minmax(300px,1fr));gap:12px}\
 .card{background:var(--card);border:1px solid var(--grid);border-radius:8px;padding:10px}\
 .card svg{display:block;width:100%;height:auto}\
@@ -67,12 +67,7 @@ fn head(results: &Results, html: &mut String) {
     let _ = write!(html, "<p><code>{}</code></p>", escaped(&results.command));
     html.push_str("<ul class=\"legend\">");
     for (index, store) in results.stores.iter().enumerate() {
-        let _ = write!(
-            html,
-            "<li><i style=\"background:{}\"></i>{}</li>",
-            color(index),
-            escaped(store)
-        );
+        let _ = write!(html, "<li>{}{}</li>", svg::sample(index), escaped(store));
     }
     html.push_str("</ul>");
 }
@@ -92,11 +87,12 @@ fn names(results: &Results) -> impl Iterator<Item = &str> {
 }
 
 fn ratio_section(results: &Results, html: &mut String) {
+    let title = text::ratio_title(results, "the store named above a chart");
     let _ = write!(
         html,
         "<h2>Ratios</h2><p>{}. Bars to the right: faster; to the left: slower. The line \
          through a bar is the range of the rounds.</p>",
-        escaped(&text::ratio_title(results))
+        escaped(&title)
     );
     let mut charts = Vec::new();
     for name in names(results) {
@@ -114,7 +110,12 @@ fn ratio_section(results: &Results, html: &mut String) {
                 }
             }
         }
-        charts.push((name, bars));
+        // Where rows compare different stores, each says which.
+        let title = match (results.ours_of_all(), results.ours(name)) {
+            (None, Some(ours)) => format!("{name}: {ours} beside others"),
+            _ => name.to_owned(),
+        };
+        charts.push((title, bars));
     }
     let all = || charts.iter().flat_map(|(_, bars)| bars);
     let bound = all().fold(2.0, |bound: f64, bar| {
@@ -167,8 +168,8 @@ fn latency_section(results: &Results, html: &mut String) {
         };
         let mut lines = Vec::new();
         for (index, store) in results.stores.iter().enumerate() {
-            let all = results.of(name, store, threads).map(|one| one.latencies);
-            let all: Vec<Latencies> = all.filter(|one| one.count > 0).collect();
+            let all = results.of(name, store, threads).map(|one| &one.latencies);
+            let all: Vec<&Latencies> = all.filter(|one| one.count > 0).collect();
             let middle = |of: fn(&Latencies) -> u64| {
                 let values = all.iter().map(|one| float(of(one)));
                 Spread::of(values).map(|spread| spread.median)

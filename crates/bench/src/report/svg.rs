@@ -36,6 +36,55 @@ const RIGHT: f64 = 12.0;
 const TOP: f64 = 26.0;
 const BOTTOM: f64 = 24.0;
 
+/// How lines are drawn of which the colors were given out before: so thirty are told apart.
+const DASHES: [&str; 3] = ["", "6 3", "1.5 3"];
+
+/// The dashes of a line, as an attribute.
+fn dashes(index: usize) -> String {
+    match DASHES[index / COLORS.len() % DASHES.len()] {
+        "" => String::new(),
+        dashes => format!(r#" stroke-dasharray="{dashes}""#),
+    }
+}
+
+/// A point of a line around `x` and `y`, which says `told`: a circle, a square or a triangle, as
+/// its colors were given out the first time, the second or the third.
+fn point(index: usize, x: f64, y: f64, told: &str) -> String {
+    let fill = color(index);
+    let (shape, close) = match index / COLORS.len() % DASHES.len() {
+        0 => (
+            format!(r#"<circle cx="{x:.1}" cy="{y:.1}" r="3.2""#),
+            "circle",
+        ),
+        1 => {
+            let (x, y) = (x - 3.0, y - 3.0);
+            let rect = format!(r#"<rect x="{x:.1}" y="{y:.1}" width="6" height="6""#);
+            (rect, "rect")
+        }
+        _ => {
+            let (left, right, top, bottom) = (x - 4.0, x + 4.0, y - 4.0, y + 3.0);
+            let path = format!(
+                r#"<path d="M{x:.1} {top:.1}L{right:.1} {bottom:.1}L{left:.1} {bottom:.1}Z""#
+            );
+            (path, "path")
+        }
+    };
+    format!(
+        r#"{shape} fill="{fill}"><title>{}</title></{close}>"#,
+        escaped(told)
+    )
+}
+
+/// What lines and points of a store look like, for a legend.
+pub(super) fn sample(index: usize) -> String {
+    format!(
+        r#"<svg viewBox="0 0 34 12" aria-hidden="true"><line class="line" stroke="{}"{} x1="0" x2="34" y1="6" y2="6"/>{}</svg>"#,
+        color(index),
+        dashes(index),
+        point(index, 17.0, 6.0, ""),
+    )
+}
+
 /// The color of a line.
 pub(super) fn color(index: usize) -> &'static str {
     COLORS[index % COLORS.len()]
@@ -127,19 +176,13 @@ fn draw(
         .collect();
     let _ = write!(
         svg,
-        r#"<polyline class="line" stroke="{color}" points="{}"/>"#,
+        r#"<polyline class="line" stroke="{color}"{} points="{}"/>"#,
+        dashes(line.color),
         path.join(" ")
     );
     for (at, value) in points {
-        let _ = write!(
-            svg,
-            r#"<circle cx="{:.1}" cy="{:.1}" r="3.2" fill="{color}"><title>{}, {}: {}</title></circle>"#,
-            x(at),
-            axis.y(value),
-            escaped(line.name),
-            escaped(&places[at]),
-            escaped(&tell(value)),
-        );
+        let told = format!("{}, {}: {}", line.name, places[at], tell(value));
+        svg.push_str(&point(line.color, x(at), axis.y(value), &told));
     }
 }
 
@@ -309,6 +352,14 @@ mod tests {
         assert!(svg.contains("<title>a&lt;b, 4: 2500/s</title>"), "{svg}");
         assert!(svg.contains("x &amp; y") && !svg.contains("a<b"), "{svg}");
         assert_eq!(svg.matches("<circle").count(), 2);
+    }
+
+    #[test]
+    fn thirty_stores_are_told_apart() {
+        let mut all: Vec<String> = (0..30).map(sample).collect();
+        all.sort_unstable();
+        all.dedup();
+        assert_eq!(all.len(), 30);
     }
 
     #[test]

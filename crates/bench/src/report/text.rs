@@ -28,7 +28,8 @@ pub fn print(results: &Results, wanted: Wanted, out: &mut dyn Write) -> io::Resu
     writeln!(out)?;
     rates(results).print(out)?;
     if results.stores.len() > 1 {
-        writeln!(out, "\n{}", ratio_title(results))?;
+        let title = ratio_title(results, "the store in the second column");
+        writeln!(out, "\n{title}")?;
         ratios(results).print(out)?;
     }
     let figures = figures(results);
@@ -124,10 +125,11 @@ pub(crate) fn per_second(rate: f64) -> String {
     }
 }
 
-/// What the table of ratios is called.
+/// What the table of ratios is called; `each` says where it is told which store is ours, if that is
+/// not the same in all of them.
 #[must_use]
-pub fn ratio_title(results: &Results) -> String {
-    let ours = results.specs.first().map_or("", |spec| &spec.ours);
+pub fn ratio_title(results: &Results, each: &str) -> String {
+    let ours = results.ours_of_all().unwrap_or(each);
     let measured = results.measurements.iter().map(|one| one.round + 1);
     let rounds = human::counted(measured.max().unwrap_or(0), "round");
     format!("{ours} as many times as fast as each: median (least to greatest) of {rounds}")
@@ -138,8 +140,11 @@ pub fn ratio_title(results: &Results) -> String {
 pub fn ratios(results: &Results) -> Table {
     let compared = |store: &&String| results.specs.iter().any(|spec| spec.ours != **store);
     let others: Vec<&String> = results.stores.iter().filter(compared).collect();
-    let columns: Vec<String> = ["ratio".to_owned(), ">threads".to_owned()]
+    let whose = results.ours_of_all().is_none();
+    let columns: Vec<String> = ["ratio", "of", ">threads"]
         .into_iter()
+        .filter(|column| whose || *column != "of")
+        .map(str::to_owned)
         .chain(others.iter().map(|store| format!(">{store}")))
         .chain([">the best".to_owned(), "which".to_owned()])
         .collect();
@@ -157,11 +162,14 @@ pub fn ratios(results: &Results) -> Table {
         let (ratio, which) = best.map_or((String::new(), String::new()), |(store, ratio)| {
             (format!("{:.2}", ratio.median), (*store).clone())
         });
-        let cells = [name.to_owned(), threads.to_string()];
+        let of = whose.then(|| results.ours(name).unwrap_or_default().to_owned());
+        let cells = std::iter::once(name.to_owned())
+            .chain(of)
+            .chain([threads.to_string()]);
         let ratios = all
             .into_iter()
             .map(|ratio| ratio.map_or(String::new(), spread));
-        table.row(cells.into_iter().chain(ratios).chain([ratio, which]));
+        table.row(cells.chain(ratios).chain([ratio, which]));
     }
     table
 }
@@ -213,7 +221,7 @@ fn latencies(results: &Results) -> Table {
             let Some(middle) = all.get(all.len() / 2) else {
                 continue;
             };
-            let latencies = middle.latencies;
+            let latencies = &middle.latencies;
             if latencies.count == 0 {
                 continue;
             }
