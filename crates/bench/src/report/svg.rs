@@ -252,6 +252,9 @@ pub(super) struct Bar {
 
 const BAR_WIDTH: f64 = 470.0;
 const BAR_LEFT: f64 = 138.0;
+/// Room for a letter of a bar's name, and the most for all of them.
+const LETTER: f64 = 6.6;
+const BAR_LEFT_MAX: f64 = 236.0;
 const BAR_RIGHT: f64 = 62.0;
 const BAR_STEP: f64 = 17.0;
 
@@ -262,8 +265,11 @@ pub(super) fn ratios(title: &str, bars: &[Bar], bound: f64) -> String {
     let mut svg = opened(BAR_WIDTH, height, title);
     heading(&mut svg, title);
     let bound = bound.max(2.0).log2();
-    let middle = f64::midpoint(BAR_LEFT, BAR_WIDTH - BAR_RIGHT);
-    let half = (BAR_WIDTH - BAR_RIGHT - BAR_LEFT) / 2.0;
+    let longest = bars.iter().map(|bar| bar.label.chars().count() as u64);
+    let names = crate::result::float(longest.max().unwrap_or(0)) * LETTER + 14.0;
+    let left = names.clamp(BAR_LEFT, BAR_LEFT_MAX);
+    let middle = f64::midpoint(left, BAR_WIDTH - BAR_RIGHT);
+    let half = (BAR_WIDTH - BAR_RIGHT - left) / 2.0;
     let x = |ratio: f64| {
         let at = ratio.max(1e-9).log2() / bound;
         middle + at.clamp(-1.0, 1.0) * half
@@ -300,7 +306,7 @@ pub(super) fn ratios(title: &str, bars: &[Bar], bound: f64) -> String {
         let _ = write!(
             svg,
             r#"<text class="name" x="{}" y="{:.1}" text-anchor="end">{}</text><rect x="{from:.1}" y="{y:.1}" width="{:.1}" height="11" rx="1.5" fill="{fill}" fill-opacity="0.85"><title>{}</title></rect><line class="whisker" x1="{:.1}" x2="{:.1}" y1="{:.1}" y2="{:.1}"/><text class="value" x="{}" y="{:.1}">{:.2}x</text>"#,
-            BAR_LEFT - 10.0,
+            left - 10.0,
             y + 9.5,
             escaped(&bar.label),
             (to - from).max(1.0),
@@ -377,6 +383,25 @@ mod tests {
             rect.split('"').next().unwrap().parse::<f64>().unwrap()
         };
         assert!(at(0.5) < at(4.0));
+    }
+
+    #[test]
+    fn names_of_bars_have_the_room_they_take() {
+        let start = |label: &str| {
+            let bar = Bar {
+                label: label.to_owned(),
+                color: 1,
+                value: 1.0,
+                least: 1.0,
+                greatest: 1.0,
+            };
+            let svg = ratios("get", &[bar], 2.0);
+            let end = svg.split("class=\"name\" x=\"").nth(1).unwrap();
+            let end: f64 = end.split('"').next().unwrap().parse().unwrap();
+            end - LETTER * label.len() as f64
+        };
+        assert!(start("aoc, 1 thread") > 0.0);
+        assert!(start("memtable:append-only, 16 threads") > 0.0);
     }
 
     #[test]
