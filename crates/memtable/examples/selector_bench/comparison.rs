@@ -25,8 +25,14 @@ enum Draw {
     Centres,
     /// All keys in order of arrival, the accesses to the newest eighth.
     Newest,
+    /// Near the newest: half of them nearer than the root of the key space.
+    Latest,
     /// Keys of sixteen bytes of which the first eight are one of four.
     SharedPrefix,
+    /// Keys that begin with the same 40 bytes, then with one of 100,000 numbers of five digits of
+    /// falling weight and a slash, then differ: as the directory does, words leave out what all
+    /// have in common.
+    ManyPrefixes,
 }
 
 const SPACE: u64 = 1 << 31;
@@ -68,6 +74,18 @@ impl Draw {
                 word(centre as f64 / SPACE as f64 + (sum - 6.0) * 0.002, SPACE)
             }
             Draw::Newest => word(0.875 + unit(rng) / 8.0, SPACE),
+            Draw::Latest => {
+                let distance = (SPACE as f64).powf(unit(rng));
+                word(1.0 - distance / SPACE as f64, SPACE)
+            }
+            Draw::ManyPrefixes => {
+                let rank = word(unit(rng).powi(2), 100_001);
+                let digits = format!("{:05}/", rank * 61_803 % 100_000);
+                let mut bytes = [0; 8];
+                bytes[..6].copy_from_slice(digits.as_bytes());
+                bytes[6..].copy_from_slice(&rng.next_u64().to_be_bytes()[..2]);
+                u64::from_be_bytes(bytes)
+            }
             Draw::SharedPrefix => {
                 let prefix = [*b"customer", *b"invoices", *b"sessions", *b"user:100"];
                 let which = word(unit(rng), 5).min(3);
@@ -171,15 +189,28 @@ fn sample(words: &[u64], count: usize) -> Vec<u64> {
     sample
 }
 
+/// What a selector is told, sorted: words of keys and of accesses.
+fn told(seen: Seen, keys: &[u64], accesses: &[u64], count: usize) -> (Vec<u64>, Vec<u64>) {
+    match seen {
+        Seen::All => (sample(keys, count), sample(accesses, count)),
+        Seen::OlderHalf => {
+            let then: Vec<u64> = accesses.iter().map(|word| word / 2).collect();
+            (sample(&keys[..keys.len() / 2], count), sample(&then, count))
+        }
+    }
+}
+
 fn measure(
     selector: &dyn GuardSelector,
+    seen: Seen,
     keys: &[u64],
     accesses: &[u64],
     count: usize,
     next: &[Vec<u32>],
     heights: &[u32],
 ) -> Cost {
-    let words = selector.select(&sample(keys, count), &sample(accesses, count), count);
+    let (data, accessed) = told(seen, keys, accesses, count);
+    let words = selector.select(&data, &accessed, count);
     let guards = stand(&words, keys, heights);
     let mut costs = Vec::with_capacity(accesses.len());
     let mut cost = Cost {
@@ -209,26 +240,74 @@ fn measure(
     cost
 }
 
+/// Which keys there were when guards were chosen.
+#[derive(Debug, Clone, Copy)]
+enum Seen {
+    All,
+    /// Half of them: the lower one, if keys come in order. Accesses were distributed alike.
+    OlderHalf,
+}
+
 /// The distributions that are compared.
-const CASES: [(&str, Draw, Draw); 10] = [
-    ("uniform", Draw::Uniform, Draw::Uniform),
-    ("Gaussian", Draw::Gaussian, Draw::Gaussian),
+const CASES: [(&str, Draw, Draw, Seen); 13] = [
+    ("uniform", Draw::Uniform, Draw::Uniform, Seen::All),
+    ("Gaussian", Draw::Gaussian, Draw::Gaussian, Seen::All),
     (
         "Zipf",
         Draw::Zipf { is_spread: false },
         Draw::Zipf { is_spread: false },
+        Seen::All,
     ),
     (
         "uniform, Zipf spread",
         Draw::Uniform,
         Draw::Zipf { is_spread: true },
+        Seen::All,
     ),
-    ("uniform, Gaussian", Draw::Uniform, Draw::Gaussian),
-    ("Gaussian, uniform", Draw::Gaussian, Draw::Uniform),
-    ("uniform, 20 centres", Draw::Uniform, Draw::Centres),
-    ("20 centres, uniform", Draw::Centres, Draw::Uniform),
-    ("ascending, newest", Draw::Uniform, Draw::Newest),
-    ("4 shared prefixes", Draw::SharedPrefix, Draw::SharedPrefix),
+    (
+        "uniform, Gaussian",
+        Draw::Uniform,
+        Draw::Gaussian,
+        Seen::All,
+    ),
+    (
+        "Gaussian, uniform",
+        Draw::Gaussian,
+        Draw::Uniform,
+        Seen::All,
+    ),
+    (
+        "uniform, 20 centres",
+        Draw::Uniform,
+        Draw::Centres,
+        Seen::All,
+    ),
+    (
+        "20 centres, uniform",
+        Draw::Centres,
+        Draw::Uniform,
+        Seen::All,
+    ),
+    ("ascending, newest", Draw::Uniform, Draw::Newest, Seen::All),
+    (
+        "4 shared prefixes",
+        Draw::SharedPrefix,
+        Draw::SharedPrefix,
+        Seen::All,
+    ),
+    (
+        "40 shared, 100,000",
+        Draw::ManyPrefixes,
+        Draw::ManyPrefixes,
+        Seen::All,
+    ),
+    ("monotonic, latest", Draw::Uniform, Draw::Latest, Seen::All),
+    (
+        "the same, half seen",
+        Draw::Uniform,
+        Draw::Latest,
+        Seen::OlderHalf,
+    ),
 ];
 
 /// Prints what searches cost by each selector.
@@ -240,7 +319,7 @@ pub(crate) fn print(
 ) {
     println!("{count} keys, {guards} guards, {searches} searches");
     println!("  keys, accesses         selector          guards comparisons  steps  worst of 1000");
-    for (name, data, access) in CASES {
+    for (name, data, access, seen) in CASES {
         let mut rng = Rng::new(1);
         let draw = |count: usize, draw: Draw, rng: &mut Rng| -> Vec<u64> {
             (0..count).map(|_| draw.draw(rng)).collect()
@@ -251,7 +330,7 @@ pub(crate) fn print(
         let next = link(&heights);
         let accesses = draw(searches, access, &mut rng);
         for selector in selectors {
-            let cost = measure(*selector, &keys, &accesses, guards, &next, &heights);
+            let cost = measure(*selector, seen, &keys, &accesses, guards, &next, &heights);
             println!(
                 "  {name:<22} {:<17} {:>6} {:>11.2} {:>6.2} {:>6.0}",
                 selector.name(),
