@@ -22,6 +22,10 @@ enum Lie {
     SkipsPairs,
     /// Shows nothing in scans.
     ShowsNothing,
+    /// Ends the sixth scan one pair early, and no other.
+    CutsOne,
+    /// Leaves a pair out of all scans from the 4001st on.
+    SkipsLater,
     /// Stores what it should only store if absent, and says that it was.
     AlwaysAbsent,
     /// Finds what was never put.
@@ -43,6 +47,7 @@ struct Liar {
     lie: Lie,
     puts: AtomicU64,
     waited: AtomicU64,
+    scans: AtomicU64,
     other: Vec<u8>,
 }
 
@@ -76,8 +81,21 @@ impl Store for Liar {
     }
 
     fn scan(&self, from: &[u8], count: usize, visit: Visit<'_>) -> Outcome<usize> {
+        let nth = self.scans.fetch_add(1, Ordering::Relaxed);
         match self.lie {
             Lie::CutsScans => self.inner.scan(from, count - 1, visit),
+            Lie::CutsOne if nth == 5 => self.inner.scan(from, count - 1, visit),
+            Lie::SkipsLater if nth >= 4000 => {
+                let mut nth = 0;
+                let mut shown = |key: &[u8], value: &[u8]| {
+                    nth += 1;
+                    if nth != 2 {
+                        visit(key, value);
+                    }
+                };
+                let seen = self.inner.scan(from, count + 1, &mut shown)?;
+                Ok(seen - usize::from(seen > 1))
+            }
             Lie::ShowsNothing => Ok(0),
             Lie::SkipsPairs => {
                 let mut left = count;
@@ -169,6 +187,7 @@ fn run_with(
         lie,
         puts: AtomicU64::new(0),
         waited: AtomicU64::new(0),
+        scans: AtomicU64::new(0),
         other: keys.key(7).to_vec(),
     };
     let mut known = Known::empty();
@@ -332,6 +351,18 @@ fn a_store_whose_scans_leave_pairs_out_is_caught_whatever_is_there() {
         run(Lie::None, names, 2).unwrap();
         for lie in [Lie::CutsScans, Lie::SkipsPairs, Lie::ShowsNothing] {
             let told = run(lie, names, 2);
+            let caught = matches!(told, Err(Failure::WrongAnswer { .. }));
+            assert!(caught, "{lie:?} in {names:?}");
+        }
+    }
+}
+
+#[test]
+fn every_scan_is_counted_and_the_audit_scans_too() {
+    for names in [SCANS[0], SCANS[2]] {
+        for lie in [Lie::CutsOne, Lie::SkipsLater] {
+            // One thread: which scans are kept is known, and these are not among them.
+            let told = run(lie, names, 1);
             let caught = matches!(told, Err(Failure::WrongAnswer { .. }));
             assert!(caught, "{lie:?} in {names:?}");
         }
