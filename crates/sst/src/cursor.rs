@@ -15,7 +15,7 @@ use crate::block::Malformed;
 use crate::block::cursor::BlockCursor;
 use crate::table::Table;
 use std::sync::Arc;
-use velella_base::{Cursor, Entry, Result, Stamp};
+use velella_base::{Cursor, Entry, Order, Result, Stamp};
 use velella_sync::array::Array;
 
 /// Versions of one key passed one by one before a seek passes the others.
@@ -156,18 +156,21 @@ impl TableCursor {
     }
 
     /// Holds block `number` and runs `step` on it.
+    #[inline]
     fn on_block(
         &mut self,
         number: usize,
         towards: Towards,
-        step: impl FnOnce(&mut BlockCursor) -> Result<(), Malformed>,
+        step: impl FnOnce(&mut BlockCursor, &Order) -> Result<(), Malformed>,
     ) -> Result<()> {
-        let table = Arc::clone(&self.table);
+        // Field by field: an owner of the table more would be an addition to a count that all
+        // threads share, at each seek (docs/decisions/0022).
+        let table = &self.table;
         let malformed = |malformed| table.malformed(number, malformed);
         if self.number != number || self.block.is_none() {
             let bytes = match &mut self.ahead {
                 None => table.cached_block(number)?,
-                Some(ahead) => ahead.block(&table, number, towards)?,
+                Some(ahead) => ahead.block(table, number, towards)?,
             };
             match &mut self.block {
                 Some(block) => block.reset(bytes).map_err(malformed)?,
@@ -175,7 +178,10 @@ impl TableCursor {
             }
             self.number = number;
         }
-        self.block.as_mut().map_or(Ok(()), step).map_err(malformed)
+        match &mut self.block {
+            Some(block) => step(block, &table.order).map_err(malformed),
+            None => Ok(()),
+        }
     }
 
     fn unposition(&mut self) {
@@ -186,7 +192,7 @@ impl TableCursor {
 
     fn first_of(&mut self, number: usize) -> Result<()> {
         if number < self.table.index.len() {
-            return self.on_block(number, Towards::End, BlockCursor::seek_first);
+            return self.on_block(number, Towards::End, |block, _| block.seek_first());
         }
         self.unposition();
         Ok(())
@@ -200,7 +206,7 @@ impl TableCursor {
             if let (Some(next), None) = (before.checked_sub(1), &self.ahead) {
                 self.table.blocks.prefetch_whole(next);
             }
-            return self.on_block(before, Towards::Start, BlockCursor::seek_last);
+            return self.on_block(before, Towards::Start, |block, _| block.seek_last());
         }
         self.unposition();
         Ok(())
@@ -217,27 +223,27 @@ impl Cursor for TableCursor {
     }
 
     fn seek(&mut self, key: &[u8], stamp: Stamp) -> Result<()> {
-        let table = Arc::clone(&self.table);
         let mut comparisons = 0;
         let moved = self.moving(|cursor| {
+            let index = &cursor.table.index;
             let aimed = cursor.aimed.take();
-            let number = match aimed.filter(|&block| table.index.surely_finds(block, key)) {
+            let number = match aimed.filter(|&block| index.surely_finds(block, key)) {
                 Some(block) => block,
-                None => table.index.find(key, stamp, &mut comparisons),
+                None => index.find(key, stamp, &mut comparisons),
             };
-            if number == table.index.len() {
+            if number == index.len() {
                 cursor.unposition();
                 return Ok(());
             }
-            cursor.on_block(number, Towards::End, |block| {
-                block.seek(&table.order, key, stamp, &mut comparisons)
+            cursor.on_block(number, Towards::End, |block, order| {
+                block.seek(order, key, stamp, &mut comparisons)
             })?;
             if !cursor.is_positioned() {
                 cursor.first_of(number + 1)?;
             }
             Ok(())
         });
-        table.source.counters.comparisons.add(comparisons);
+        self.table.source.counters.comparisons.add(comparisons);
         moved
     }
 
@@ -255,22 +261,22 @@ impl Cursor for TableCursor {
     }
 
     fn seek_before(&mut self, key: &[u8]) -> Result<()> {
-        let table = Arc::clone(&self.table);
         let mut comparisons = 0;
         let moved = self.moving(|cursor| {
-            let number = table.index.find(key, Stamp::MAX, &mut comparisons);
-            if number == table.index.len() {
+            let index = &cursor.table.index;
+            let number = index.find(key, Stamp::MAX, &mut comparisons);
+            if number == index.len() {
                 return cursor.last_before(number);
             }
-            cursor.on_block(number, Towards::Start, |block| {
-                block.seek_before(&table.order, key, &mut comparisons)
+            cursor.on_block(number, Towards::Start, |block, order| {
+                block.seek_before(order, key, &mut comparisons)
             })?;
             if !cursor.is_positioned() {
                 cursor.last_before(number)?;
             }
             Ok(())
         });
-        table.source.counters.comparisons.add(comparisons);
+        self.table.source.counters.comparisons.add(comparisons);
         moved
     }
 
