@@ -9,6 +9,7 @@ use crate::core::Engine;
 use crate::jobs::Workers;
 use std::sync::Arc;
 use velella_base::{Error, ErrorKind, Result};
+use velella_mvcc::Snapshots;
 use velella_sync::atomic::{AtomicBool, Ordering};
 use velella_sync::lock::Mutex;
 
@@ -19,6 +20,12 @@ pub(crate) struct Handle {
     pub(crate) workers: Mutex<Workers>,
     /// A close has begun and not ended: it panicked (H2).
     pub(crate) is_cut_short: AtomicBool,
+}
+
+impl AsRef<Snapshots> for Handle {
+    fn as_ref(&self) -> &Snapshots {
+        &self.engine.snapshots
+    }
 }
 
 impl Handle {

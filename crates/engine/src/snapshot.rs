@@ -19,20 +19,15 @@ use velella_mvcc::Registration;
 /// A fixed view of the database. Clones share it; it lives as long as the last of them.
 #[derive(Clone)]
 pub struct Snapshot {
-    handle: Arc<Handle>,
-    registration: Registration,
-    now_ms: u64,
+    registration: Registration<Handle>,
 }
 
 impl Snapshot {
     pub(crate) fn take(handle: &Arc<Handle>) -> Self {
         let engine = &handle.engine;
         let (said, now) = (engine.wall.said_ms(), || engine.wall.now_ms());
-        let registration = engine.snapshots.take(&engine.clock, said, now);
         Snapshot {
-            handle: Arc::clone(handle),
-            now_ms: registration.now_ms(),
-            registration,
+            registration: Registration::take(Arc::clone(handle), &engine.clock, said, now),
         }
     }
 
@@ -43,25 +38,25 @@ impl Snapshot {
     }
 
     pub(crate) fn handle(&self) -> &Arc<Handle> {
-        &self.handle
+        self.registration.list()
     }
 
     #[inline]
     pub(crate) fn engine(&self) -> &Engine {
-        &self.handle.engine
+        &self.handle().engine
     }
 
     pub(crate) fn now_ms(&self) -> u64 {
-        self.now_ms
+        self.registration.now_ms()
     }
 
     pub(crate) fn reader(&self) -> Reader {
-        Reader::snapshot(self.stamp(), self.now_ms)
+        Reader::snapshot(self.stamp(), self.now_ms())
     }
 
     /// A snapshot is used only with keyspaces of its own database.
     pub(crate) fn check_origin(&self, handle: &Arc<Handle>) -> Result<()> {
-        if Arc::ptr_eq(&self.handle.engine, &handle.engine) {
+        if Arc::ptr_eq(&self.handle().engine, &handle.engine) {
             return Ok(());
         }
         Err(Error::invalid(

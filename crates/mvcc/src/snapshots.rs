@@ -122,18 +122,15 @@ impl Snapshots {
         said_ms: u64,
         now_ms: impl Fn() -> u64,
     ) -> Registration {
-        // N1 by mutual exclusion: a collector reads the list under the same lock, so it sees
-        // either nothing (and its frontier, read before, is at or below our time, since `observe`
-        // comes after its `now`) or the final registration. The same goes for the wall clock:
-        // read before the lock, it could lie below that of a collector that saw no snapshot.
-        self.enter(stripe(), || clock.observe(), said_ms, now_ms)
+        Registration::take(Arc::clone(self), clock, said_ms, now_ms)
     }
 
     /// Registers a reader at a time read by `at` while the list is held: one that reads at the
     /// durable stamp.
     #[must_use]
     pub fn register(self: &Arc<Self>, at: impl Fn() -> Stamp) -> Registration {
-        self.enter(stripe(), at, u64::MAX, || u64::MAX)
+        let list = Arc::clone(self);
+        Registration::enter(list, stripe(), at, u64::MAX, || u64::MAX)
     }
 
     /// Registers a journal round that starts from D, which `durable` reads while the rounds are
@@ -148,36 +145,6 @@ impl Snapshots {
         Round {
             list: Arc::clone(self),
             state,
-        }
-    }
-
-    fn enter(
-        self: &Arc<Self>,
-        stripe: usize,
-        at: impl Fn() -> Stamp,
-        said_ms: u64,
-        now_ms: impl Fn() -> u64,
-    ) -> Registration {
-        let mut places = self.stripes[stripe].lock();
-        let mut before_ms = said_ms;
-        let (at, now_ms) = loop {
-            velella_sync::spot(22);
-            let at = at();
-            let after_ms = now_ms();
-            if after_ms == before_ms || seeded("a-snapshot-believes-an-old-clock") {
-                break (at, before_ms);
-            }
-            // N6: time went on meanwhile.
-            before_ms = after_ms;
-        };
-        let place = places.enter(Point { at, now_ms });
-        drop(places);
-        Registration {
-            list: Arc::clone(self),
-            stripe,
-            place,
-            at,
-            now_ms,
         }
     }
 
@@ -260,17 +227,73 @@ fn stripe() -> usize {
     thread::ordinal() % STRIPES
 }
 
+impl AsRef<Snapshots> for Snapshots {
+    fn as_ref(&self) -> &Snapshots {
+        self
+    }
+}
+
 /// A live snapshot's place in the list; dropping it gives its versions up.
+///
+/// It owns the list, or what the list is a part of: who is an owner of that anyway is spared a
+/// count that all threads share.
 #[derive(Debug)]
-pub struct Registration {
-    list: Arc<Snapshots>,
+pub struct Registration<L: AsRef<Snapshots> = Snapshots> {
+    list: Arc<L>,
     stripe: usize,
     place: usize,
     at: Stamp,
     now_ms: u64,
 }
 
-impl Registration {
+impl<L: AsRef<Snapshots>> Registration<L> {
+    /// As [`Snapshots::take`], in the list of `list`.
+    #[must_use]
+    pub fn take(list: Arc<L>, clock: &Clock, said_ms: u64, now_ms: impl Fn() -> u64) -> Self {
+        // N1 by mutual exclusion: a collector reads the list under the same lock, so it sees
+        // either nothing (and its frontier, read before, is at or below our time, since `observe`
+        // comes after its `now`) or the final registration. The same goes for the wall clock:
+        // read before the lock, it could lie below that of a collector that saw no snapshot.
+        Self::enter(list, stripe(), || clock.observe(), said_ms, now_ms)
+    }
+
+    fn enter(
+        list: Arc<L>,
+        stripe: usize,
+        at: impl Fn() -> Stamp,
+        said_ms: u64,
+        now_ms: impl Fn() -> u64,
+    ) -> Self {
+        let mut places = (*list).as_ref().stripes[stripe].lock();
+        let mut before_ms = said_ms;
+        let (at, now_ms) = loop {
+            velella_sync::spot(22);
+            let at = at();
+            let after_ms = now_ms();
+            if after_ms == before_ms || seeded("a-snapshot-believes-an-old-clock") {
+                break (at, before_ms);
+            }
+            // N6: time went on meanwhile.
+            before_ms = after_ms;
+        };
+        let place = places.enter(Point { at, now_ms });
+        drop(places);
+        Registration {
+            list,
+            stripe,
+            place,
+            at,
+            now_ms,
+        }
+    }
+
+    /// What it owns.
+    #[must_use]
+    #[inline]
+    pub fn list(&self) -> &Arc<L> {
+        &self.list
+    }
+
     /// The snapshot's time.
     #[must_use]
     #[inline]
@@ -280,22 +303,24 @@ impl Registration {
 
     /// The wall clock it reads by, milliseconds since 1970.
     #[must_use]
+    #[inline]
     pub fn now_ms(&self) -> u64 {
         self.now_ms
     }
 }
 
-impl Clone for Registration {
+impl<L: AsRef<Snapshots>> Clone for Registration<L> {
     fn clone(&self) -> Self {
+        let list = Arc::clone(&self.list);
         // N4: where this one keeps its time from being missed.
-        self.list
-            .enter(self.stripe, || self.at, self.now_ms, || self.now_ms)
+        Self::enter(list, self.stripe, || self.at, self.now_ms, || self.now_ms)
     }
 }
 
-impl Drop for Registration {
+impl<L: AsRef<Snapshots>> Drop for Registration<L> {
     fn drop(&mut self) {
-        self.list.stripes[self.stripe].lock().leave(self.place);
+        let list: &Snapshots = (*self.list).as_ref();
+        list.stripes[self.stripe].lock().leave(self.place);
     }
 }
 
