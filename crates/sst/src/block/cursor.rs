@@ -106,6 +106,13 @@ impl BlockCursor {
         self.ordinal < self.layout.entries
     }
 
+    /// Entries behind the one it stands on.
+    #[must_use]
+    #[inline]
+    pub(crate) fn entries_left(&self) -> usize {
+        self.layout.entries.saturating_sub(self.ordinal + 1)
+    }
+
     /// Where the cursor stands.
     #[must_use]
     #[inline]
