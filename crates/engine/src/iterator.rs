@@ -127,10 +127,7 @@ impl Iter {
             there: false,
             nowhere: Nowhere::Unpositioned,
             key: Vec::with_capacity(KEY_BYTES),
-            judged: Judged {
-                skip: 0,
-                expires_at_ms: None,
-            },
+            judged: Judged::PLAIN,
             kind: ValueKind::Put,
             payload: Vec::new(),
             payload_copied: false,
@@ -317,7 +314,7 @@ impl Iter {
         let stand = self.stand;
         self.guarded(|iter| {
             match stand {
-                Stand::On | Stand::Newest => iter.sources.merged.pass(&iter.key, Stamp::ZERO)?,
+                Stand::On | Stand::Newest => return iter.pass_forward(),
                 Stand::Before | Stand::Lost => iter.sources.merged.seek(&iter.key, Stamp::ZERO)?,
             }
             iter.settle_forward()

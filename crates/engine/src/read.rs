@@ -367,6 +367,14 @@ pub(crate) struct Judged {
     pub(crate) expires_at_ms: Option<u64>,
 }
 
+impl Judged {
+    /// A payload that is the value, for good.
+    pub(crate) const PLAIN: Judged = Judged {
+        skip: 0,
+        expires_at_ms: None,
+    };
+}
+
 impl Base<'_> {
     /// Its stamp; zero for nothing.
     pub(crate) fn stamp(&self) -> Stamp {

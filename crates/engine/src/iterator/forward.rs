@@ -6,10 +6,32 @@
 
 use super::options::above;
 use super::{Iter, Nowhere, Stand};
+use crate::read::Judged;
+use std::ops::Bound;
 use velella_base::order::set_tail;
 use velella_base::{Cursor, Result, Stamp, ValueKind};
 
 impl Iter {
+    /// Passes the key it stands on, and shows the first live pair behind it.
+    #[inline]
+    pub(super) fn pass_forward(&mut self) -> Result<bool> {
+        let at = self.snapshot.stamp();
+        self.sources.merged.pass(&self.key, Stamp::ZERO)?;
+        if let (Some(entry), Bound::Unbounded) = (self.sources.merged.entry(), &self.options.upper)
+            && entry.kind == ValueKind::Put
+            && entry.stamp <= at
+        {
+            // Nearly every pair of nearly every scan: nothing to compare it with, nothing to judge.
+            set_tail(&mut self.key, 0, entry.key);
+            self.kind = ValueKind::Put;
+            self.judged = Judged::PLAIN;
+            self.there = true;
+            self.stand = Stand::On;
+            return Ok(true);
+        }
+        self.settle_forward()
+    }
+
     /// The merged cursor stands at or after the wanted place: shows the first live pair from here.
     #[inline]
     pub(super) fn settle_forward(&mut self) -> Result<bool> {

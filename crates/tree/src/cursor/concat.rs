@@ -202,7 +202,7 @@ impl Cursor for ConcatCursor {
         self.unpositioned(stepped)
     }
 
-    #[inline]
+    #[inline(always)]
     fn pass(&mut self, key: &[u8], stamp: Stamp) -> Result<()> {
         let Some(cursor) = &mut self.open else {
             debug_assert!(false, "U7: to pass versions needs a position");

@@ -345,7 +345,9 @@ impl<C: Cursor> Cursor for MergeCursor<C> {
     }
 
     /// Each source passes its own versions of the key, when it comes to be the winner.
-    #[inline]
+    // Always inlined, as what it calls down to the block: of the instructions of a scan's step, one
+    // in seven was for these calls.
+    #[inline(always)]
     fn pass(&mut self, key: &[u8], stamp: Stamp) -> Result<()> {
         let is_forward = self.direction == Direction::Forward;
         if let [only] = &mut self.sources[..]

@@ -71,7 +71,7 @@ impl Cursor for Source {
         delegate!(self, cursor => cursor.prev())
     }
 
-    #[inline]
+    #[inline(always)]
     fn pass(&mut self, key: &[u8], stamp: Stamp) -> Result<()> {
         delegate!(self, cursor => cursor.pass(key, stamp))
     }
