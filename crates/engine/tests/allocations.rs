@@ -1,9 +1,11 @@
-//! A get from memory allocates nothing; nor does a read of an absent key.
+//! A get from memory allocates nothing; nor does a read of an absent key. A put takes its memory
+//! by the chunk.
 //!
 //! A test binary of its own: it counts through the global allocator, per thread.
 
-use velella::Db;
+use velella::{Db, MemtableKind};
 use velella_sync::allocations::{Counting, allocations};
+use velella_sync::rng::Rng;
 
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
@@ -51,4 +53,28 @@ fn a_put_of_an_existing_key_allocates_only_by_the_chunk() {
     });
     // Pruning a chain now and then takes a few.
     assert!(counted <= 250, "{counted} allocations in 1,000 puts");
+}
+
+#[test]
+fn a_put_of_a_new_key_allocates_only_by_the_chunk() {
+    for memtable in MemtableKind::ALL {
+        let dir = tempfile::tempdir().unwrap();
+        let db = Db::builder().memory(64 << 20).memtable(memtable);
+        let db = db.open(dir.path()).unwrap();
+        let mut rng = Rng::new(1);
+        let mut puts = |count: usize| {
+            for _ in 0..count {
+                db.put(rng.next_u64().to_be_bytes(), "value").unwrap();
+            }
+        };
+        // What a thread, and a memtable, set up once.
+        puts(1_000);
+        let counted = allocations(|| puts(20_000));
+        // Chunks of the arena, the index that grows, the guard directory.
+        let name = memtable.name();
+        assert!(
+            counted <= 400,
+            "{name}: {counted} allocations in 20,000 puts"
+        );
+    }
 }

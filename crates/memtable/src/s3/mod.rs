@@ -218,11 +218,15 @@ impl Entries {
     /// Replaces a full block by two with its keys and `node`; says whether it did.
     #[cold]
     fn split<'l>(&'l self, node: Node<'l>, probe: &Probe<'_>, gap: &mut Gap<'l>) -> bool {
-        let mut nodes: Vec<(u64, Node<'l>)> = gap.block.nodes().collect();
-        let is_ascending = nodes.is_sorted_by(|a, b| self.is_less(*a, *b));
-        nodes.push((probe.prefix(), node));
+        // A block that is split is full. On the stack: an allocator may have each writer wait for
+        // whoever frees what was made beside its own.
+        let mut nodes = [(probe.prefix(), node); KEYS + 1];
+        for (place, held) in nodes.iter_mut().zip(gap.block.nodes()) {
+            *place = held;
+        }
+        let is_ascending = nodes[..KEYS].is_sorted_by(|a, b| self.is_less(*a, *b));
         let is_last = is_ascending && self.is_less(nodes[KEYS - 1], nodes[KEYS]);
-        nodes.sort_by(|a, b| {
+        nodes.sort_unstable_by(|a, b| {
             let keys = || (a.1.key(), b.1.key());
             compare(&self.order, self.is_bytewise, (a.0, b.0), keys)
         });
