@@ -212,12 +212,11 @@ fn missing(dir: &Path) -> Error {
 
 /// Nothing, or what is left of a database that lost its `CURRENT`.
 fn nothing_there(vfs: &dyn Vfs, dir: &Path) -> Error {
-    match Manifest::check_room(vfs, dir) {
-        Err(error) if error.kind() == ErrorKind::Corruption => error,
-        _ => Error::new(ErrorKind::NotFound, "open database", "there is none there")
+    Manifest::lost_current(vfs, dir).unwrap_or_else(|| {
+        Error::new(ErrorKind::NotFound, "open database", "there is none there")
             .on(dir)
-            .remedy("create it with `create(true)`, or check the path"),
-    }
+            .remedy("create it with `create(true)`, or check the path")
+    })
 }
 
 /// The third is why the manifest is not believed, where loss is accepted.

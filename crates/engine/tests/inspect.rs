@@ -275,6 +275,11 @@ fn a_damaged_directory_is_listed_as_far_as_it_goes() {
         text.contains("DAMAGE") && text.contains(".ext") && text.contains(".seg"),
         "{text}"
     );
+    // It was a database: the files say so.
+    fs::remove_file(dir.path().join("CURRENT")).unwrap();
+    let error = inspect::directory(dir.path(), &mut Vec::new()).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Corruption, "{error}");
+    assert_eq!(error.file(), Some(&*dir.path().join("CURRENT")));
 }
 
 #[test]

@@ -186,6 +186,12 @@ fn a_foreign_directory_is_left_alone() {
         assert!(error.to_string().contains(said), "{error}");
         assert_eq!(files, 2, "something was written beside {foreign}");
     }
+    // Whatever else is there, and comes first.
+    for ours in ["000007.sst", "journal/000003.seg"] {
+        let error = attempt(&["000000.txt", "journal/0", ours]).0.unwrap_err();
+        assert_eq!(error.kind(), Corruption, "{error}");
+        assert!(error.to_string().contains(ours), "{error}");
+    }
     let (fs, manifest) = sample();
     drop(manifest);
     // Who asks beside somebody who creates it goes on to the lock.

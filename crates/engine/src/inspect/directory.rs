@@ -144,6 +144,10 @@ pub(super) fn survey(vfs: &dyn Vfs, dir: &Path) -> Result<(DirectoryListing, Opt
             return Err(error);
         }
         Err(error) => {
+            let error = match error.kind() {
+                ErrorKind::NotFound => Manifest::lost_current(vfs, dir).unwrap_or(error),
+                _ => error,
+            };
             listing.damage.push(error.to_string());
             listing.unreferenced = files.listed(|name| {
                 matches!(

@@ -91,6 +91,8 @@ pub(super) fn prepare(vfs: &dyn Vfs, dir: &Path) -> Result<()> {
 /// `AlreadyExists`: a database, or what is not ours; `Corruption`: a database without `CURRENT`.
 pub(super) fn leftovers(vfs: &dyn Vfs, dir: &Path) -> Result<Vec<PathBuf>> {
     let mut leftovers = Vec::new();
+    // What is not ours is told only where nothing says that a database was here.
+    let mut stranger = None;
     for name in names(vfs, dir)? {
         match FileName::parse(&name) {
             Some(FileName::Current) => {
@@ -108,12 +110,20 @@ pub(super) fn leftovers(vfs: &dyn Vfs, dir: &Path) -> Result<Vec<PathBuf>> {
             }
             None if is_temporary(&name) => leftovers.push(dir.join(&name)),
             Some(_) => return Err(current::lost(dir, &name)),
-            None if name == JOURNAL_DIR => check_journal(vfs, dir)?,
             None if name == LOST_AND_FOUND => {}
-            None => return Err(foreign(dir, &name)),
+            None => {
+                let found = match name == JOURNAL_DIR {
+                    true => in_journal(vfs, dir)?,
+                    false => Some(name),
+                };
+                stranger = stranger.or(found);
+            }
         }
     }
-    Ok(leftovers)
+    match stranger {
+        Some(name) => Err(foreign(dir, &name)),
+        None => Ok(leftovers),
+    }
 }
 
 /// Whether a manifest without a `CURRENT` is what an interrupted creation leaves: unreadable from
@@ -127,17 +137,16 @@ fn is_newborn(vfs: &dyn Vfs, dir: &Path, file: u64) -> bool {
     vfs.len(&path).is_ok_and(|length| length <= 512)
 }
 
-/// An empty journal is what an interrupted creation leaves.
-fn check_journal(vfs: &dyn Vfs, dir: &Path) -> Result<()> {
-    // What cannot be looked into is no directory, and not ours.
-    let names = names(vfs, &dir.join(JOURNAL_DIR));
-    let names = names.map_err(|_| foreign(dir, JOURNAL_DIR))?;
-    match names.first() {
-        None => Ok(()),
-        Some(name) if FileName::parse(name).is_some() => {
-            Err(current::lost(dir, &format!("{JOURNAL_DIR}/{name}")))
-        }
-        Some(name) => Err(foreign(dir, &format!("{JOURNAL_DIR}/{name}"))),
+/// What is in the directory of a journal and not ours; an interrupted creation leaves it empty.
+fn in_journal(vfs: &dyn Vfs, dir: &Path) -> Result<Option<String>> {
+    let Ok(names) = names(vfs, &dir.join(JOURNAL_DIR)) else {
+        // What cannot be looked into is no directory.
+        return Ok(Some(JOURNAL_DIR.to_owned()));
+    };
+    let within = |name: &String| format!("{JOURNAL_DIR}/{name}");
+    match names.iter().find(|name| FileName::parse(name).is_some()) {
+        Some(ours) => Err(current::lost(dir, &within(ours))),
+        None => Ok(names.first().map(within)),
     }
 }
 

@@ -137,6 +137,14 @@ impl Manifest {
         }
     }
 
+    /// Where there is no database to open: whether it is one that lost its `CURRENT`.
+    #[must_use]
+    pub fn lost_current(vfs: &dyn Vfs, dir: &Path) -> Option<Error> {
+        let checked = Self::check_room(vfs, dir);
+        let is_damage = |error: &Error| error.kind() == ErrorKind::Corruption;
+        checked.err().filter(is_damage)
+    }
+
     /// As [`Manifest::create`], under a given id (golden files, tests).
     ///
     /// # Errors
