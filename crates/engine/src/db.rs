@@ -291,7 +291,8 @@ impl Builder {
     /// Opens the database in `dir`, creating it if need be and allowed.
     ///
     /// # Errors
-    /// `Locked`, `NotFound`, `Corruption`, `Unsupported`, `Permission`, `InvalidInput`, `Io`.
+    /// `Locked`, `NotFound`, `AlreadyExists` (something else is there), `Corruption`,
+    /// `Unsupported`, `Permission`, `InvalidInput`, `Io`.
     pub fn open(self, dir: impl AsRef<Path>) -> Result<Db> {
         Db::open_with(self, dir.as_ref())
     }

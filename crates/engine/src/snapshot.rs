@@ -38,7 +38,7 @@ impl Snapshot {
     }
 
     pub(crate) fn handle(&self) -> &Arc<Handle> {
-        self.registration.list()
+        self.registration.owned()
     }
 
     #[inline]

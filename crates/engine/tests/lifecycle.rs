@@ -324,6 +324,36 @@ fn the_last_handle_closes() {
     );
 }
 
+#[test]
+fn a_snapshot_or_an_iterator_that_is_the_last_handle_closes() {
+    let dir = tempfile::tempdir().unwrap();
+    let is_locked = || {
+        let error = velella::open(dir.path()).unwrap_err();
+        error.kind() == ErrorKind::Locked
+    };
+    let db = velella::open(dir.path()).unwrap();
+    db.put("k", "1").unwrap();
+    let (snapshot, mut iter) = (db.snapshot(), db.iter().unwrap());
+    drop(db);
+    assert!(iter.step().unwrap() && is_locked());
+    drop(iter);
+    assert!(is_locked());
+    drop(snapshot);
+    let db = velella::open(dir.path()).unwrap();
+    let mut iter = db.iter().unwrap();
+    drop(db);
+    assert!(iter.step().unwrap() && is_locked());
+    drop(iter);
+    assert_eq!(
+        velella::open(dir.path())
+            .unwrap()
+            .get("k")
+            .unwrap()
+            .unwrap(),
+        "1"
+    );
+}
+
 /// Bytes written and syncs of an opening, a get and a close.
 fn price_of_a_get(fs: &velella::vfs::MemFs) -> (u64, u64) {
     use velella::vfs::{Operation, TraceFs};

@@ -287,10 +287,10 @@ impl<L: AsRef<Snapshots>> Registration<L> {
         }
     }
 
-    /// What it owns.
+    /// What it owns: the list, or what that is a part of.
     #[must_use]
     #[inline]
-    pub fn list(&self) -> &Arc<L> {
+    pub fn owned(&self) -> &Arc<L> {
         &self.list
     }
 

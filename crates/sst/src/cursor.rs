@@ -160,7 +160,8 @@ impl TableCursor {
         }
     }
 
-    /// Having walked into a block from the one before: the next one is asked for on the way.
+    /// At the beginning of a block, having walked there most often: the next one is asked for on
+    /// the way.
     fn walk_on(&mut self) {
         let Some(block) = self.block.as_ref().filter(|_| self.ahead.is_none()) else {
             return;
@@ -191,7 +192,7 @@ impl TableCursor {
         step: impl FnOnce(&mut BlockCursor, &Order) -> Result<(), Malformed>,
     ) -> Result<()> {
         // Field by field: an owner of the table more would be an addition to a count that all
-        // threads share, at each seek (docs/decisions/0022).
+        // threads share, at each seek (docs/decisions/0023).
         let table = &self.table;
         let malformed = |malformed| table.malformed(number, malformed);
         if self.number != number || self.block.is_none() {

@@ -132,7 +132,7 @@ impl ExternalStore {
     /// Checks a value as [`ExternalStore::read`] does, and keeps none of it; returns its bytes.
     ///
     /// # Errors
-    /// `Corruption`, `Io`.
+    /// As [`ExternalStore::read`].
     pub fn verify(&self, reference: &ExternalRef) -> Result<u64> {
         let (source, _) = self.open(reference)?;
         let (_, crc) = scan(&*source, reference.file)?;

@@ -218,7 +218,8 @@ impl Entries {
     /// Replaces a full block by two with its keys and `node`; says whether it did.
     #[cold]
     fn split<'l>(&'l self, node: Node<'l>, probe: &Probe<'_>, gap: &mut Gap<'l>) -> bool {
-        // A block that is split is full. On the stack: an allocator may have each writer wait for
+        debug_assert_eq!(gap.block.nodes().count(), KEYS, "what is split is full");
+        // On the stack: an allocator may have each writer wait for
         // whoever frees what was made beside its own.
         let mut nodes = [(probe.prefix(), node); KEYS + 1];
         for (place, held) in nodes.iter_mut().zip(gap.block.nodes()) {
