@@ -39,7 +39,7 @@ struct Seen {
     /// The memtable that took the writes, if it had no version of the key: as long as it takes
     /// them and has none, the base is the same.
     absent_in: Option<Identity>,
-    /// Where the write will be.
+    /// Where the write will be, so that it need not be looked for again.
     hint: Hint,
 }
 
@@ -135,7 +135,7 @@ impl Engine {
         let guard = epoch::pin();
         let view = core.view.load(&guard);
         // If tables are read first, nothing of it is left to wait for when the write comes.
-        let hint = view.cur.table.prefetch(key, &guard);
+        let mut hint = view.cur.table.prefetch(key, &guard);
         if let Some(undecided) = self.undecided_before(view, key, &guard) {
             self.wait_for(&undecided)?;
             return Ok(None);
@@ -145,7 +145,10 @@ impl Engine {
                 self.wait_for(&undecided)?;
                 return Ok(None);
             }
-            Newest::Decided(_, Some(version)) => (Base::Memory(version), None),
+            Newest::Decided(head, Some(version)) => {
+                hint = head.hint();
+                (Base::Memory(version), None)
+            }
             Newest::Decided(_, None) => {
                 let base = self.below_current(core, view, key, Reader::NEWEST.at, &guard)?;
                 (base, Some(view.cur.table.identity()))
@@ -227,7 +230,8 @@ impl Engine {
                 self.wait_for(&undecided)?;
                 return Ok(Some(Attempt::Again));
             }
-            let (head, newest) = match view.cur.table.newest(change.key, guard) {
+            let newest = view.cur.table.newest_near(change.key, seen.hint, guard);
+            let (head, newest) = match newest {
                 Newest::Busy(undecided) => {
                     self.wait_for(&undecided)?;
                     return Ok(Some(Attempt::Again));

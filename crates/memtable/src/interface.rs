@@ -111,10 +111,32 @@ pub struct Head<'g> {
     pub(crate) life: PhantomData<&'g ()>,
 }
 
-/// What [`Memtable::prefetch`] found on its way to a key, for the installation that follows it: it
-/// need not go there once more. It may be kept, and handed to any memtable.
+impl Head<'_> {
+    /// Where the key was found, for who looks for it again; nothing where it was not.
+    #[must_use]
+    pub fn hint(&self) -> Hint {
+        match self.node.is_null() {
+            true => Hint::NONE,
+            false => Hint(Near::At(self.table, self.node)),
+        }
+    }
+}
+
+/// What [`Memtable::prefetch`] or [`Memtable::newest`] found on its way to a key, for who goes
+/// there once more. It may be kept, and handed to any memtable.
 #[derive(Debug, Clone, Copy)]
-pub struct Hint(pub(crate) Option<Start>);
+pub struct Hint(pub(crate) Near);
+
+/// What a [`Hint`] says.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Near {
+    /// Nothing is known.
+    Unknown,
+    /// The key has this node, which is never null, in that memtable.
+    At(Identity, *const ()),
+    /// The search for it may begin there.
+    Behind(Start),
+}
 
 /// Where a search may begin.
 #[derive(Debug, Clone, Copy)]
@@ -129,7 +151,7 @@ pub(crate) struct Start {
 
 impl Hint {
     /// Nothing is known.
-    pub const NONE: Hint = Hint(None);
+    pub const NONE: Hint = Hint(Near::Unknown);
 }
 
 /// A committed version, borrowed from the memtable.
@@ -185,7 +207,7 @@ pub trait Memtable: Send + Sync + Debug {
     fn identity(&self) -> Identity;
 
     /// Installs a pending version as the key's newest (steps 4-6 of a write). With `expected`,
-    /// only if the key's newest is still exactly that. `hint` is what `prefetch` gave for the key.
+    /// only if the key's newest is still exactly that. `hint` is what was found for the key before.
     fn install_near<'g>(
         &'g self,
         intent: &Intent<'_>,
@@ -216,8 +238,14 @@ pub trait Memtable: Send + Sync + Debug {
     /// Asks for the memory in which a get of `key` looks first. Nothing depends on it.
     fn prefetch_get(&self, _key: &[u8]) {}
 
-    /// The key's newest decided version, and the token to install exactly above it.
-    fn newest<'g>(&'g self, key: &[u8], guard: &'g Guard) -> Newest<'g>;
+    /// The key's newest decided version, and the token to install exactly above it. `hint` is what
+    /// `newest` gave for the key before.
+    fn newest_near<'g>(&'g self, key: &[u8], hint: Hint, guard: &'g Guard) -> Newest<'g>;
+
+    /// As `newest_near`, without a hint.
+    fn newest<'g>(&'g self, key: &[u8], guard: &'g Guard) -> Newest<'g> {
+        self.newest_near(key, Hint::NONE, guard)
+    }
 
     /// The token of a key without a version, for who has seen that it has none here: installed
     /// with it, a version is the key's first, or none is installed.

@@ -185,7 +185,7 @@ impl Memtable for AppendOnly {
         outcome
     }
 
-    fn newest<'g>(&'g self, key: &[u8], guard: &'g Guard) -> Newest<'g> {
+    fn newest_near<'g>(&'g self, key: &[u8], _hint: Hint, guard: &'g Guard) -> Newest<'g> {
         let mut tally = Tally::default();
         let probe = self.probe(key);
         let newest = self.lookup(&probe, &mut tally);

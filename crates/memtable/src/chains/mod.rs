@@ -24,7 +24,7 @@ use crate::counters::{Counters, Tally};
 use crate::cursor::TableCursor;
 use crate::identity::Identity;
 use crate::interface::{
-    CursorMode, Head, Hint, Install, Intent, Memtable, Newest, Owner, ReadAt, Start, Version,
+    CursorMode, Head, Hint, Install, Intent, Memtable, Near, Newest, Owner, ReadAt, Start, Version,
 };
 use crate::ordering::{Site, is_sound, swap_in};
 use crate::probe::Probe;
@@ -40,6 +40,7 @@ use std::marker::PhantomData;
 use std::ptr::null_mut;
 use std::sync::Arc;
 use trend::Trend;
+use velella_base::order::same_bytes;
 use velella_base::{Cursor, Order};
 use velella_mvcc::{Retention, Slots};
 use velella_sync::atomic::Ordering;
@@ -113,7 +114,7 @@ impl<L: Sorted> Chained<L> {
         let comparisons = Cell::new(0);
         let found = self.index.find(hash, |node| {
             comparisons.set(comparisons.get() + 1);
-            node.key() == key
+            same_bytes(node.key(), key)
         });
         tally.comparisons += comparisons.get();
         found
@@ -239,10 +240,31 @@ impl<L: Sorted> Chained<L> {
         self.list.store().retire(retired, guard);
     }
 
+    /// The key's node, if a hint says it.
+    #[inline]
+    fn found<'g>(&'g self, key: &[u8], hint: Hint) -> Option<Node<'g>> {
+        let Near::At(table, node) = hint.0 else {
+            return None;
+        };
+        if table != self.identity {
+            return None;
+        }
+        // SAFETY: of this memtable (`identity` I1), whose nodes are freed with it.
+        let node = unsafe { Node::from_raw(node.cast::<NodeHead>().cast_mut()) }?;
+        let is_keys = node.compare(&self.probe(key)).is_eq();
+        debug_assert!(is_keys, "the hint is for another key");
+        is_keys.then_some(node)
+    }
+
     /// Where a hint lets the search begin; what it took to find that is counted now.
     #[inline]
     fn start<'g>(&'g self, hint: Hint, probe: &Probe<'_>, tally: &mut Tally) -> Option<Node<'g>> {
-        let start = hint.0.filter(|start| start.table == self.identity)?;
+        let Near::Behind(start) = hint.0 else {
+            return None;
+        };
+        if start.table != self.identity {
+            return None;
+        }
         // SAFETY: of this memtable (`identity` I1), whose nodes are freed with it.
         let node = unsafe { Node::from_raw(start.node.cast::<NodeHead>().cast_mut()) }?;
         if node.compare(probe).is_gt() {
@@ -406,11 +428,13 @@ impl<L: Sorted> Memtable for Chained<L> {
         }
         let mut tally = Tally::default();
         let start = self.list.prefetch(&self.probe(key), guard, &mut tally);
-        Hint(start.map(|node| Start {
-            table: self.identity,
-            node: node.as_ptr().cast_const().cast(),
-            comparisons: tally.comparisons,
-        }))
+        start.map_or(Hint::NONE, |node| {
+            Hint(Near::Behind(Start {
+                table: self.identity,
+                node: node.as_ptr().cast_const().cast(),
+                comparisons: tally.comparisons,
+            }))
+        })
     }
 
     #[inline]
@@ -421,9 +445,13 @@ impl<L: Sorted> Memtable for Chained<L> {
         }
     }
 
-    fn newest<'g>(&'g self, key: &[u8], guard: &'g Guard) -> Newest<'g> {
-        let node = self.counted_lookup(key, guard);
+    fn newest_near<'g>(&'g self, key: &[u8], hint: Hint, guard: &'g Guard) -> Newest<'g> {
+        let node = self
+            .found(key, hint)
+            .or_else(|| self.counted_lookup(key, guard));
         let newest = node.and_then(|node| newest_version(node, guard));
+        // Who asks for it reads it, and its first line is waited for next.
+        newest.inspect(|newest| newest.prefetch_value());
         if let Some(newest) = newest
             && newest.record().is_undecided(guard)
         {

@@ -23,6 +23,7 @@ use std::ptr::{NonNull, null_mut};
 use velella_base::ValueKind;
 use velella_sync::Guard;
 use velella_sync::atomic::{AtomicPtr, AtomicU64, Ordering};
+use velella_sync::prefetch::prefetch_at;
 
 /// The fixed part of a version; the payload follows.
 #[derive(Debug)]
@@ -102,6 +103,14 @@ impl<'g> VersionRef<'g> {
         // SAFETY: `len` bytes were written there before the version was published, and are not
         // written again in 'g (L2).
         unsafe { std::slice::from_raw_parts(start, len) }
+    }
+
+    /// Asks for the lines behind the first, in which a value of a hundred bytes ends.
+    #[inline]
+    pub(crate) fn prefetch_value(self) {
+        let start = self.as_ptr().cast::<u8>();
+        prefetch_at(start.wrapping_add(64));
+        prefetch_at(start.wrapping_add(128));
     }
 
     /// Follows aborted versions to the first that is not.

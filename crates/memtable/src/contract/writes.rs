@@ -1,7 +1,7 @@
 //! Single keys: installation, decision, reading points, read-modify-write, batches, pruning.
 
 use super::world::{NEWEST, World, at, put};
-use crate::{BatchCell, Install, Intent, Newest, Owner};
+use crate::{BatchCell, Hint, Install, Intent, Newest, Owner};
 use velella_base::{Stamp, ValueKind};
 use velella_mvcc::Retention;
 use velella_sync::epoch;
@@ -11,6 +11,7 @@ pub(super) fn run(world: &dyn Fn() -> World) {
     every_stamp_sees_its_version(&world());
     aborted_versions_leave_no_trace(&world());
     an_expected_head_admits_nobody_between(&world());
+    a_hint_leads_to_the_newest_version_again(&world(), &world());
     a_batch_appears_at_once(&world());
     an_aborted_batch_never_appears(&world());
     keys_and_values_of_extreme_sizes(&world());
@@ -125,6 +126,35 @@ fn an_expected_head_admits_nobody_between(world: &World) {
     let last = install(b"3", &aborted).unwrap();
     world.window(0, |stamp| last.publish(stamp));
     assert_eq!(world.value(b"k", NEWEST).unwrap(), b"3");
+}
+
+fn a_hint_leads_to_the_newest_version_again(world: &World, other: &World) {
+    let guard = epoch::pin();
+    let newest = |world: &World, key: &[u8], hint| match world.table.newest_near(key, hint, &guard)
+    {
+        Newest::Decided(head, version) => {
+            (head.hint(), version.map(|version| version.value.to_vec()))
+        }
+        Newest::Busy(busy) => panic!("{busy:?}"),
+    };
+    let (nowhere, none) = newest(world, b"k", Hint::NONE);
+    assert_eq!(none, None);
+    world.put(0, b"k", b"1");
+    world.put(0, b"neighbour", b"other");
+    let (there, one) = newest(world, b"k", nowhere);
+    assert_eq!(one.unwrap(), b"1");
+    // Whatever is installed above it, published or not.
+    world.put(0, b"k", b"2");
+    assert_eq!(newest(world, b"k", there).1.unwrap(), b"2");
+    let pending = world.install(&put(b"k", b"3"), Owner::Slot(0), None, &guard);
+    let busy = world.table.newest_near(b"k", there, &guard);
+    assert!(matches!(busy, Newest::Busy(_)), "{busy:?}");
+    pending.unwrap().abort();
+    assert_eq!(newest(world, b"k", there).1.unwrap(), b"2");
+    // Another memtable's says nothing, whether the key is there or not.
+    assert_eq!(newest(other, b"k", there).1, None);
+    other.put(0, b"k", b"elsewhere");
+    assert_eq!(newest(other, b"k", there).1.unwrap(), b"elsewhere");
 }
 
 fn a_batch_appears_at_once(world: &World) {
