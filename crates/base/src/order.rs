@@ -100,12 +100,18 @@ pub fn compare_bytes(a: &[u8], b: &[u8]) -> Ordering {
     }
 }
 
-/// `a == b`, without a call where the first eight bytes or the lengths decide.
+/// `a == b`, without a call where the lengths or the first eight bytes decide, or both have eight
+/// to sixteen bytes.
 #[must_use]
 #[inline]
 pub fn same_bytes(a: &[u8], b: &[u8]) -> bool {
+    if a.len() != b.len() {
+        return false;
+    }
     match (a.first_chunk::<8>(), b.first_chunk::<8>()) {
         (Some(x), Some(y)) if x != y => false,
+        // The last eight overlap the first, or meet them.
+        (Some(_), Some(_)) if a.len() <= 16 => a.last_chunk::<8>() == b.last_chunk::<8>(),
         _ => a == b,
     }
 }
