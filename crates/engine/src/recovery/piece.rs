@@ -1,8 +1,8 @@
 //! What recovery gathers for a keyspace before it becomes tables: entries in the order of the
 //! journal, then sorted.
 //!
-//! P1. Each entry has the first eight bytes of its key at hand: in the bytewise order they decide
-//!     almost every comparison of the sort, without a look at the key.
+//! P1. Each entry has eight bytes of its key at hand, those behind what all keys begin with: in the
+//!     bytewise order they decide almost every comparison of the sort, without a look at the key.
 //! P2. A version of a key that was overwritten soon gives way at once, if both are values of their
 //!     own or deletions: nobody can ask for it, since no snapshot outlives its process. So keys
 //!     that are written again and again are sorted once, and take the memory of one version.
@@ -18,11 +18,14 @@ use std::sync::Arc;
 use velella_base::order::word;
 use velella_base::{Cursor, Entry, Order, Result, Stamp, ValueKind};
 use velella_journal::batch;
+use velella_sync::prefetch::prefetch_at;
 
 /// Keys of which the last entry is remembered (P2): as many as there are entries, within these.
 const REMEMBERED: RangeInclusive<usize> = 1 << 10..=1 << 17;
 /// Fewer entries than this are not worth a thread.
 const PART_MIN: usize = 32 << 10;
+/// How many entries ahead of a walk the bytes of an entry are asked for.
+const LEAD: usize = 8;
 /// Entries looked at to find where a part begins.
 const SAMPLE: usize = 1000;
 
@@ -59,7 +62,7 @@ impl Last {
 /// An entry whose key and value lie in the piece's bytes.
 #[derive(Debug, Clone, Copy)]
 struct Gathered {
-    /// The beginning of its key in the bytewise order, 0 in others (P1).
+    /// Eight bytes of its key in the bytewise order, 0 in others (P1).
     word: u64,
     start: usize,
     key_len: u32,
@@ -158,6 +161,9 @@ impl Piece {
     /// Everything gathered, in about as many parts as `parts` says; the piece is empty afterwards.
     pub(super) fn take(&mut self, parts: usize) -> Vec<Run> {
         self.last = Vec::new();
+        if self.core.order.is_bytewise() {
+            self.pass_prefix();
+        }
         let all = Run {
             order: self.core.order.clone(),
             bytes: Arc::new(std::mem::take(&mut self.bytes)),
@@ -165,6 +171,28 @@ impl Piece {
             at: usize::MAX,
         };
         all.split(parts)
+    }
+
+    /// Has the words of keys begin behind what all of them begin with (P1).
+    fn pass_prefix(&mut self) {
+        let (bytes, entries) = (&self.bytes, &mut self.entries);
+        let Some(first) = entries.first() else { return };
+        let mut prefix = key(bytes, first);
+        for entry in &*entries {
+            let key = key(bytes, entry);
+            if key.starts_with(prefix) {
+                continue;
+            }
+            let same = prefix.iter().zip(key).take_while(|(a, b)| a == b);
+            prefix = &prefix[..same.count()];
+            if prefix.is_empty() {
+                return;
+            }
+        }
+        let len = prefix.len();
+        for entry in entries {
+            entry.word = word(&key(bytes, entry)[len..]);
+        }
     }
 }
 
@@ -270,6 +298,12 @@ impl Cursor for Run {
 
     fn next(&mut self) -> Result<()> {
         self.at = self.at.saturating_add(1);
+        // Neighbours in the order of keys lie anywhere in that of the journal.
+        if let Some(soon) = self.entries.get(self.at.saturating_add(LEAD)) {
+            let start = self.bytes.as_ptr().wrapping_add(soon.start);
+            prefetch_at(start);
+            prefetch_at(start.wrapping_add(64));
+        }
         Ok(())
     }
 
@@ -351,6 +385,34 @@ mod tests {
             }
         }
         assert!(found == newest);
+    }
+
+    #[test]
+    fn the_words_of_a_sort_begin_where_keys_differ() {
+        let (db, _engine) = fresh();
+        let words = |keys: &[&str]| {
+            let mut piece = Piece::new(Arc::clone(&db.core));
+            for (stamp, key) in (1..).zip(keys) {
+                piece.add(Stamp(stamp), &operation(ValueKind::Put, key, "value"));
+            }
+            let mut run = piece.take(1).remove(0);
+            let found: Vec<String> = sorted(&mut run).into_iter().map(|entry| entry.0).collect();
+            let mut expected = keys.to_vec();
+            expected.sort_unstable();
+            assert_eq!(found, expected);
+            run.entries
+                .iter()
+                .map(|entry| entry.word)
+                .collect::<Vec<_>>()
+        };
+        let word_of = |text: &str| word(text.as_bytes());
+        let users = words(&["userkey:20", "userkey:1", "userkey:10", "userkey:"]);
+        assert_eq!(users, ["", "1", "10", "20"].map(word_of));
+        // One that is the beginning of all others, and keys that share nothing.
+        let nested = words(&["abc", "ab", "abd"]);
+        assert_eq!(nested, ["", "c", "d"].map(word_of));
+        assert_eq!(words(&["b", "a", ""]), ["", "a", "b"].map(word_of));
+        assert_eq!(words(&["only"]), [word_of("")]);
     }
 
     #[test]
