@@ -6,7 +6,8 @@
 //!     gathering becomes tables whose stamps lie above those of the gathering before. There are two
 //!     at a time, since one is written while the next is read. The first is small, so that writing
 //!     begins early; each is twice as large as the one before, so that there are few.
-//! R3. A record is skipped where its keyspace was dropped, or its stamp is in tables already.
+//! R3. A record is skipped where its keyspace was dropped, or its stamp is in tables already; those
+//!     that are in the tables of all keyspaces are not even looked into.
 //! R4. A gathering is sorted and written in ranges of keys, by several threads: its tables
 //!     share no key, so their order among themselves means nothing.
 //!
@@ -90,6 +91,8 @@ pub(crate) fn replay(
     known: &Known<'_>,
     memory: u64,
 ) -> Result<Recovered> {
+    let in_tables = cores.iter().map(|core| core.flushed_below()).min();
+    journal.skip_below(in_tables.unwrap_or(Stamp::ZERO));
     let mut gatherer = Gatherer {
         journal,
         known,

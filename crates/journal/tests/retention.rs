@@ -3,7 +3,7 @@
 use crate::common::*;
 use std::sync::Arc;
 use velella_base::Stamp;
-use velella_journal::Rule;
+use velella_journal::{Recovery, Report, Rule};
 use velella_vfs::mem::CrashMode;
 use velella_vfs::{MemFs, Vfs};
 
@@ -312,4 +312,43 @@ fn a_full_device_fails_the_reservation_and_poisons_nothing() {
     let recovered = recover(&fs.image(1, CrashMode::Strict), &bench.last()).unwrap();
     assert_eq!(recovered.stamps(), (1..=written + 1).collect::<Vec<_>>());
     assert!(bench.journal.stats().segment_waits > 0);
+}
+
+#[test]
+fn records_that_nobody_needs_are_counted_and_passed() {
+    let fs = MemFs::new();
+    let mut bench = Bench::start(config(Arc::new(fs.clone()), 1, 3)).unwrap();
+    for turn in 0..90usize {
+        // One of them is large enough for a file of its own.
+        let len = if turn == 20 { 1 << 20 } else { 100 };
+        bench.write(turn % 3, &vec![5; len]).unwrap();
+        if turn == 59 {
+            bench.round().unwrap();
+        }
+    }
+    let mut last = bench.last();
+    for (assume_power_loss, end) in [(false, 90), (true, 60)] {
+        last.assume_power_loss = assume_power_loss;
+        let all = recover(&fs.image(1, CrashMode::KeepAll), &last).unwrap();
+        assert_eq!(all.records.len(), end as usize);
+        for needed_from in [0, 1, 2, 40, 59, 60, 61, 90, 91, 1000] {
+            let image: Arc<dyn Vfs> = Arc::new(fs.image(1, CrashMode::KeepAll));
+            let mut recovery = Recovery::open(image, &dir(), DATABASE, &last).unwrap();
+            recovery.skip_below(Stamp(needed_from));
+            assert!(recovery.bytes_left() > 0);
+            let mut stamps = Vec::new();
+            while let Some(record) = recovery.next_record().unwrap() {
+                stamps.push(record.stamp.0);
+            }
+            // Lanes are walked beyond what their seals cover by then, to count what is given up.
+            assert_eq!(recovery.bytes_left(), 0);
+            let expected: Vec<u64> = (needed_from.max(1)..=end).collect();
+            assert_eq!(stamps, expected, "from {needed_from}");
+            let counted = |report: &Report| {
+                let taken = (report.records, report.bytes);
+                (taken, report.discarded_records, report.discarded_bytes)
+            };
+            assert_eq!(counted(recovery.report()), counted(&all.report));
+        }
+    }
 }

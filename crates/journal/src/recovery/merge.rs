@@ -2,6 +2,8 @@
 //!
 //! M1. Stamps of a lane ascend, so one record a lane stands in the heap, without its payload.
 //! M2. Records above the cut are counted and not handed out, wherever they stand (J3).
+//! M3. Records that nobody needs any more, below where the caller said, are counted and passed: a
+//!     lane keeps its extents whole, and much of the first ones may long be in tables.
 //!
 //! Tests: `tests/crashes.rs`.
 
@@ -35,6 +37,8 @@ pub struct Recovery {
     heap: BinaryHeap<Reverse<(Stamp, usize)>>,
     /// The lane whose record was handed out last.
     current: Option<usize>,
+    /// Records below are not needed (M3).
+    needed_from: Stamp,
     large: Vec<u8>,
     report: Report,
     /// To be left should the page cache be believed and turn out not to be writable.
@@ -108,10 +112,17 @@ impl Recovery {
             lanes: Vec::new(),
             heap: BinaryHeap::new(),
             current: None,
+            needed_from: Stamp::ZERO,
             large: Vec::new(),
             report,
             word: None,
         }
+    }
+
+    /// Bytes of the lanes that are still to be read: about what records take, large payloads aside.
+    #[must_use]
+    pub fn bytes_left(&self) -> u64 {
+        self.lanes.iter().map(LaneReader::bytes_left).sum()
     }
 
     /// A file that records refer to could not be synced: leaves word of it for who recovers next
@@ -120,6 +131,11 @@ impl Recovery {
         if let Some((vfs, word)) = &self.word {
             word.leave(&**vfs);
         }
+    }
+
+    /// Records below `stamp` are in tables: they are passed, whatever they hold (M3).
+    pub fn skip_below(&mut self, stamp: Stamp) {
+        self.needed_from = stamp;
     }
 
     /// The next record by ascending stamp (a merge of the lanes), within bounded memory.
@@ -134,10 +150,14 @@ impl Recovery {
             let Some(Reverse((stamp, lane))) = self.heap.pop() else {
                 return Ok(None);
             };
-            if stamp <= self.report.cut || seeded("recovery-reads-beyond-the-cut") {
+            if stamp < self.needed_from {
+                // Its lane's first, which stood there before the caller said what he needs.
+                self.pass(lane)?;
+            } else if stamp <= self.report.cut || seeded("recovery-reads-beyond-the-cut") {
                 break (stamp, lane);
+            } else {
+                self.discard(lane)?;
             }
-            self.discard(lane)?;
             self.advance(lane)?;
         };
         self.current = Some(lane);
@@ -154,11 +174,14 @@ impl Recovery {
         self.lanes[self.current?].place()
     }
 
-    /// Puts the lane's next record into the heap.
+    /// Puts the lane's next record that is needed into the heap.
     fn advance(&mut self, lane: usize) -> Result<()> {
-        if let Some(stamp) = self.lanes[lane].advance()? {
-            self.heap.push(Reverse((stamp, lane)));
-            return Ok(());
+        while let Some(stamp) = self.lanes[lane].advance()? {
+            if stamp >= self.needed_from {
+                self.heap.push(Reverse((stamp, lane)));
+                return Ok(());
+            }
+            self.pass(lane)?;
         }
         let reader = &self.lanes[lane];
         if let Some(Tail::Damaged(error)) = &reader.tail {
@@ -169,6 +192,13 @@ impl Recovery {
             return Err(reader.corruption("the lane ends here, and went on when it was checked"));
         }
         self.count_rest(lane);
+        Ok(())
+    }
+
+    /// Counts the lane's record, which nobody needs (M3).
+    fn pass(&mut self, lane: usize) -> Result<()> {
+        self.report.records += 1;
+        self.report.bytes += self.lanes[lane].payload_len()?;
         Ok(())
     }
 

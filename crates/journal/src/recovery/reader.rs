@@ -102,6 +102,14 @@ impl LaneReader {
         self.offset
     }
 
+    /// Bytes from where the walk is to its limit, if it goes on.
+    pub(super) fn bytes_left(&self) -> u64 {
+        match self.tail {
+            Some(_) => 0,
+            None => self.limit.saturating_sub(self.offset),
+        }
+    }
+
     /// Whether the walk has come to the limit.
     pub(super) fn is_at_limit(&self) -> bool {
         self.offset == self.limit
@@ -302,25 +310,23 @@ impl LaneReader {
         let seed = self.seed.at(self.offset);
         let whole = header.footprint() - record::HEADER;
         let payload_len = usize::try_from(header.payload).expect("within an extent");
-        let (file, position) = (Arc::clone(&self.extents[self.at].file), self.position);
-        let bytes = self.view(position + record::HEADER, whole)?;
+        let bytes = self.view(self.position + record::HEADER, whole)?;
         let (payload, padding) = bytes.split_at(payload_len);
-        let corrupt = |found: &str| Err(Error::corruption(ATTEMPT, file.path(), position, found));
         if crc32c_append(seed, payload) != header.payload_crc {
-            return corrupt("the payload's checksum does not match");
+            return Err(self.corruption("the payload's checksum does not match"));
         }
         if padding.iter().any(|&byte| byte != 0) {
-            return corrupt("the padding behind the payload is not zero");
+            return Err(self.corruption("the padding behind the payload is not zero"));
         }
         if header.kind == Kind::Data {
             return Ok(None);
         }
         let Some(reference) = Reference::decode(payload) else {
-            return corrupt("the reference to a large file has a wrong size");
+            return Err(self.corruption("the reference to a large file has a wrong size"));
         };
         match self.large.get(&reference.file) {
             Some(file) => LargePayload::new(Arc::clone(file), reference, seed).map(Some),
-            None => corrupt("the large file it refers to is missing"),
+            None => Err(self.corruption("the large file it refers to is missing")),
         }
     }
 
