@@ -4,8 +4,9 @@
 //!     incarnation; only then does anybody see it. A crash anywhere before repeats it all.
 //! R2. Records come by ascending stamp and are gathered within a share of the memory; each
 //!     gathering becomes tables whose stamps lie above those of the gathering before. There are two
-//!     at a time, since one is written while the next is read. The first is small, so that writing
-//!     begins early; each is twice as large as the one before, so that there are few.
+//!     at a time, where one can be written while the next is read: then all are of a size, for the
+//!     two take about as long, and there are a few, so that writing begins early and ends soon
+//!     after the last is read.
 //! R3. A record is skipped where its keyspace was dropped, or its stamp is in tables already; those
 //!     that are in the tables of all keyspaces are not even looked into.
 //! R4. A gathering is sorted and written in ranges of keys, by several threads: its tables
@@ -34,8 +35,11 @@ use velella_tree::{Built, Edit, State};
 /// reads: they stand in level 0, which has to stay small.
 const PARTS_MAX: usize = 4;
 const PARTS_BETWEEN: usize = 2;
-/// Bytes of the first gathering.
-const FIRST_BYTES: u64 = 64 << 20;
+/// Gatherings that what there is to read is divided into, if the memory suffices for their size and
+/// they have the least.
+const GATHERINGS: u64 = 6;
+/// Least bytes of a gathering: smaller tables are not worth what they cost readers.
+const SHARE_MIN: u64 = 16 << 20;
 
 /// What recovery wrote, not yet named by the manifest.
 #[derive(Default)]
@@ -93,15 +97,19 @@ pub(crate) fn replay(
 ) -> Result<Recovered> {
     let in_tables = cores.iter().map(|core| core.flushed_below()).min();
     journal.skip_below(in_tables.unwrap_or(Stamp::ZERO));
+    // One thread alone gains nothing by several.
+    let share = match helpers::count() {
+        1 => u64::MAX,
+        _ => (journal.bytes_left() / GATHERINGS).max(SHARE_MIN),
+    };
     let mut gatherer = Gatherer {
+        share: share.min(memory / 2),
         journal,
         known,
         pieces: cores
             .iter()
             .map(|core| (core.id, Piece::new(Arc::clone(core))))
             .collect(),
-        share: (memory / 2).min(FIRST_BYTES),
-        share_max: memory / 2,
         recovered: Recovered::default(),
     };
     let built = helpers::in_turn(|| gatherer.next(), build)?;
@@ -118,9 +126,8 @@ struct Gatherer<'a> {
     journal: &'a mut Recovery,
     known: &'a Known<'a>,
     pieces: BTreeMap<KeyspaceId, Piece>,
-    /// Bytes of the next gathering, and of any.
+    /// Bytes of a gathering.
     share: u64,
-    share_max: u64,
     recovered: Recovered,
 }
 
@@ -134,7 +141,6 @@ impl Gatherer<'_> {
                 None => is_last = true,
             }
         }
-        self.share = (2 * self.share).min(self.share_max);
         // While there is more to read, a thread does that.
         let parts = match is_last {
             true => helpers::count().min(PARTS_MAX),
