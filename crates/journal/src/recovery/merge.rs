@@ -5,7 +5,7 @@
 //! M3. Records that nobody needs any more, below where the caller said, are counted and passed: a
 //!     lane keeps its extents whole, and much of the first ones may long be in tables.
 //!
-//! Tests: `tests/crashes.rs`.
+//! Tests: `tests/crashes.rs`; M3 in `tests/retention.rs`.
 
 use super::catalog::Catalog;
 use super::judge::Case;
@@ -133,7 +133,8 @@ impl Recovery {
         }
     }
 
-    /// Records below `stamp` are in tables: they are passed, whatever they hold (M3).
+    /// Records below `stamp` are in tables: they are passed, whatever they hold (M3). To be said
+    /// before the first record is asked for.
     pub fn skip_below(&mut self, stamp: Stamp) {
         self.needed_from = stamp;
     }
@@ -152,7 +153,7 @@ impl Recovery {
             };
             if stamp < self.needed_from {
                 // Its lane's first, which stood there before the caller said what he needs.
-                self.pass(lane)?;
+                self.pass(lane, stamp)?;
             } else if stamp <= self.report.cut || seeded("recovery-reads-beyond-the-cut") {
                 break (stamp, lane);
             } else {
@@ -181,7 +182,7 @@ impl Recovery {
                 self.heap.push(Reverse((stamp, lane)));
                 return Ok(());
             }
-            self.pass(lane)?;
+            self.pass(lane, stamp)?;
         }
         let reader = &self.lanes[lane];
         if let Some(Tail::Damaged(error)) = &reader.tail {
@@ -196,7 +197,10 @@ impl Recovery {
     }
 
     /// Counts the lane's record, which nobody needs (M3).
-    fn pass(&mut self, lane: usize) -> Result<()> {
+    fn pass(&mut self, lane: usize, stamp: Stamp) -> Result<()> {
+        if stamp > self.report.cut {
+            return self.discard(lane);
+        }
         self.report.records += 1;
         self.report.bytes += self.lanes[lane].payload_len()?;
         Ok(())
@@ -217,9 +221,10 @@ impl Recovery {
         while let Ok(Some(_)) = self.lanes[lane].advance() {
             let valid = self.lanes[lane].payload(&mut self.large).is_ok();
             if !valid || self.discard(lane).is_err() {
-                return;
+                break;
             }
         }
+        self.lanes[lane].end();
     }
 
     /// The report; complete once `next_record` returned `None`.

@@ -123,6 +123,11 @@ impl LaneReader {
         })
     }
 
+    /// Ends the walk where it is.
+    pub(super) fn end(&mut self) {
+        self.tail.get_or_insert(Tail::Clean);
+    }
+
     /// Goes on beyond the limit, as far as records validate.
     pub(super) fn lift_limit(&mut self) {
         if matches!(self.tail, Some(Tail::Limit)) {

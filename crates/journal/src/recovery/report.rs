@@ -44,7 +44,7 @@ pub struct Report {
     pub rule: Rule,
     /// Records above this stamp were given up (`Stamp::MAX` if none had to be).
     pub cut: Stamp,
-    /// Records taken.
+    /// Records taken, those included that tables held already.
     pub records: u64,
     /// Bytes of their payloads.
     pub bytes: u64,
