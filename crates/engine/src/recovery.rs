@@ -3,12 +3,13 @@
 //! R1. What is taken goes to tables directly, in one durable edit together with the new
 //!     incarnation; only then does anybody see it. A crash anywhere before repeats it all.
 //! R2. Records come by ascending stamp and are gathered within a share of the memory; each
-//!     gathering becomes tables whose stamps lie above those of the gathering before. There are two
-//!     at a time, where one can be written while the next is read: then all are of a size, for the
-//!     two take about as long, and there are a few, so that writing begins early and ends soon
-//!     after the last is read.
+//!     gathering becomes tables whose stamps lie above those of the gathering before. Where one can
+//!     be written while the next is read, there are two at a time, all of about a size and a few in
+//!     all: so writing begins early, and ends soon after the last is read. One thread alone gathers
+//!     as much as it may.
 //! R3. A record is skipped where its keyspace was dropped, or its stamp is in tables already; those
-//!     that are in the tables of all keyspaces are not even looked into.
+//!     that are in the tables of all keyspaces are not even looked into (of which one that was not
+//!     flushed since the last opening keeps all).
 //! R4. A gathering is sorted and written in ranges of keys, by several threads: its tables
 //!     share no key, so their order among themselves means nothing.
 //!
@@ -35,10 +36,10 @@ use velella_tree::{Built, Edit, State};
 /// reads: they stand in level 0, which has to stay small.
 const PARTS_MAX: usize = 4;
 const PARTS_BETWEEN: usize = 2;
-/// Gatherings that what there is to read is divided into, if the memory suffices for their size and
-/// they have the least.
-const GATHERINGS: u64 = 6;
-/// Least bytes of a gathering: smaller tables are not worth what they cost readers.
+/// Tables that all gatherings but the last are to become, together.
+const TABLES_BETWEEN: u64 = 6;
+/// Least bytes of a gathering, unless the memory allows less: smaller tables are not worth what
+/// they cost readers.
 const SHARE_MIN: u64 = 16 << 20;
 
 /// What recovery wrote, not yet named by the manifest.
@@ -47,7 +48,7 @@ pub(crate) struct Recovered {
     pub(crate) built: Vec<(Arc<Core>, Built)>,
     /// Externals that taken records refer to.
     pub(crate) externals: BTreeSet<u64>,
-    /// The highest stamp taken.
+    /// The highest stamp looked at; those passed are in tables, as the manifest says.
     pub(crate) last: Stamp,
 }
 
@@ -97,13 +98,12 @@ pub(crate) fn replay(
 ) -> Result<Recovered> {
     let in_tables = cores.iter().map(|core| core.flushed_below()).min();
     journal.skip_below(in_tables.unwrap_or(Stamp::ZERO));
-    // One thread alone gains nothing by several.
-    let share = match helpers::count() {
-        1 => u64::MAX,
-        _ => (journal.bytes_left() / GATHERINGS).max(SHARE_MIN),
-    };
+    let threads = helpers::count();
     let mut gatherer = Gatherer {
-        share: share.min(memory / 2),
+        share: share(journal.bytes_left(), threads, memory / 2),
+        share_max: memory / 2,
+        gatherings: 0,
+        threads,
         journal,
         known,
         pieces: cores
@@ -118,6 +118,20 @@ pub(crate) fn replay(
     Ok(recovered)
 }
 
+/// Bytes of a gathering, of `ahead` to be read (R2): `most` where one thread is alone.
+fn share(ahead: u64, threads: usize, most: u64) -> u64 {
+    let gatherings = TABLES_BETWEEN / parts_between(threads) as u64;
+    match threads {
+        1 => most,
+        _ => (ahead / gatherings).max(SHARE_MIN).min(most),
+    }
+}
+
+/// Parts of a gathering that is written while one thread reads.
+fn parts_between(threads: usize) -> usize {
+    threads.saturating_sub(1).clamp(1, PARTS_BETWEEN)
+}
+
 /// What was gathered of each keyspace, in parts.
 type Gathering = Vec<(Arc<Core>, Vec<Run>)>;
 
@@ -126,8 +140,12 @@ struct Gatherer<'a> {
     journal: &'a mut Recovery,
     known: &'a Known<'a>,
     pieces: BTreeMap<KeyspaceId, Piece>,
-    /// Bytes of a gathering.
+    /// Bytes of a gathering, and of any.
     share: u64,
+    share_max: u64,
+    /// How many there were.
+    gatherings: u64,
+    threads: usize,
     recovered: Recovered,
 }
 
@@ -141,10 +159,15 @@ impl Gatherer<'_> {
                 None => is_last = true,
             }
         }
+        self.gatherings += 1;
+        // Much more is ahead than was thought: payloads of large records lie elsewhere.
+        if self.gatherings >= TABLES_BETWEEN {
+            self.share = self.share.saturating_mul(2).min(self.share_max);
+        }
         // While there is more to read, a thread does that.
         let parts = match is_last {
-            true => helpers::count().min(PARTS_MAX),
-            false => (helpers::count() - 1).clamp(1, PARTS_BETWEEN),
+            true => self.threads.min(PARTS_MAX),
+            false => parts_between(self.threads),
         };
         let filled = self.pieces.values_mut().filter(|piece| !piece.is_empty());
         let gathering: Gathering = filled
@@ -225,4 +248,27 @@ fn unknown_keyspace(id: KeyspaceId, stamp: Stamp) -> Error {
     );
     Error::new(ErrorKind::Corruption, "replay the journal", found)
         .remedy("restore the database from a backup")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_gathering_is_a_part_of_what_is_ahead_within_its_bounds() {
+        const MIB: u64 = 1 << 20;
+        for (ahead, threads, most, expected) in [
+            (240 * MIB, 2, 128 * MIB, 40 * MIB),
+            // Two tables each.
+            (240 * MIB, 3, 128 * MIB, 80 * MIB),
+            (240 * MIB, 64, 128 * MIB, 80 * MIB),
+            (240 * MIB, 1, 128 * MIB, 128 * MIB),
+            (30 * MIB, 2, 128 * MIB, SHARE_MIN),
+            (0, 2, 128 * MIB, SHARE_MIN),
+            (u64::MAX, 2, 128 * MIB, 128 * MIB),
+            (240 * MIB, 2, MIB, MIB),
+        ] {
+            assert_eq!(share(ahead, threads, most), expected, "{ahead} {threads}");
+        }
+    }
 }

@@ -62,7 +62,7 @@ impl Last {
 /// An entry whose key and value lie in the piece's bytes.
 #[derive(Debug, Clone, Copy)]
 struct Gathered {
-    /// Eight bytes of its key in the bytewise order, 0 in others (P1).
+    /// Eight bytes of its key (P1); 0 where the order is not bytewise.
     word: u64,
     start: usize,
     key_len: u32,
@@ -362,7 +362,7 @@ mod tests {
         let mut newest = BTreeMap::new();
         for stamp in 1..=6 * PART_MIN as u64 {
             // Every key has some versions, and long runs of keys begin with the same eight bytes.
-            let key = format!("{:08}{:05}", rng.below(9), rng.below(12_000));
+            let key = format!("{:016}{:05}", rng.below(9) << 30, rng.below(12_000));
             piece.add(
                 Stamp(stamp),
                 &operation(ValueKind::Put, &key, &stamp.to_string()),
@@ -413,6 +413,11 @@ mod tests {
         assert_eq!(nested, ["", "c", "d"].map(word_of));
         assert_eq!(words(&["b", "a", ""]), ["", "a", "b"].map(word_of));
         assert_eq!(words(&["only"]), [word_of("")]);
+        // Words that tie: keys that differ behind them, or by zeros only.
+        let long = words(&["k-12345678b", "k-0", "k-12345678a", "k-12345678"]);
+        assert_eq!(long[0], word_of("0"));
+        assert_eq!(long[1..], [word_of("12345678"); 3]);
+        assert_eq!(words(&["a\0\0", "a", "a\0"]), [0; 3]);
     }
 
     #[test]
