@@ -5,6 +5,7 @@
 //!     same identity, has met that memtable, alive.
 //!
 //! Threads: any. Tests: `a_hint_may_be_old_or_for_another_memtable`,
+//! `a_hint_leads_to_the_newest_version_again`,
 //! `a_hint_of_a_memtable_that_is_gone_is_not_taken_by_the_next_one`, `tests/uses.rs`.
 
 use velella_sync::atomic::machine::{AtomicU64, Ordering};

@@ -117,13 +117,16 @@ impl Head<'_> {
     pub fn hint(&self) -> Hint {
         match self.node.is_null() {
             true => Hint::NONE,
-            false => Hint(Near::At(self.table, self.node)),
+            false => Hint(Near::At(Place {
+                table: self.table,
+                node: self.node,
+            })),
         }
     }
 }
 
 /// What [`Memtable::prefetch`] or [`Memtable::newest`] found on its way to a key, for who goes
-/// there once more. It may be kept, and handed to any memtable.
+/// there once more. It may be kept, and handed to any memtable, which makes of it what it can.
 #[derive(Debug, Clone, Copy)]
 pub struct Hint(pub(crate) Near);
 
@@ -132,21 +135,20 @@ pub struct Hint(pub(crate) Near);
 pub(crate) enum Near {
     /// Nothing is known.
     Unknown,
-    /// The key has this node, which is never null, in that memtable.
-    At(Identity, *const ()),
-    /// The search for it may begin there.
-    Behind(Start),
+    /// The key's node.
+    At(Place),
+    /// The search for it may begin at a node that is not above it; that took so many comparisons,
+    /// uncounted so far.
+    From(Place, u64),
 }
 
-/// Where a search may begin.
+/// Where a node is.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Start {
+pub(crate) struct Place {
     /// The memtable it is in.
     pub(crate) table: Identity,
-    /// A node that stands as long as the memtable, not above the key; never null.
+    /// It stands as long as the memtable; never null.
     pub(crate) node: *const (),
-    /// Comparisons it took, uncounted so far.
-    pub(crate) comparisons: u64,
 }
 
 impl Hint {
@@ -229,8 +231,7 @@ pub trait Memtable: Send + Sync + Debug {
     }
 
     /// Asks for the memory that a write of `key` uses first, so that it arrives while the caller
-    /// does something else. Nothing depends on it. Returns what it found on the way, for
-    /// `install_near`.
+    /// does something else. Nothing depends on it. Returns what it found on the way.
     fn prefetch(&self, _key: &[u8], _guard: &Guard) -> Hint {
         Hint::NONE
     }
@@ -239,7 +240,7 @@ pub trait Memtable: Send + Sync + Debug {
     fn prefetch_get(&self, _key: &[u8]) {}
 
     /// The key's newest decided version, and the token to install exactly above it. `hint` is what
-    /// `newest` gave for the key before.
+    /// was found for the key before.
     fn newest_near<'g>(&'g self, key: &[u8], hint: Hint, guard: &'g Guard) -> Newest<'g>;
 
     /// As `newest_near`, without a hint.

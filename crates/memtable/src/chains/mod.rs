@@ -24,7 +24,7 @@ use crate::counters::{Counters, Tally};
 use crate::cursor::TableCursor;
 use crate::identity::Identity;
 use crate::interface::{
-    CursorMode, Head, Hint, Install, Intent, Memtable, Near, Newest, Owner, ReadAt, Start, Version,
+    CursorMode, Head, Hint, Install, Intent, Memtable, Near, Newest, Owner, Place, ReadAt, Version,
 };
 use crate::ordering::{Site, is_sound, swap_in};
 use crate::probe::Probe;
@@ -240,17 +240,23 @@ impl<L: Sorted> Chained<L> {
         self.list.store().retire(retired, guard);
     }
 
-    /// The key's node, if a hint says it.
+    /// The node of a hint, if that is this memtable's.
     #[inline]
-    fn found<'g>(&'g self, key: &[u8], hint: Hint) -> Option<Node<'g>> {
-        let Near::At(table, node) = hint.0 else {
-            return None;
-        };
-        if table != self.identity {
+    fn node_at(&self, place: Place) -> Option<Node<'_>> {
+        if place.table != self.identity {
             return None;
         }
         // SAFETY: of this memtable (`identity` I1), whose nodes are freed with it.
-        let node = unsafe { Node::from_raw(node.cast::<NodeHead>().cast_mut()) }?;
+        unsafe { Node::from_raw(place.node.cast::<NodeHead>().cast_mut()) }
+    }
+
+    /// The key's node, if a hint says it.
+    #[inline]
+    fn found<'g>(&'g self, key: &[u8], hint: Hint) -> Option<Node<'g>> {
+        let Near::At(place) = hint.0 else {
+            return None;
+        };
+        let node = self.node_at(place)?;
         let is_keys = node.compare(&self.probe(key)).is_eq();
         debug_assert!(is_keys, "the hint is for another key");
         is_keys.then_some(node)
@@ -259,20 +265,16 @@ impl<L: Sorted> Chained<L> {
     /// Where a hint lets the search begin; what it took to find that is counted now.
     #[inline]
     fn start<'g>(&'g self, hint: Hint, probe: &Probe<'_>, tally: &mut Tally) -> Option<Node<'g>> {
-        let Near::Behind(start) = hint.0 else {
+        let Near::From(place, comparisons) = hint.0 else {
             return None;
         };
-        if start.table != self.identity {
-            return None;
-        }
-        // SAFETY: of this memtable (`identity` I1), whose nodes are freed with it.
-        let node = unsafe { Node::from_raw(start.node.cast::<NodeHead>().cast_mut()) }?;
+        let node = self.node_at(place)?;
         if node.compare(probe).is_gt() {
             debug_assert!(false, "the hint is for another key");
             return None;
         }
         tally.probes += 1;
-        tally.comparisons += start.comparisons;
+        tally.comparisons += comparisons;
         Some(node)
     }
 
@@ -429,11 +431,11 @@ impl<L: Sorted> Memtable for Chained<L> {
         let mut tally = Tally::default();
         let start = self.list.prefetch(&self.probe(key), guard, &mut tally);
         start.map_or(Hint::NONE, |node| {
-            Hint(Near::Behind(Start {
+            let place = Place {
                 table: self.identity,
                 node: node.as_ptr().cast_const().cast(),
-                comparisons: tally.comparisons,
-            }))
+            };
+            Hint(Near::From(place, tally.comparisons))
         })
     }
 
@@ -450,8 +452,10 @@ impl<L: Sorted> Memtable for Chained<L> {
             .found(key, hint)
             .or_else(|| self.counted_lookup(key, guard));
         let newest = node.and_then(|node| newest_version(node, guard));
-        // Who asks for it reads it, and its first line is waited for next.
-        newest.inspect(|newest| newest.prefetch_value());
+        if let Some(newest) = newest {
+            // Most often its value is read next, and its first line is waited for first.
+            newest.prefetch_value();
+        }
         if let Some(newest) = newest
             && newest.record().is_undecided(guard)
         {

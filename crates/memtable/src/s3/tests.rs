@@ -6,7 +6,9 @@ use crate::contract::World;
 use crate::contract::world::{NEWEST, at, put, rest, rest_back};
 use crate::counters::Counters;
 use crate::interface::Near;
-use crate::{GUARD_BYTES, Hint, Install, Memtable, MemtableKind, MemtableOptions, Owner, Spare};
+use crate::{
+    GUARD_BYTES, Hint, Install, Memtable, MemtableKind, MemtableOptions, Newest, Owner, Spare,
+};
 use std::sync::{Arc, Barrier};
 use velella_base::{Cursor, Entry, Order, Stamp};
 use velella_mvcc::Slots;
@@ -138,7 +140,7 @@ fn a_hint_may_be_old_or_for_another_memtable() {
     let hints: Vec<_> = (keys..2 * keys)
         .map(|i| (i, tables[0].prefetch(&key(i), &guard)))
         .collect();
-    let found = |hint: &Hint| matches!(hint.0, Near::Behind(_));
+    let found = |hint: &Hint| matches!(hint.0, Near::From(..));
     assert!(hints.iter().filter(|(_, hint)| found(hint)).count() > 30_000);
     // Hints are taken by their own memtable, however many ranges were split since.
     for (place, table) in tables.iter().enumerate() {
@@ -177,18 +179,33 @@ fn a_hint_of_a_memtable_that_is_gone_is_not_taken_by_the_next_one() {
         }
         (table, world)
     };
-    let hints: Vec<_> = {
+    let (hints, there): (Vec<_>, Vec<_>) = {
         let (table, _world) = fill();
         let guard = epoch::pin();
-        (keys..2 * keys)
-            .map(|i| table.prefetch(&key(i), &guard))
-            .collect()
+        let of_new = (keys..2 * keys).map(|i| table.prefetch(&key(i), &guard));
+        let of_old = (0..keys).map(|i| match table.newest(&key(i), &guard) {
+            Newest::Decided(head, Some(_)) => head.hint(),
+            other => panic!("{other:?}"),
+        });
+        (of_new.collect(), of_old.collect())
     };
-    let found = |hint: &&Hint| matches!(hint.0, Near::Behind(_));
+    assert!(there.iter().all(|hint| matches!(hint.0, Near::At(_))));
+    let found = |hint: &&Hint| matches!(hint.0, Near::From(..));
     assert!(hints.iter().filter(found).count() > 30_000);
     // It lies where the other one lay.
     let (table, world) = fill();
     let guard = epoch::pin();
+    for (i, hint) in (0..keys).zip(there) {
+        match table.newest_near(&key(i), hint, &guard) {
+            Newest::Decided(head, Some(version)) => {
+                assert_eq!(version.value, b"v");
+                assert!(
+                    matches!(head.hint().0, Near::At(place) if place.table == table.identity())
+                );
+            }
+            other => panic!("{other:?}"),
+        }
+    }
     for (i, hint) in (keys..).zip(hints) {
         let (key, owner) = (key(i), Owner::Slot(0));
         let installed = table.install_near(&put(&key, b"v"), owner, None, hint, &guard);
