@@ -380,13 +380,14 @@ fn blame(
 ) -> Violation {
     let found = case.found.versions.get(&place);
     let shown = found.map_or("nothing".to_owned(), ToString::to_string);
-    if place.is_counter() {
+    // One that is the sum at an earlier cut has lost what was added since.
+    if place.is_counter() && explaining.is_empty() {
         let text = format!("{place} holds {shown}, which is no sum of what was added");
         return Violation::new(Fault::Sum, text);
     }
-    // As long as no other place has narrowed the cuts, the promise itself is what is broken.
+    // What is so at no cut that keeps the promise breaks that itself, whatever others need.
     if let Rule::Prefix(promised) = case.rule
-        && *cuts != [(promised, u64::MAX)]
+        && explaining.iter().any(|(_, to)| *to >= promised)
     {
         let text = format!(
             "{place} holds {shown}, which would be so at cuts {explaining:?}, but other keys need \

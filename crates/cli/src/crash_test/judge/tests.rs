@@ -352,9 +352,13 @@ fn a_hole_is_called_a_hole() {
                 .map(|version| version.stamp)
                 .max()
                 .unwrap();
-            if found.versions[&place].stamp + 20 < newest {
+            let now = found.versions[&place];
+            if now.stamp + 20 < newest {
                 found.versions.remove(&place);
                 model.blames(&found, Rule::Prefix(0), Fault::Hole, "cut");
+                // Unless it was promised: then it is lost, whatever cuts others need.
+                let promised = Rule::Prefix(2 * (now.stamp + 1));
+                model.blames(&found, promised, Fault::Lost, "is gone");
                 blamed += 1;
             }
         }
@@ -427,6 +431,22 @@ fn a_wrong_sum_is_seen() {
     };
     *sum += 1_000_000;
     model.blames(&found, Rule::Kept, Fault::Sum, "no sum");
+}
+
+#[test]
+fn a_counter_without_what_was_added_has_lost_it() {
+    let (model, _) = Model::run(3, 200);
+    let mut counters = 0;
+    for (place, version) in model.now().versions {
+        let is_sum = matches!(version.content, Content::Sum(sum) if sum != 0);
+        if place.is_counter() && is_sum {
+            let mut found = model.now();
+            found.versions.remove(&place);
+            model.blames(&found, Rule::Kept, Fault::Lost, "is gone; found nothing");
+            counters += 1;
+        }
+    }
+    assert!(counters > 1, "{counters}");
 }
 
 #[test]
