@@ -13,7 +13,7 @@ use std::time::Duration;
 use velella::simulation::Sizes;
 use velella::vfs::MemFs;
 use velella::vfs::mem::CrashMode;
-use velella::{Builder, Durability, WriteOptions};
+use velella::{Builder, Durability, WriteBatch, WriteOptions};
 use velella_journal::inspect::{self, Detail};
 use velella_sync::helpers;
 
@@ -123,4 +123,29 @@ fn a_gathering_that_is_written_while_the_next_is_read_loses_nothing() {
     // Two gatherings, as large as the memory allows; then three smaller ones, so that one thread
     // may read while the other writes, and a little more; then these three in two parts each.
     assert_eq!(counts, [2, 4, 7]);
+}
+
+#[test]
+fn gatherings_grow_where_large_records_were_not_foreseen() {
+    // Their payloads stand in files of their own, so that their lanes hold next to nothing.
+    const BATCHES: u32 = 170;
+    let memory = MemFs::new();
+    let db = on(&memory, roomy());
+    for batch in 0..BATCHES {
+        let mut changes = WriteBatch::new();
+        for key in 0..100u32 {
+            let key = [batch.to_be_bytes(), key.to_be_bytes()].concat();
+            changes.put(&db, key, [3; 10_000]);
+        }
+        db.write(&changes).unwrap();
+    }
+    let killed = memory.crash(1, CrashMode::KeepAll);
+    drop(db);
+    helpers::pretend(Some(2));
+    let db = on(&killed.image(1, CrashMode::KeepAll), roomy());
+    helpers::pretend(None);
+    let level = &db.stats().keyspaces[0].levels[0];
+    assert_eq!(level.entries, u64::from(BATCHES) * 100);
+    // Six of 16 MiB, one of 32, and the rest: of one size they would be ten.
+    assert_eq!(level.tables, 8);
 }
