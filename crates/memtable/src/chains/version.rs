@@ -109,8 +109,9 @@ impl<'g> VersionRef<'g> {
     #[inline]
     pub(crate) fn prefetch_value(self) {
         let start = self.as_ptr().cast::<u8>();
-        prefetch_at(start.wrapping_add(64));
-        prefetch_at(start.wrapping_add(128));
+        for line in 1..=4 {
+            prefetch_at(start.wrapping_add(64 * line));
+        }
     }
 
     /// Follows aborted versions to the first that is not.
