@@ -74,7 +74,7 @@ impl MadeOf {
             slots: Arc::clone(&self.slots),
             counters: Arc::clone(&self.counters),
             spare: Arc::clone(&self.spare),
-            guard_bytes: velella_memtable::GUARD_BYTES,
+            guards: velella_memtable::GuardOptions::default(),
             keys,
         }
     }

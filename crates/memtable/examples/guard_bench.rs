@@ -36,7 +36,7 @@ impl Subject {
             order: Order::Bytewise,
             slots: Arc::new(Slots::new(1)),
             counters: Arc::clone(&counters),
-            guard_bytes,
+            guards: guard_bytes.into(),
             keys: 0,
             spare: Arc::default(),
         });

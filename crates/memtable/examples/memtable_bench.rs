@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 use velella_base::{Order, Stamp, ValueKind};
 use velella_memtable::{
-    Counters, CursorMode, GUARD_BYTES, Install, Intent, Memtable, MemtableKind, MemtableOptions,
+    Counters, CursorMode, GuardOptions, Install, Intent, Memtable, MemtableKind, MemtableOptions,
     OnPending, Owner, ReadAt,
 };
 use velella_mvcc::{Clock, Retention, Slots};
@@ -57,7 +57,7 @@ impl Bench {
             order: Order::Bytewise,
             slots: Arc::clone(&slots),
             counters: Arc::clone(&counters),
-            guard_bytes: GUARD_BYTES,
+            guards: GuardOptions::default(),
             keys: 0,
             spare: Arc::default(),
         });

@@ -12,8 +12,30 @@
 //!
 //! Threads: a selector is shared. Tests: below; what each costs, `examples/guard_bench.rs`.
 
+use crate::GUARD_BYTES;
 use std::fmt::Debug;
 use velella_sync::rng::Rng;
+
+/// What a memtable may have of guards.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct GuardOptions {
+    /// Bytes that a guard directory may take; 0: there is none. Kinds and orders that have none
+    /// take nothing.
+    pub bytes: usize,
+}
+
+impl Default for GuardOptions {
+    fn default() -> Self {
+        GUARD_BYTES.into()
+    }
+}
+
+impl From<usize> for GuardOptions {
+    /// Of at most so many bytes.
+    fn from(bytes: usize) -> Self {
+        GuardOptions { bytes }
+    }
+}
 
 /// Chooses where guards stand.
 pub trait GuardSelector: Debug + Send + Sync {

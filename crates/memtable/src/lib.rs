@@ -42,6 +42,7 @@ pub mod contract;
 
 pub use cell::BatchCell;
 pub use counters::Counters;
+pub use guards::GuardOptions;
 pub use identity::Identity;
 pub use interface::{
     CursorMode, Head, Hint, Install, Intent, Memtable, Newest, OnPending, Owner, ReadAt, Version,
@@ -110,9 +111,8 @@ pub struct MemtableOptions {
     pub counters: Arc<Counters>,
     /// What freed memtables leave to the next one.
     pub spare: Arc<Spare>,
-    /// Bytes that a guard directory may take; 0: there is none. Kinds and orders that have none
-    /// take nothing.
-    pub guard_bytes: usize,
+    /// The guard directory.
+    pub guards: GuardOptions,
     /// Keys to expect, as far as one knows: as many as the memtable before had. More may come, and
     /// fewer: a memtable that gets more than some five thousand takes up to 30 bytes for each that
     /// was expected.
@@ -138,12 +138,12 @@ pub fn new(options: &MemtableOptions) -> Arc<dyn Memtable> {
     let order = options.order.clone();
     let slots = Arc::clone(&options.slots);
     let supply = &options.supply();
-    let (guard_bytes, keys) = (options.guard_bytes, options.keys);
+    let (guards, keys) = (options.guards.clone(), options.keys);
     match options.kind {
         MemtableKind::Jellyfish => {
-            Arc::new(Jellyfish::new(order, slots, supply, guard_bytes).expecting(keys))
+            Arc::new(Jellyfish::new(order, slots, supply, guards).expecting(keys))
         }
-        MemtableKind::S3 => Arc::new(S3::new(order, slots, supply, guard_bytes).expecting(keys)),
+        MemtableKind::S3 => Arc::new(S3::new(order, slots, supply, guards).expecting(keys)),
         MemtableKind::AppendOnly => {
             Arc::new(AppendOnly::new(order, slots, supply, Some(RESEEK_AFTER)))
         }

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 use velella_base::{Order, Stamp, ValueKind};
 use velella_memtable::{
-    Counters, GUARD_BYTES, Install, Intent, MemtableKind, MemtableOptions, Owner, new,
+    Counters, GuardOptions, Install, Intent, MemtableKind, MemtableOptions, Owner, new,
 };
 use velella_mvcc::{Clock, Retention, Slots};
 use velella_sync::epoch;
@@ -32,7 +32,7 @@ fn overwrites_of(kind: MemtableKind, len: usize, rounds: usize, most: usize) {
         order: Order::Bytewise,
         slots: Arc::new(Slots::new(1)),
         counters: Arc::clone(&counters),
-        guard_bytes: GUARD_BYTES,
+        guards: GuardOptions::default(),
         keys: 0,
         spare: Arc::default(),
     });

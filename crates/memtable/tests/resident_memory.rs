@@ -7,7 +7,7 @@
 use std::sync::Arc;
 use velella_base::{Order, Stamp, ValueKind};
 use velella_memtable::{
-    Counters, GUARD_BYTES, Install, Intent, Memtable, MemtableKind, MemtableOptions, Owner, new,
+    Counters, GuardOptions, Install, Intent, Memtable, MemtableKind, MemtableOptions, Owner, new,
 };
 use velella_mvcc::{Clock, Slots};
 use velella_sync::epoch;
@@ -28,7 +28,7 @@ fn empty(kind: MemtableKind) -> Arc<dyn Memtable> {
         order: Order::Bytewise,
         slots: Arc::new(Slots::new(1)),
         counters: Arc::new(Counters::default()),
-        guard_bytes: GUARD_BYTES,
+        guards: GuardOptions::default(),
         keys: 0,
         spare: Arc::default(),
     })

@@ -4,7 +4,7 @@
 use std::sync::{Arc, Barrier};
 use velella_base::{Order, Stamp, ValueKind};
 use velella_memtable::{
-    Counters, GUARD_BYTES, Install, Intent, Memtable, MemtableKind, MemtableOptions, OnPending,
+    Counters, GuardOptions, Install, Intent, Memtable, MemtableKind, MemtableOptions, OnPending,
     Owner, ReadAt, Spare, new,
 };
 use velella_mvcc::{Clock, Retention, Slots};
@@ -29,7 +29,7 @@ fn filled(
         order: Order::Bytewise,
         slots: Arc::new(Slots::new(1)),
         counters: Arc::new(Counters::default()),
-        guard_bytes: GUARD_BYTES,
+        guards: GuardOptions::default(),
         keys: 0,
         spare: Arc::clone(spare),
     });

@@ -34,7 +34,7 @@ fn options(kind: MemtableKind, order: &Order, guard_bytes: usize) -> MemtableOpt
         order: order.clone(),
         slots: Arc::new(Slots::new(3)),
         counters: Arc::default(),
-        guard_bytes,
+        guards: guard_bytes.into(),
         keys: 0,
         spare: Arc::default(),
     }

@@ -20,7 +20,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 use velella_base::{Order, Stamp, ValueKind};
 use velella_memtable::{
-    BatchCell, Counters, CursorMode, Head, Install, Intent, Memtable, MemtableKind,
+    BatchCell, Counters, CursorMode, GuardOptions, Head, Install, Intent, Memtable, MemtableKind,
     MemtableOptions, Newest, OnPending, Owner, Pending, ReadAt,
 };
 use velella_mvcc::{Clock, Slots};
@@ -102,9 +102,9 @@ impl Peer for Bare {
             order: Order::default(),
             slots: Arc::clone(&slots),
             counters: Arc::clone(&counters),
-            guard_bytes: match self.make {
-                Make::Guards(bytes) => bytes,
-                _ => velella_memtable::GUARD_BYTES,
+            guards: match self.make {
+                Make::Guards(bytes) => bytes.into(),
+                _ => GuardOptions::default(),
             },
             keys: 0,
             spare: Arc::default(),

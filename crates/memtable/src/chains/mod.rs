@@ -22,6 +22,7 @@ mod keys;
 
 use crate::counters::{Counters, Tally};
 use crate::cursor::TableCursor;
+use crate::guards::GuardOptions;
 use crate::identity::Identity;
 use crate::interface::{
     CursorMode, Head, Hint, Install, Intent, Memtable, Near, Newest, Owner, Place, ReadAt, Version,
@@ -69,13 +70,16 @@ impl<L: Sorted> Chained<L> {
         order: Order,
         slots: Arc<Slots>,
         supply: &Supply,
-        guard_bytes: usize,
+        guards: impl Into<GuardOptions>,
     ) -> Self {
         // Words are in order only if keys are in the order of their bytes.
-        let guard_bytes = if order.is_bytewise() { guard_bytes } else { 0 };
+        let guards = match order.is_bytewise() {
+            true => guards.into(),
+            false => GuardOptions::from(0),
+        };
         Chained {
             identity: Identity::fresh(),
-            list: L::new(&order, guard_bytes, supply),
+            list: L::new(&order, guards, supply),
             index: KeyIndex::new(L::IS_INDEXED && order.is_bytewise(), supply),
             order,
             slots,

@@ -10,6 +10,7 @@
 use crate::chains::node::Node;
 use crate::chains::store::Store;
 use crate::counters::{Counters, Tally};
+use crate::guards::GuardOptions;
 use crate::probe::Probe;
 use crate::spare::Supply;
 use std::fmt::Debug;
@@ -29,8 +30,8 @@ pub(crate) trait Sorted: Debug + Send + Sync + Sized + 'static {
     /// Whether `place` tells the places of nodes.
     const IS_PLACED: bool;
 
-    /// No nodes yet; `guard_bytes` for a guard directory, if the order allows for one.
-    fn new(order: &Order, guard_bytes: usize, supply: &Supply) -> Self;
+    /// No nodes yet.
+    fn new(order: &Order, guards: GuardOptions, supply: &Supply) -> Self;
     /// Where nodes and versions lie.
     fn store(&self) -> &Arc<Store>;
     /// Bytes taken from the system.

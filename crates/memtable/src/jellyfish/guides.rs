@@ -17,6 +17,7 @@
 //!
 //! Threads: any. Tests: `tests.rs` beside.
 
+use crate::guards::GuardOptions;
 use crate::jellyfish::directory::{BYTES_PER_GUARD, Directory};
 use crate::jellyfish::draft::Draft;
 use crate::jellyfish::tower::{LEVELS, Tower, TowerHead};
@@ -61,10 +62,10 @@ pub(crate) struct Guides {
 }
 
 impl Guides {
-    /// No directory yet, nor one of more than `bytes` ever.
-    pub(crate) fn new(bytes: usize) -> Self {
+    /// No directory yet.
+    pub(crate) fn new(guards: GuardOptions) -> Self {
         Guides {
-            most: bytes / BYTES_PER_GUARD,
+            most: guards.bytes / BYTES_PER_GUARD,
             current: Swap::new(Arc::new(Directory::default())),
             tail: AtomicPtr::new(null_mut()),
             fingers: std::array::from_fn(|_| AtomicPtr::new(null_mut())),

@@ -16,6 +16,7 @@ use crate::arena::Arena;
 use crate::chains::node::{Node, NodeHead, node_bytes};
 use crate::chains::store::Store;
 use crate::counters::Tally;
+use crate::guards::GuardOptions;
 use crate::jellyfish::draft::{Aim, Draft};
 use crate::jellyfish::guides::{Guides, TAIL_LEVELS};
 use crate::jellyfish::tower::{LEVELS, Tower, TowerHead, tower_bytes};
@@ -114,8 +115,8 @@ unsafe impl Send for List {}
 unsafe impl Sync for List {}
 
 impl List {
-    /// An empty list whose guard directory takes at most `guard_bytes`.
-    pub(crate) fn new(guard_bytes: usize, supply: &Supply) -> Self {
+    /// An empty list.
+    pub(crate) fn new(guards: impl Into<GuardOptions>, supply: &Supply) -> Self {
         let store = Arc::new(Store::new(supply));
         let towers = Arena::new(supply.clone());
         // SAFETY: fresh memory of the right size.
@@ -126,7 +127,7 @@ impl List {
             head: NonNull::new(head.as_ptr()).expect("a node has an address"),
             top: NonNull::new(top.as_ptr()).expect("a tower has an address"),
             height: AtomicUsize::new(0),
-            guides: Guides::new(guard_bytes),
+            guides: Guides::new(guards.into()),
             store,
             towers,
         }

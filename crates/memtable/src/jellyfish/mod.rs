@@ -16,6 +16,7 @@ use crate::chains::node::Node;
 use crate::chains::sorted::Sorted;
 use crate::chains::store::Store;
 use crate::counters::{Counters, Tally};
+use crate::guards::GuardOptions;
 use crate::heights::random_height;
 use crate::probe::Probe;
 use crate::spare::Supply;
@@ -45,8 +46,8 @@ impl Sorted for List {
     const IS_INDEXED: bool = true;
     const IS_PLACED: bool = true;
 
-    fn new(_order: &Order, guard_bytes: usize, supply: &Supply) -> Self {
-        List::new(guard_bytes, supply)
+    fn new(_order: &Order, guards: GuardOptions, supply: &Supply) -> Self {
+        List::new(guards, supply)
     }
 
     fn store(&self) -> &Arc<Store> {

@@ -31,6 +31,7 @@ use crate::chains::node::{Node, node_bytes};
 use crate::chains::sorted::Sorted;
 use crate::chains::store::Store;
 use crate::counters::{Counters, Tally};
+use crate::guards::GuardOptions;
 use crate::heights::random_height;
 use crate::jellyfish::list::{List, Place as Found, Splice};
 use crate::jellyfish::tower::LEVELS;
@@ -290,8 +291,8 @@ impl Sorted for Entries {
     /// A node does not know its entry.
     const IS_PLACED: bool = false;
 
-    fn new(order: &Order, guard_bytes: usize, supply: &Supply) -> Self {
-        let anchors = List::new(guard_bytes, supply);
+    fn new(order: &Order, guards: GuardOptions, supply: &Supply) -> Self {
+        let anchors = List::new(guards, supply);
         let memory = anchors.store.arena.alloc(size_of::<BlockHead>());
         // SAFETY: fresh memory of the right size, which lives as long as the list.
         let first = unsafe { Block::write(memory, &[], None) };

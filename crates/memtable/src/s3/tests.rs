@@ -7,7 +7,8 @@ use crate::contract::world::{NEWEST, at, put, rest, rest_back};
 use crate::counters::Counters;
 use crate::interface::Near;
 use crate::{
-    GUARD_BYTES, Hint, Install, Memtable, MemtableKind, MemtableOptions, Newest, Owner, Spare,
+    GUARD_BYTES, GuardOptions, Hint, Install, Memtable, MemtableKind, MemtableOptions, Newest,
+    Owner, Spare,
 };
 use std::sync::{Arc, Barrier};
 use velella_base::{Cursor, Entry, Order, Stamp};
@@ -166,7 +167,7 @@ fn a_hint_of_a_memtable_that_is_gone_is_not_taken_by_the_next_one() {
         slots: Arc::new(Slots::new(1)),
         counters: Arc::default(),
         spare: Arc::new(Spare::new(1 << 30)),
-        guard_bytes: GUARD_BYTES,
+        guards: GuardOptions::default(),
         keys: 0,
     };
     let key = |i: u64| (i.wrapping_mul(0x9e37_79b9_7f4a_7c15)).to_be_bytes();

@@ -42,7 +42,7 @@ impl Scene {
                 order,
                 slots,
                 counters: Arc::default(),
-                guard_bytes: 96,
+                guards: 96.into(),
                 keys: 0,
                 spare: Arc::default(),
             })
