@@ -10,18 +10,34 @@
 //!     was asked for; fewer where there are not so many to choose from.
 //! Z2. The same question gets the same answer.
 //!
-//! Threads: a selector is shared. Tests: below; what each costs, `examples/guard_bench.rs`.
+//! Threads: a selector is shared. Tests: below, `jellyfish/tests.rs`; what each costs:
+//! `s3.guardsel` of `velella-bench`, and on arrays `examples/selector_bench`.
 
 use crate::GUARD_BYTES;
 use std::fmt::Debug;
+use std::sync::Arc;
 use velella_sync::rng::Rng;
 
 /// What a memtable may have of guards.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 pub struct GuardOptions {
     /// Bytes that a guard directory may take; 0: there is none. Kinds and orders that have none
     /// take nothing.
     pub bytes: usize,
+    /// Who chooses the guards, of a list that has more towers than the directory has room for. It
+    /// is asked by whoever writes when a directory is due: each time that the towers have doubled
+    /// or guards prove to be too far away, and, since it is told what is searched for, after so
+    /// many searches. `None`: the highest of each few towers, and searches are not noted.
+    pub selector: Option<Arc<dyn GuardSelector>>,
+}
+
+impl GuardOptions {
+    /// The same, with a selector.
+    #[must_use]
+    pub fn chosen_by(mut self, selector: impl GuardSelector + 'static) -> Self {
+        self.selector = Some(Arc::new(selector));
+        self
+    }
 }
 
 impl Default for GuardOptions {
@@ -33,7 +49,10 @@ impl Default for GuardOptions {
 impl From<usize> for GuardOptions {
     /// Of at most so many bytes.
     fn from(bytes: usize) -> Self {
-        GuardOptions { bytes }
+        GuardOptions {
+            bytes,
+            selector: None,
+        }
     }
 }
 
@@ -46,6 +65,17 @@ pub trait GuardSelector: Debug + Send + Sync {
     /// bytes as a big-endian number, zero-padded. `data` is a sorted sample of the words of the
     /// keys, `accesses` one of what is searched for; words repeat as often as they were drawn.
     fn select(&self, data: &[u64], accesses: &[u64], count: usize) -> Vec<u64>;
+}
+
+/// A reference chooses what it refers to chooses.
+impl<S: GuardSelector + ?Sized> GuardSelector for &S {
+    fn name(&self) -> &'static str {
+        (**self).name()
+    }
+
+    fn select(&self, data: &[u64], accesses: &[u64], count: usize) -> Vec<u64> {
+        (**self).select(data, accesses, count)
+    }
 }
 
 /// Keys drawn at random: the first of the two strategies that the paper compares with.

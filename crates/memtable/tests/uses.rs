@@ -7,9 +7,11 @@ use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use velella_base::{Cursor, Order, Stamp, ValueKind};
+use velella_memtable::guards::Mixed;
 use velella_memtable::{
-    BatchCell, Counters, CursorMode, GUARD_BYTES, Head, Install, Intent, Memtable, MemtableKind,
-    MemtableOptions, Newest, OnPending, Owner, Pending, ReadAt, append_only_stepping, new,
+    BatchCell, Counters, CursorMode, GUARD_BYTES, GuardOptions, Head, Install, Intent, Memtable,
+    MemtableKind, MemtableOptions, Newest, OnPending, Owner, Pending, ReadAt, append_only_stepping,
+    new,
 };
 use velella_mvcc::{Clock, Retention, Slots};
 use velella_sync::rng::Rng;
@@ -28,13 +30,13 @@ const NEWEST: ReadAt = ReadAt {
     pending: OnPending::Skip,
 };
 
-fn options(kind: MemtableKind, order: &Order, guard_bytes: usize) -> MemtableOptions {
+fn options(kind: MemtableKind, order: &Order, guards: impl Into<GuardOptions>) -> MemtableOptions {
     MemtableOptions {
         kind,
         order: order.clone(),
         slots: Arc::new(Slots::new(3)),
         counters: Arc::default(),
-        guards: guard_bytes.into(),
+        guards: guards.into(),
         keys: 0,
         spare: Arc::default(),
     }
@@ -167,15 +169,17 @@ fn every_kind_with_every_setting_holds_what_an_ordered_map_holds() {
     let reversed = Order::custom("reversed", |a, b| b.cmp(a));
     for order in [Order::Bytewise, reversed] {
         for kind in MemtableKind::ALL {
-            // No directory, one too small for anything, a few guards, and as usual.
-            for guard_bytes in [0, 1, 600, GUARD_BYTES] {
+            // No directory, one too small for anything, a few guards, as usual, and a few chosen.
+            let sizes = [0, 1, 600, GUARD_BYTES].map(GuardOptions::from);
+            let chosen = GuardOptions::from(600).chosen_by(Mixed);
+            for guards in sizes.into_iter().chain([chosen]) {
                 for stepping in [false, true] {
                     if stepping && kind != MemtableKind::AppendOnly {
                         continue;
                     }
                     let make = if stepping { append_only_stepping } else { new };
-                    let pattern = guard_bytes as u64 % 4;
-                    let options = options(kind, &order, guard_bytes);
+                    let pattern = guards.bytes as u64 % 4;
+                    let options = options(kind, &order, guards.clone());
                     check_against_map(&World::of(&options, make), &order, pattern, keys);
                 }
             }

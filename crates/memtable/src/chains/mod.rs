@@ -62,6 +62,8 @@ pub(crate) struct Chained<L> {
     pub(crate) nodes: Counter,
     gate: Gate,
     trend: Trend,
+    /// A selector chooses the guards by what is searched for, so updates go on with that, too.
+    is_chosen: bool,
 }
 
 impl<L: Sorted> Chained<L> {
@@ -78,6 +80,7 @@ impl<L: Sorted> Chained<L> {
             false => GuardOptions::from(0),
         };
         Chained {
+            is_chosen: guards.selector.is_some(),
             identity: Identity::fresh(),
             list: L::new(&order, guards, supply),
             index: KeyIndex::new(L::IS_INDEXED && order.is_bytewise(), supply),
@@ -402,10 +405,12 @@ impl<L: Sorted> Memtable for Chained<L> {
             node = self.indexed(intent.key, write.hash, &mut tally);
         }
         self.trend.note(write.hash, node.is_none());
+        if node.is_none() || self.is_chosen {
+            self.list.renew(guard, &self.counters);
+        }
         let outcome = if let Some(node) = node {
             self.install_on(node, None, &write, &mut tally)
         } else {
-            self.list.renew(guard, &self.counters);
             let mut gap = self.list.gap();
             let start = self.start(hint, &probe, &mut tally);
             match self

@@ -150,6 +150,11 @@ impl Directory {
         prefix_word(&guards[at].node.key()[shared..])
     }
 
+    /// How many bytes at the start of every guard's key its words leave out.
+    pub(crate) fn shared(&self) -> usize {
+        self.shared.len()
+    }
+
     /// How many guards there are.
     pub(crate) fn len(&self) -> usize {
         self.places.len()
@@ -203,7 +208,7 @@ impl Directory {
 
     /// The word of the key, or how the key stands to all guards.
     #[inline]
-    fn word(&self, probe: &Probe<'_>) -> Result<u64, Compared> {
+    pub(crate) fn word(&self, probe: &Probe<'_>) -> Result<u64, Compared> {
         if self.shared.is_empty() {
             return Ok(probe.prefix());
         }

@@ -10,16 +10,30 @@
 //!     guards are sorted, whatever is inserted meanwhile.
 //! D2. Higher levels are walked before lower ones, so that what was met above is met below: links
 //!     are made bottom-up and never undone.
-//! D3. A call takes as many steps as it was given, and the last one a copy of words besides.
+//! D3. A call takes as many steps as it was given, and the last one a copy of words besides; where
+//!     a selector chooses, also that choice, from a sample of at most [`SAMPLE`] words.
+//! D4. A selector says where guards should stand. One that is too low for what it stands before
+//!     is of no use, so the highest of the towers close before the place becomes a guard; and
+//!     before, since a key between the place and its guard would be left to the guard before,
+//!     which may stand where guards are dense, and be low.
 //!
-//! Threads: one at a time has the draft. Tests: `a_directory_made_in_pieces_is_the_same` in
-//! `tests.rs` beside.
+//! Threads: one at a time has the draft. Tests: `a_directory_made_in_pieces_is_the_same` and
+//! `selected_guards_*` in `tests.rs` beside.
 
+use crate::jellyfish::chooser::Chooser;
 use crate::jellyfish::directory::{Directory, Guard, shared};
 use crate::jellyfish::tower::Tower;
+use std::ops::Range;
+use std::sync::Arc;
+
+/// A guard stands before its place by at most this share of the towers to the next one (D4).
+const NEAR: usize = 4;
+
+/// D3.
+const SAMPLE: usize = 1 << 14;
 
 /// What a directory is to be made of.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug)]
 pub(crate) struct Aim<'l> {
     /// The list's head.
     pub(crate) top: Tower<'l>,
@@ -29,6 +43,15 @@ pub(crate) struct Aim<'l> {
     pub(crate) lowest: usize,
     /// Most guards; where the level has more, the highest of each few becomes one.
     pub(crate) most: usize,
+    /// Who chooses instead: then the lowest level is the first, or he could not choose closely.
+    pub(crate) chooser: Option<Arc<Chooser>>,
+}
+
+/// A tower that becomes a guard, and how many towers it is to guide to.
+#[derive(Debug, Clone, Copy)]
+struct Pick {
+    at: usize,
+    area: usize,
 }
 
 /// How far a draft has come.
@@ -58,6 +81,8 @@ pub(crate) struct Draft<'l> {
     words: Vec<u64>,
     /// Each tower becomes a guard.
     is_whole: bool,
+    /// Who is still to choose among the towers.
+    chooser: Option<Arc<Chooser>>,
 }
 
 impl<'l> Draft<'l> {
@@ -78,6 +103,7 @@ impl<'l> Draft<'l> {
             towers: Vec::new(),
             words: Vec::new(),
             is_whole: false,
+            chooser: aim.chooser,
         }
     }
 
@@ -94,6 +120,9 @@ impl<'l> Draft<'l> {
                     self.words.push(word);
                 }
                 Stage::Words { shared } => {
+                    if let Some(chooser) = self.chooser.take() {
+                        self.select(&chooser, shared);
+                    }
                     let words = std::mem::take(&mut self.words);
                     let is_whole = self.is_whole;
                     return Some(Directory::new(&self.towers, words, shared, is_whole));
@@ -141,18 +170,82 @@ impl<'l> Draft<'l> {
         self.higher = Vec::new();
         let each = self.towers.len().div_ceil(self.most).max(1);
         self.is_whole = self.lowest == 0 && each == 1;
-        if each > 1 {
-            let highest = |few: &[Guard<'l>]| few.iter().max_by_key(|guard| guard.levels).copied();
-            self.towers = self.towers.chunks(each).filter_map(highest).collect();
+        if self.is_whole {
+            // There is nothing to choose.
+            self.chooser = None;
         }
-        // An area that is small needs no high guard.
-        let enough = self.lowest + 1 + each.ilog2().div_ceil(2) as usize;
-        for guard in &mut self.towers {
-            guard.levels = guard.levels.min(enough);
+        if each == 1 {
+            let each = self.lowest + 1;
+            self.towers
+                .iter_mut()
+                .for_each(|guard| guard.levels = guard.levels.min(each));
+        } else if self.chooser.is_none() {
+            self.thin_evenly();
         }
         self.words.reserve_exact(self.towers.len());
         self.stage = Stage::Words {
             shared: shared(&self.towers),
         };
+    }
+
+    /// D4. All words are known.
+    fn select(&mut self, chooser: &Chooser, shared: usize) {
+        let each = self.words.len().div_ceil(SAMPLE).max(1);
+        let sample: Vec<u64> = self.words.iter().copied().step_by(each).collect();
+        let places = chooser.choose(&sample, shared, self.most);
+        let start = |place: &u64| self.words.partition_point(|word| word < place);
+        let mut starts: Vec<usize> = places.iter().map(start).collect();
+        starts.dedup();
+        // Nothing is above the last tower.
+        starts.retain(|start| *start < self.words.len());
+        if starts.is_empty() {
+            // He has nothing to go by yet.
+            return self.thin_evenly();
+        }
+        let ends = starts.iter().skip(1).copied().chain([self.towers.len()]);
+        let mut picks: Vec<Pick> = Vec::with_capacity(starts.len());
+        for (start, end) in starts.iter().copied().zip(ends) {
+            let free = picks.last().map_or(0, |pick| pick.at + 1);
+            let from = start.saturating_sub((end - start) / NEAR).max(free);
+            let at = self.highest(from..start + 1);
+            let area = end - at;
+            picks.push(Pick { at, area });
+        }
+        self.keep(&picks);
+    }
+
+    /// Leaves the highest of each few towers.
+    fn thin_evenly(&mut self) {
+        let len = self.towers.len();
+        let each = len.div_ceil(self.most).max(1);
+        let pick = |start| Pick {
+            at: self.highest(start..(start + each).min(len)),
+            area: each,
+        };
+        let picks: Vec<Pick> = (0..len).step_by(each).map(pick).collect();
+        self.keep(&picks);
+    }
+
+    /// The last of the highest of these towers, of which there are some.
+    fn highest(&self, towers: Range<usize>) -> usize {
+        let start = towers.start;
+        let highest = towers.max_by_key(|at| self.towers[*at].levels);
+        highest.unwrap_or(start)
+    }
+
+    /// Leaves these towers alone, each to be entered no higher than its area asks for.
+    fn keep(&mut self, picks: &[Pick]) {
+        let guard = |pick: &Pick| {
+            let enough = self.lowest + 1 + pick.area.ilog2().div_ceil(2) as usize;
+            let guard = self.towers[pick.at];
+            Guard {
+                levels: guard.levels.min(enough),
+                ..guard
+            }
+        };
+        let guards = picks.iter().map(guard).collect();
+        let known = picks.iter().filter_map(|pick| self.words.get(pick.at));
+        self.words = known.copied().collect();
+        self.towers = guards;
     }
 }

@@ -15,12 +15,17 @@
 //! H4. A draft refers to towers of the list whose guides these are, and is used by nobody but that
 //!     list's writers: it lives no longer than the list.
 //!
+//! H5. Where a selector chooses, a directory is due as well once it can be told of enough new
+//!     searches (`chooser.rs`, A3).
+//!
 //! Threads: any. Tests: `tests.rs` beside.
 
 use crate::guards::GuardOptions;
+use crate::jellyfish::chooser::Chooser;
 use crate::jellyfish::directory::{BYTES_PER_GUARD, Directory};
 use crate::jellyfish::draft::Draft;
 use crate::jellyfish::tower::{LEVELS, Tower, TowerHead};
+use crate::probe::Probe;
 use std::ptr::null_mut;
 use std::sync::Arc;
 use velella_sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering};
@@ -45,6 +50,8 @@ const FIRST: usize = if cfg!(any(loom, shuttle)) { 1 } else { 256 };
 pub(crate) struct Guides {
     /// Most guards of a directory; 0: there is none.
     most: usize,
+    /// Who chooses the guards, if there is not room for all towers, and what is searched for.
+    chooser: Option<Arc<Chooser>>,
     current: Swap<Directory>,
     /// The last of the towers that high, more or less (H3).
     tail: AtomicPtr<TowerHead>,
@@ -66,6 +73,9 @@ impl Guides {
     pub(crate) fn new(guards: GuardOptions) -> Self {
         Guides {
             most: guards.bytes / BYTES_PER_GUARD,
+            chooser: guards
+                .selector
+                .map(|selector| Arc::new(Chooser::new(selector))),
             current: Swap::new(Arc::new(Directory::default())),
             tail: AtomicPtr::new(null_mut()),
             fingers: std::array::from_fn(|_| AtomicPtr::new(null_mut())),
@@ -161,6 +171,34 @@ impl Guides {
         }
     }
 
+    /// Notes what is searched for, if a selector wants to know.
+    #[inline]
+    pub(crate) fn note_access(&self, directory: &Directory, probe: &Probe<'_>) {
+        if let Some(chooser) = &self.chooser
+            && !directory.is_whole
+            && Chooser::is_drawn()
+            && let Ok(word) = directory.word(probe)
+            && chooser.note(word)
+        {
+            // Relaxed: a hint.
+            self.is_due.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// Who chooses the guards, if that is somebody.
+    pub(crate) fn chooser(&self) -> Option<Arc<Chooser>> {
+        self.chooser.clone()
+    }
+
+    /// Notes that a key is before all guards: where a selector has put them, that costs a search
+    /// as much as one that is too far away.
+    #[inline]
+    pub(crate) fn note_unguided(&self) {
+        if self.chooser.is_some() {
+            self.note_fallback();
+        }
+    }
+
     /// Whether it is time for another directory.
     #[inline]
     pub(crate) fn is_due(&self) -> bool {
@@ -192,6 +230,9 @@ impl Guides {
             .store(fallbacks + pause, Ordering::Relaxed);
         self.bytes.store(directory.bytes(), Ordering::Relaxed);
         self.is_due.store(false, Ordering::Relaxed);
+        if let Some(chooser) = &self.chooser {
+            chooser.rest(directory.shared(), towers);
+        }
         self.current.store(Arc::new(directory), guard);
         true
     }

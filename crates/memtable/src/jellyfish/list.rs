@@ -241,6 +241,7 @@ impl List {
         let Some(directory) = self.guides.current(guard) else {
             return start;
         };
+        self.guides.note_access(directory, probe);
         // SAFETY: this list's tail.
         if let Some(tail) = unsafe { self.guides.tail() } {
             tally.comparisons += 1;
@@ -257,6 +258,8 @@ impl List {
         start.is_found = entrance.is_found;
         if let Some(below) = entrance.below {
             start.begin_at(below.tower, below.levels, GUARD_STEPS * (below.levels + 1));
+        } else {
+            self.guides.note_unguided();
         }
         start
     }
@@ -531,10 +534,11 @@ impl List {
     /// The list lives during `'l`.
     pub(super) unsafe fn draft<'l>(&self) -> Draft<'l> {
         let most = self.guides.most();
+        let chooser = self.guides.chooser();
         let mut lowest = 0;
         let mut expected = self.guides.towers();
         // No level is above the highest, however many towers there are.
-        while expected > 2 * most && lowest + 1 < LEVELS {
+        while expected > 2 * most && lowest + 1 < LEVELS && chooser.is_none() {
             lowest += 1;
             expected /= 4;
         }
@@ -545,6 +549,7 @@ impl List {
             height: self.height(),
             lowest,
             most,
+            chooser,
         })
     }
 

@@ -6,6 +6,7 @@
 
 pub(crate) mod tower;
 mod directory;
+mod chooser;
 mod draft;
 mod guides;
 pub(crate) mod list;

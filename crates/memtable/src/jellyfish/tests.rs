@@ -10,6 +10,7 @@ use crate::chains::node::Node;
 use crate::contract::World;
 use crate::contract::world::{NEWEST, rest_back};
 use crate::counters::Counters;
+use crate::guards::{GuardOptions, Mixed};
 use crate::probe::Probe;
 use crate::spare::Supply;
 use crate::{GUARD_BYTES, Memtable};
@@ -17,6 +18,8 @@ use std::sync::{Arc, Barrier};
 use velella_base::Order;
 use velella_mvcc::Slots;
 use velella_sync::rng::Rng;
+
+mod selected;
 
 /// So few guards that most are too low for their areas.
 const FEW: usize = 20 * BYTES_PER_GUARD;
@@ -39,16 +42,18 @@ fn jellyfish_keeps_the_contract() {
 fn every_level_is_a_sorted_subsequence() {
     for order in crate::contract::orders() {
         for guard_bytes in [GUARD_BYTES, FEW, 0] {
-            every_level_is_sorted(&order, guard_bytes);
+            every_level_is_sorted(&order, guard_bytes.into());
         }
+        every_level_is_sorted(&order, GuardOptions::from(FEW).chosen_by(Mixed));
     }
 }
 
-fn every_level_is_sorted(order: &Order, guard_bytes: usize) {
+fn every_level_is_sorted(order: &Order, guards: GuardOptions) {
+    let guard_bytes = guards.bytes;
     let (rounds, each) = if cfg!(miri) { (2, 12) } else { (30, 400) };
     let counters = Arc::new(Counters::default());
     let slots = Arc::new(Slots::new(3));
-    let table = Jellyfish::new(order.clone(), slots, &(&counters).into(), guard_bytes);
+    let table = Jellyfish::new(order.clone(), slots, &(&counters).into(), guards);
     let table = Arc::new(table);
     let world = World::new(&|_, _| Arc::clone(&table) as _, order);
     let barrier = Barrier::new(3);

@@ -5,7 +5,9 @@ use super::{S3, STEPS, block_of};
 use crate::contract::World;
 use crate::contract::world::{NEWEST, at, put, rest, rest_back};
 use crate::counters::Counters;
+use crate::guards::Mixed;
 use crate::interface::Near;
+use crate::spare::Supply;
 use crate::{
     GUARD_BYTES, GuardOptions, Hint, Install, Memtable, MemtableKind, MemtableOptions, Newest,
     Owner, Spare,
@@ -23,6 +25,14 @@ fn s3(order: &Order, slots: Arc<Slots>, counters: &Arc<Counters>) -> Arc<S3> {
 #[test]
 fn s3_keeps_the_contract() {
     crate::contract::run(&|order, slots| s3(&order, slots, &Arc::default()));
+}
+
+#[test]
+fn s3_with_chosen_guards_keeps_the_contract() {
+    crate::contract::run(&|order, slots| {
+        let guards = GuardOptions::from(600).chosen_by(Mixed);
+        Arc::new(S3::new(order, slots, &Supply::default(), guards)) as Arc<dyn Memtable>
+    });
 }
 
 /// The sizes of the blocks, from the first on; panics if E1 does not hold.
