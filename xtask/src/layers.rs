@@ -53,7 +53,7 @@ const RELIABILITY: &[&str] = &[
 ];
 
 const BENCH: &[&str] = &[
-    "base", "sync", "vfs", "mvcc", "memtable", "sst", "engine", "cli",
+    "base", "sync", "vfs", "mvcc", "memtable", "neural", "sst", "engine", "cli",
 ];
 
 /// The table.

@@ -76,13 +76,6 @@ pub const NOT_THERE: &[(&str, &str)] = &[
          journal_rounds with --counters",
     ),
     (
-        "s3.guardsel",
-        "a memtable whose guards a selector chooses: Velella's directory always takes the highest \
-         of its towers. What selectors choose is compared without a memtable, on arrays: cargo run \
-         --release -p velella-memtable --example selector_bench; with the network: -p \
-         velella-neural --example neural_guards",
-    ),
-    (
         "s3.multi",
         "one directory of guards over several lists: each of Velella's memtables has its own, and \
          seldom do more than two wait for their flush",

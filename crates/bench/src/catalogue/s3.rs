@@ -39,6 +39,16 @@ const RANGE: &[&str] = &["s3", "s3.range"];
 const GUARDS: &[&str] = &["s3", "s3.guards"];
 /// The default is 2 MiB.
 const GUARD_SIZES: &[&str] = &["guards:0", "guards:256K", "guards:8M", "guards:32M"];
+const SELECT: &[&str] = &["s3", "s3.guardsel"];
+/// `select:neural` besides, where the feature `neural` is built.
+const SELECTORS: &[&str] = &[
+    "select:random",
+    "select:equal-width",
+    "select:data-quantiles",
+    "select:access-quantiles",
+    "select:mixed",
+    "memtable:s3",
+];
 const BYTES: &[&str] = &["s3", "s3.bytes"];
 
 fn spec(operation: Operation, choice: Choice, records: u64) -> Spec {
@@ -72,6 +82,32 @@ fn bytes(operation: Operation, keys: KeyShape) -> Spec {
     let mut spec = spec(operation, Choice::Uniform, 1_000_000);
     spec.keys = keys;
     spec.value_bytes = 100;
+    spec
+}
+
+const fn guardsel(
+    name: &'static str,
+    source: &'static str,
+    about: &'static str,
+    spec: fn() -> Spec,
+) -> Benchmark {
+    Benchmark {
+        baselines: SELECTORS,
+        ours: "guards:128K",
+        ..s3(name, SELECT, source, about, spec)
+    }
+}
+
+/// Searches, which gets of single keys are not here: those find them by their hashes. One
+/// operation in ten writes, as where memtables are in use, and makes the directories.
+fn searches(keys: KeyShape, choice: Choice) -> Spec {
+    let mut spec = spec(Operation::Get, choice, 1_000_000);
+    spec.keys = keys;
+    spec.operations = 2_000_000;
+    spec.body = Body::Mix(vec![
+        (Operation::Scan { from: 1, to: 1 }, 0.9),
+        (Operation::Update, 0.1),
+    ]);
     spec
 }
 
@@ -211,6 +247,42 @@ pub(super) const ALL: &[Benchmark] = &[
             },
         )
     },
+    guardsel(
+        "s3.guardsel.uniform",
+        "S3 (VLDB '19), figure 13: which guards",
+        "seeks of 1 M keys, uniform, by who chooses the guards",
+        || searches(KeyShape::Word4, Choice::Uniform),
+    ),
+    guardsel(
+        "s3.guardsel.normal",
+        "S3 (VLDB '19), figure 13: which guards",
+        "seeks around the middle, deviation 1/400 of the key space",
+        || searches(KeyShape::Word4, Choice::Normal(0.0025)),
+    ),
+    guardsel(
+        "s3.guardsel.zipf",
+        "S3 (VLDB '19), figure 13: which guards",
+        "seeks, Zipf 0.5",
+        || searches(KeyShape::Word4, Choice::Zipf(0.5)),
+    ),
+    guardsel(
+        "s3.guardsel.centres",
+        "S3 (VLDB '19), figure 13, with its skewed data: which guards",
+        "seeks around 16 centres, Zipf 0.99, of keys that crowd around 16 others",
+        || searches(KeyShape::Centred4, CENTRES),
+    ),
+    guardsel(
+        "s3.guardsel.prefixed",
+        "ours: a case that S3 (VLDB '19) leaves out",
+        "seeks, uniform, of 40 B keys that share their first 32 bytes",
+        || searches(KeyShape::Prefixed40, Choice::Uniform),
+    ),
+    guardsel(
+        "s3.guardsel.monotonic",
+        "ours: a case that S3 (VLDB '19) leaves out",
+        "seeks of the newest of ascending keys, Zipf 0.99",
+        || searches(KeyShape::DbBench, Choice::Latest),
+    ),
     Benchmark {
         threads: &[1],
         ..s3(

@@ -4,7 +4,8 @@
 //! journal, switch and flush. Every kind that the engine offers is here as `memtable:KIND`; beside
 //! them what JellyFish (Middleware '20) is compared with: `aoc-noreseek` steps over every obsolete
 //! version, `leveldb1w` lets one writer in at a time; and what S3 (VLDB '19), figure 12, compares:
-//! `guards:SIZE` is the S3 kind with a guard directory of at most that size.
+//! `guards:SIZE` is the S3 kind with a guard directory of at most that size; and figure 13:
+//! `select:HOW` is the S3 kind whose guards, at most 128 KiB of them, are chosen like that.
 //!
 //! W1. A slot is used by one thread at a time: threads get them in turn, and there are more than
 //!     twice as many as threads can run at once.
@@ -19,6 +20,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 use velella_base::{Order, Stamp, ValueKind};
+use velella_memtable::guards::{GuardSelector, SELECTORS};
 use velella_memtable::{
     BatchCell, Counters, CursorMode, GuardOptions, Head, Install, Intent, Memtable, MemtableKind,
     MemtableOptions, Newest, OnPending, Owner, Pending, ReadAt,
@@ -26,12 +28,53 @@ use velella_memtable::{
 use velella_mvcc::{Clock, Slots};
 use velella_sync::{Guard, epoch};
 
+/// A few guards: one for about every fortieth anchor of a million keys.
+const SELECTED_BYTES: usize = 128 << 10;
+
+/// Who chooses guards.
+#[derive(Debug, Clone, Copy)]
+enum Selector {
+    Known(&'static dyn GuardSelector),
+    /// The paper's network, trained when it is first asked for: half a minute.
+    #[cfg(feature = "neural")]
+    Neural,
+}
+
+impl Selector {
+    fn name(self) -> &'static str {
+        match self {
+            Selector::Known(selector) => selector.name(),
+            #[cfg(feature = "neural")]
+            Selector::Neural => "neural",
+        }
+    }
+
+    fn ready(self) -> &'static dyn GuardSelector {
+        match self {
+            Selector::Known(selector) => selector,
+            #[cfg(feature = "neural")]
+            Selector::Neural => {
+                use velella_neural::{Network, Plan, SplitGuards, train};
+                /// Keys for each of the words that a directory's maker shows, of a million keys.
+                const KEYS_PER_WORD: usize = 64;
+                static TRAINED: LazyLock<SplitGuards<Network>> = LazyLock::new(|| {
+                    let (network, _) = train(&Plan::default(), &mut |_, _| {});
+                    SplitGuards::new(network, KEYS_PER_WORD)
+                });
+                &*TRAINED
+            }
+        }
+    }
+}
+
 /// How one of them is made.
 #[derive(Debug, Clone, Copy)]
 enum Make {
     Kind(MemtableKind),
     /// The S3 kind with so many bytes of guard directory.
     Guards(usize),
+    /// The S3 kind with few guards, chosen so.
+    Select(Selector),
     NoReseek,
     OneWriter,
 }
@@ -61,12 +104,20 @@ pub static ALL: LazyLock<Vec<Bare>> = LazyLock::new(|| {
         name: format!("guards:{size}"),
         make: Make::Guards(bytes),
     });
-    kinds.chain(others).chain(guards).collect()
+    let selectors = SELECTORS.into_iter().map(Selector::Known);
+    #[cfg(feature = "neural")]
+    let selectors = selectors.chain([Selector::Neural]);
+    let selectors = selectors.map(|selector| Bare {
+        name: format!("select:{}", selector.name().replace(' ', "-")),
+        make: Make::Select(selector),
+    });
+    kinds.chain(others).chain(guards).chain(selectors).collect()
 });
 
 /// Sizes of guard directories, beside the default's 2 MiB.
-const GUARD_BYTES: [(&str, usize); 4] = [
+const GUARD_BYTES: [(&str, usize); 5] = [
     ("0", 0),
+    ("128K", SELECTED_BYTES),
     ("256K", 256 << 10),
     ("8M", 8 << 20),
     ("32M", 32 << 20),
@@ -85,6 +136,9 @@ impl Peer for Bare {
         match self.make {
             Make::Kind(_) => "that kind of memtable alone, without an engine",
             Make::Guards(_) => "memtable of the S3 kind, guard directory of at most that size",
+            Make::Select(_) => {
+                "memtable of the S3 kind, 128 KiB of guards that are chosen like that"
+            }
             Make::NoReseek => "memtable of one tower per version that never seeks over versions",
             Make::OneWriter => "memtable of one tower per version, one writer at a time",
         }
@@ -104,6 +158,9 @@ impl Peer for Bare {
             counters: Arc::clone(&counters),
             guards: match self.make {
                 Make::Guards(bytes) => bytes.into(),
+                Make::Select(selector) => {
+                    GuardOptions::from(SELECTED_BYTES).chosen_by(selector.ready())
+                }
                 _ => GuardOptions::default(),
             },
             keys: 0,
@@ -111,7 +168,7 @@ impl Peer for Bare {
         };
         let table = match self.make {
             Make::Kind(kind) => velella_memtable::new(&options(kind)),
-            Make::Guards(_) => velella_memtable::new(&options(MemtableKind::S3)),
+            Make::Guards(_) | Make::Select(_) => velella_memtable::new(&options(MemtableKind::S3)),
             Make::OneWriter => velella_memtable::new(&options(MemtableKind::AppendOnly)),
             Make::NoReseek => {
                 velella_memtable::append_only_stepping(&options(MemtableKind::AppendOnly))
