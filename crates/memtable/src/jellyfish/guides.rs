@@ -30,7 +30,7 @@ use std::ptr::null_mut;
 use std::sync::Arc;
 use velella_sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering};
 use velella_sync::lock::Mutex;
-use velella_sync::{Guard, Swap};
+use velella_sync::{CachePadded, Guard, Swap};
 
 /// Streams of ascending keys, other than the last, that find their place quickly.
 const FINGERS: usize = if cfg!(any(loom, shuttle)) { 2 } else { 64 };
@@ -60,10 +60,11 @@ pub(crate) struct Guides {
     is_due: AtomicBool,
     /// The next one, while it is in the making (H4).
     draft: Mutex<Option<Draft<'static>>>,
-    /// Towers so far, and how many make the next directory due.
-    towers: AtomicUsize,
+    /// Towers so far, and how many make the next directory due. By themselves, as the fallbacks:
+    /// they change, and every write looks at what is beside them.
+    towers: CachePadded<AtomicUsize>,
     towers_due: AtomicUsize,
-    fallbacks: AtomicUsize,
+    fallbacks: CachePadded<AtomicUsize>,
     fallbacks_due: AtomicUsize,
     bytes: AtomicUsize,
 }
@@ -81,9 +82,9 @@ impl Guides {
             fingers: std::array::from_fn(|_| AtomicPtr::new(null_mut())),
             is_due: AtomicBool::new(false),
             draft: Mutex::new(None),
-            towers: AtomicUsize::new(0),
+            towers: CachePadded::new(AtomicUsize::new(0)),
             towers_due: AtomicUsize::new(FIRST),
-            fallbacks: AtomicUsize::new(0),
+            fallbacks: CachePadded::new(AtomicUsize::new(0)),
             fallbacks_due: AtomicUsize::new(0),
             bytes: AtomicUsize::new(0),
         }

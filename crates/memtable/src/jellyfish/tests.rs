@@ -15,7 +15,7 @@ use crate::probe::Probe;
 use crate::spare::Supply;
 use crate::{GUARD_BYTES, Memtable};
 use std::sync::{Arc, Barrier};
-use velella_base::Order;
+use velella_base::{Order, Stamp};
 use velella_mvcc::Slots;
 use velella_sync::rng::Rng;
 
@@ -197,6 +197,44 @@ fn a_directory_made_in_pieces_is_the_same() {
         assert!(guards.is_sorted_by_key(|(key, _)| key));
         assert!(guards.len() >= whole.len().min(guard_bytes / BYTES_PER_GUARD / 2));
     }
+}
+
+#[test]
+fn updates_go_on_with_a_directory_that_searches_need() {
+    if cfg!(miri) {
+        return;
+    }
+    let counters = Arc::new(Counters::default());
+    let make = |order, slots| {
+        let supply = &(&counters).into();
+        Arc::new(Jellyfish::new(order, slots, supply, GUARD_BYTES)) as Arc<dyn Memtable>
+    };
+    let world = World::new(&make, &Order::Bytewise);
+    let keys = 60_000u64;
+    for number in 0..keys {
+        world.put(0, &(2 * number).to_be_bytes(), b"");
+    }
+    let mut rng = Rng::new(1);
+    let mut fallbacks_of_seeks = || {
+        let before = counters.directory_fallbacks.sum();
+        for _ in 0..40_000 {
+            let between = 2 * rng.below(keys) + 1;
+            let mut cursor = world.visible(NEWEST);
+            cursor
+                .seek(&between.to_be_bytes(), Stamp::MAX)
+                .expect("memory has no errors");
+        }
+        counters.directory_fallbacks.sum() - before
+    };
+    assert!(
+        fallbacks_of_seeks() > 4000,
+        "the last directory was made when there were fewer keys"
+    );
+    for _ in 0..keys {
+        world.put(0, &0u64.to_be_bytes(), b"");
+    }
+    let fallbacks = fallbacks_of_seeks();
+    assert!(fallbacks < 100, "{fallbacks}");
 }
 
 #[test]
