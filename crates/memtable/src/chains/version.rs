@@ -105,7 +105,7 @@ impl<'g> VersionRef<'g> {
         unsafe { std::slice::from_raw_parts(start, len) }
     }
 
-    /// Asks for the lines behind the first, in which a value of a hundred bytes ends.
+    /// Asks for the lines behind the first, in which a value of a quarter of a KiB ends.
     #[inline]
     pub(crate) fn prefetch_value(self) {
         let start = self.as_ptr().cast::<u8>();
