@@ -25,9 +25,12 @@ pub struct GuardOptions {
     /// take nothing.
     pub bytes: usize,
     /// Who chooses the guards, of a list that has more towers than the directory has room for. It
-    /// is asked by whoever writes when a directory is due: each time that the towers have doubled
-    /// or guards prove to be too far away, and, since it is told what is searched for, after so
-    /// many searches. `None`: the highest of each few towers, and searches are not noted.
+    /// is asked by whoever writes when a directory is due, within that write and pinned: each time
+    /// that the towers have doubled or guards prove to be too far away, and, since it is told what
+    /// is searched for, after about as many searches as there are towers. What it is told has some
+    /// four words for each guard. If it panics, so does the write, before it has installed its key,
+    /// and the guards are chosen as without it. `None`: the highest of each few towers, and
+    /// searches are not noted.
     pub selector: Option<Arc<dyn GuardSelector>>,
 }
 
@@ -61,13 +64,14 @@ pub trait GuardSelector: Debug + Send + Sync {
     /// What it is called in tables of results.
     fn name(&self) -> &'static str;
 
-    /// At most `count` guard words, sorted and distinct (Z1). A key's word is its first eight
-    /// bytes as a big-endian number, zero-padded. `data` is a sorted sample of the words of the
-    /// keys, `accesses` one of what is searched for; words repeat as often as they were drawn.
+    /// At most `count` guard words, sorted and distinct (Z1). A key's word is the eight bytes of it
+    /// that follow what all keys begin with, as a big-endian number, zero-padded. `data` is a
+    /// sorted sample of the words of the keys, `accesses` one of what is searched for; words repeat
+    /// as often as they were drawn.
     fn select(&self, data: &[u64], accesses: &[u64], count: usize) -> Vec<u64>;
 }
 
-/// A reference chooses what it refers to chooses.
+/// A reference chooses as what it refers to does.
 impl<S: GuardSelector + ?Sized> GuardSelector for &S {
     fn name(&self) -> &'static str {
         (**self).name()

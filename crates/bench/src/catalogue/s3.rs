@@ -1,9 +1,9 @@
 //! S3 (VLDB '19): a memtable alone, by its size, skew, mix and kind of key.
 //!
-//! 4-byte keys as there, scattered over all there are. Where they are skewed they crowd around
-//! sixteen centres, and what is drawn crowds around sixteen others. The kinds of memtable are
-//! stores here, so what is compared is chosen with `--peers`. The paper's 4 M to 64 M keys are 4 M;
-//! `--scale 16` makes them 64 M.
+//! 4-byte keys as there, scattered over all there are, but for those of `s3.guardsel.*`, of which
+//! most are in order. Where they are skewed they crowd around sixteen centres, and what is drawn
+//! crowds around sixteen others. The kinds of memtable are stores here, so what is compared is
+//! chosen with `--peers`. The paper's 4 M to 64 M keys are 4 M; `--scale 16` makes them 64 M.
 //!
 //! Tests: `catalogue`.
 
@@ -98,8 +98,8 @@ const fn guardsel(
     }
 }
 
-/// Searches, which gets of single keys are not here: those find them by their hashes. One
-/// operation in ten writes, as where memtables are in use, and makes the directories.
+/// Searches: gets of single keys would be none, for they go by hashes. One operation in ten
+/// writes, as where memtables are in use, and makes the directories.
 fn searches(keys: KeyShape, choice: Choice) -> Spec {
     let mut spec = spec(Operation::Get, choice, 1_000_000);
     spec.keys = keys;

@@ -2,7 +2,8 @@
 //!
 //! Source: S3 (VLDB '19) 5.2, which counts every access of a memtable; a sample says as much.
 //!
-//! A1. One search in [`EVERY`] is noted, whichever; the last [`KEPT`] of them are kept.
+//! A1. One search in [`EVERY`] is noted, whichever; the last ones are kept, four for each guard
+//!     that there may be: with fewer, each search would be a guard's place of its own.
 //! A2. Words are of what follows the bytes that the directory in use leaves out, so many as
 //!     `shared` says. Where the next one leaves out others, they are forgotten; what is noted late
 //!     is a wrong word among many, which costs time only.
@@ -17,8 +18,10 @@ use velella_sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use velella_sync::rng::local_u64;
 
 /// A1.
-pub(crate) const KEPT: usize = 4096;
 pub(crate) const EVERY: usize = 8;
+const EACH: usize = 4;
+const KEPT_MIN: usize = 1 << 10;
+const KEPT_MAX: usize = 1 << 16;
 
 /// A selector with what it is told.
 #[derive(Debug)]
@@ -33,15 +36,26 @@ pub(crate) struct Chooser {
 }
 
 impl Chooser {
-    /// Nothing searched for yet.
-    pub(crate) fn new(selector: Arc<dyn GuardSelector>) -> Self {
+    /// Nothing searched for yet; there may be so many guards.
+    pub(crate) fn new(selector: Arc<dyn GuardSelector>, most: usize) -> Self {
+        let kept = most.saturating_mul(EACH).clamp(KEPT_MIN, KEPT_MAX);
         Chooser {
             selector,
-            words: (0..KEPT).map(|_| AtomicU64::new(0)).collect(),
+            words: (0..kept).map(|_| AtomicU64::new(0)).collect(),
             noted: AtomicUsize::new(0),
-            due: AtomicUsize::new(KEPT),
+            due: AtomicUsize::new(kept),
             shared: AtomicUsize::new(0),
         }
+    }
+
+    /// Bytes of the sample.
+    pub(crate) fn bytes(&self) -> usize {
+        size_of_val(&*self.words)
+    }
+
+    /// How many searches are kept.
+    pub(crate) fn kept(&self) -> usize {
+        self.words.len()
     }
 
     /// Whether the search at hand is to be noted (A1).
@@ -55,7 +69,7 @@ impl Chooser {
         // Relaxed, here and below: a sample and hints; a word that is overwritten, or read before
         // it is there, is one of thousands.
         let noted = self.noted.fetch_add(1, Ordering::Relaxed);
-        self.words[noted % KEPT].store(word, Ordering::Relaxed);
+        self.words[noted % self.kept()].store(word, Ordering::Relaxed);
         noted >= self.due.load(Ordering::Relaxed)
     }
 
@@ -73,14 +87,14 @@ impl Chooser {
         if self.shared.swap(shared, Ordering::Relaxed) != shared {
             self.noted.store(0, Ordering::Relaxed);
         }
-        let pause = KEPT.max(towers / EVERY);
+        let pause = self.kept().max(towers / EVERY);
         let due = self.noted.load(Ordering::Relaxed) + pause;
         self.due.store(due, Ordering::Relaxed);
     }
 
     /// The words that are kept, in order.
-    pub(crate) fn sorted(&self) -> Vec<u64> {
-        let kept = self.noted.load(Ordering::Relaxed).min(KEPT);
+    fn sorted(&self) -> Vec<u64> {
+        let kept = self.noted.load(Ordering::Relaxed).min(self.kept());
         let words = self.words[..kept].iter();
         let mut words: Vec<u64> = words.map(|word| word.load(Ordering::Relaxed)).collect();
         words.sort_unstable();

@@ -11,14 +11,15 @@
 //! D2. Higher levels are walked before lower ones, so that what was met above is met below: links
 //!     are made bottom-up and never undone.
 //! D3. A call takes as many steps as it was given, and the last one a copy of words besides; where
-//!     a selector chooses, also that choice, from a sample of at most [`SAMPLE`] words.
+//!     a selector chooses, also that choice, from a sample of the words, and a pass over towers.
 //! D4. A selector says where guards should stand. One that is too low for what it stands before
 //!     is of no use, so the highest of the towers close before the place becomes a guard; and
 //!     before, since a key between the place and its guard would be left to the guard before,
-//!     which may stand where guards are dense, and be low.
+//!     which may stand where guards are dense, and be low. Whatever it answers, or if it panics,
+//!     guards are sorted and not too many.
 //!
-//! Threads: one at a time has the draft. Tests: `a_directory_made_in_pieces_is_the_same` and
-//! `selected_guards_*` in `tests.rs` beside.
+//! Threads: one at a time has the draft. Tests: `a_directory_made_in_pieces_is_the_same` in
+//! `tests.rs` beside; of selectors, `tests/selected.rs`.
 
 use crate::jellyfish::chooser::Chooser;
 use crate::jellyfish::directory::{Directory, Guard, shared};
@@ -29,8 +30,9 @@ use std::sync::Arc;
 /// A guard stands before its place by at most this share of the towers to the next one (D4).
 const NEAR: usize = 4;
 
-/// D3.
-const SAMPLE: usize = 1 << 14;
+/// Words of keys that a selector is told for each guard that there may be, and at least.
+const SAMPLE_EACH: usize = 4;
+const SAMPLE_MIN: usize = 1 << 14;
 
 /// What a directory is to be made of.
 #[derive(Debug)]
@@ -43,7 +45,7 @@ pub(crate) struct Aim<'l> {
     pub(crate) lowest: usize,
     /// Most guards; where the level has more, the highest of each few becomes one.
     pub(crate) most: usize,
-    /// Who chooses instead: then the lowest level is the first, or he could not choose closely.
+    /// Who chooses instead: then the lowest level is the first, or it could not choose closely.
     pub(crate) chooser: Option<Arc<Chooser>>,
 }
 
@@ -123,6 +125,10 @@ impl<'l> Draft<'l> {
                     if let Some(chooser) = self.chooser.take() {
                         self.select(&chooser, shared);
                     }
+                    if self.towers.len() > self.most {
+                        // The selector wanted too many, or panicked the last time.
+                        self.thin_evenly();
+                    }
                     let words = std::mem::take(&mut self.words);
                     let is_whole = self.is_whole;
                     return Some(Directory::new(&self.towers, words, shared, is_whole));
@@ -174,12 +180,7 @@ impl<'l> Draft<'l> {
             // There is nothing to choose.
             self.chooser = None;
         }
-        if each == 1 {
-            let each = self.lowest + 1;
-            self.towers
-                .iter_mut()
-                .for_each(|guard| guard.levels = guard.levels.min(each));
-        } else if self.chooser.is_none() {
+        if self.chooser.is_none() {
             self.thin_evenly();
         }
         self.words.reserve_exact(self.towers.len());
@@ -190,16 +191,19 @@ impl<'l> Draft<'l> {
 
     /// D4. All words are known.
     fn select(&mut self, chooser: &Chooser, shared: usize) {
-        let each = self.words.len().div_ceil(SAMPLE).max(1);
+        let told = self.most.saturating_mul(SAMPLE_EACH).max(SAMPLE_MIN);
+        let each = self.words.len().div_ceil(told).max(1);
         let sample: Vec<u64> = self.words.iter().copied().step_by(each).collect();
-        let places = chooser.choose(&sample, shared, self.most);
+        let mut places = chooser.choose(&sample, shared, self.most);
+        // Anybody's selector: that it answers in order (Z1) is made sure of.
+        places.sort_unstable();
         let start = |place: &u64| self.words.partition_point(|word| word < place);
         let mut starts: Vec<usize> = places.iter().map(start).collect();
         starts.dedup();
         // Nothing is above the last tower.
         starts.retain(|start| *start < self.words.len());
         if starts.is_empty() {
-            // He has nothing to go by yet.
+            // It has nothing to go by yet.
             return self.thin_evenly();
         }
         let ends = starts.iter().skip(1).copied().chain([self.towers.len()]);
@@ -218,6 +222,13 @@ impl<'l> Draft<'l> {
     fn thin_evenly(&mut self) {
         let len = self.towers.len();
         let each = len.div_ceil(self.most).max(1);
+        if each == 1 {
+            let enough = self.lowest + 1;
+            for guard in &mut self.towers {
+                guard.levels = guard.levels.min(enough);
+            }
+            return;
+        }
         let pick = |start| Pick {
             at: self.highest(start..(start + each).min(len)),
             area: each,

@@ -7,14 +7,13 @@
 //! guard, their insertion leaves a finger behind.
 //!
 //! H1. One thread at a time goes on with a directory, [`PIECE`] towers far, before it installs
-//!     anything; nobody waits for it, and it is not held up for long.
+//!     its key; nobody waits for it, and it is not held up for long, unless a selector takes long.
 //! H2. Making directories costs each insertion and each fallback a constant number of steps: of
 //!     walking along one level, which are cheap beside a fallback's.
 //! H3. `tail` and the fingers are null or towers linked on [`TAIL_LEVELS`] levels at least. Whether
 //!     one is before a key is for the search to find out.
 //! H4. A draft refers to towers of the list whose guides these are, and is used by nobody but that
 //!     list's writers: it lives no longer than the list.
-//!
 //! H5. Where a selector chooses, a directory is due as well once it can be told of enough new
 //!     searches (`chooser.rs`, A3).
 //!
@@ -72,11 +71,12 @@ pub(crate) struct Guides {
 impl Guides {
     /// No directory yet.
     pub(crate) fn new(guards: GuardOptions) -> Self {
+        let most = guards.bytes / BYTES_PER_GUARD;
         Guides {
-            most: guards.bytes / BYTES_PER_GUARD,
+            most,
             chooser: guards
                 .selector
-                .map(|selector| Arc::new(Chooser::new(selector))),
+                .map(|selector| Arc::new(Chooser::new(selector, most))),
             current: Swap::new(Arc::new(Directory::default())),
             tail: AtomicPtr::new(null_mut()),
             fingers: std::array::from_fn(|_| AtomicPtr::new(null_mut())),
@@ -157,7 +157,7 @@ impl Guides {
             // Relaxed, all three: statistics, and a hint.
             let towers = self.towers.fetch_add(1, Ordering::Relaxed) + 1;
             if towers >= self.towers_due.load(Ordering::Relaxed) {
-                self.is_due.store(true, Ordering::Relaxed);
+                self.make_due();
             }
         }
     }
@@ -168,6 +168,15 @@ impl Guides {
         // Relaxed, all three: statistics, and a hint.
         let fallbacks = self.fallbacks.fetch_add(1, Ordering::Relaxed) + 1;
         if fallbacks >= self.fallbacks_due.load(Ordering::Relaxed) {
+            self.make_due();
+        }
+    }
+
+    /// It is time for another directory.
+    fn make_due(&self) {
+        // Said once: who searches looks at what is beside it.
+        if !self.is_due() {
+            // Relaxed: a hint.
             self.is_due.store(true, Ordering::Relaxed);
         }
     }
@@ -181,8 +190,7 @@ impl Guides {
             && let Ok(word) = directory.word(probe)
             && chooser.note(word)
         {
-            // Relaxed: a hint.
-            self.is_due.store(true, Ordering::Relaxed);
+            self.make_due();
         }
     }
 
@@ -226,21 +234,27 @@ impl Guides {
         // Relaxed, all: statistics and hints; the directory is published by `Swap`.
         self.towers_due.store(2 * towers + 1, Ordering::Relaxed);
         let fallbacks = self.fallbacks.load(Ordering::Relaxed);
-        let pause = directory.len() / 4 + FIRST;
+        // H2: where a selector chose, all towers were walked past.
+        let walked = match &self.chooser {
+            Some(_) => towers,
+            None => directory.len(),
+        };
+        let pause = walked / 4 + FIRST;
         self.fallbacks_due
             .store(fallbacks + pause, Ordering::Relaxed);
         self.bytes.store(directory.bytes(), Ordering::Relaxed);
-        self.is_due.store(false, Ordering::Relaxed);
         if let Some(chooser) = &self.chooser {
             chooser.rest(directory.shared(), towers);
         }
+        self.is_due.store(false, Ordering::Relaxed);
         self.current.store(Arc::new(directory), guard);
         true
     }
 
-    /// Bytes of the directory in use.
+    /// Bytes of the directory in use, and of what a selector is told.
     pub(crate) fn bytes(&self) -> usize {
+        let sample = self.chooser.as_ref().map_or(0, |chooser| chooser.bytes());
         // Relaxed: a figure, it guards nothing.
-        self.bytes.load(Ordering::Relaxed)
+        self.bytes.load(Ordering::Relaxed) + sample
     }
 }

@@ -553,6 +553,12 @@ impl List {
         })
     }
 
+    /// Bytes of the guard directory, and what belongs to it.
+    #[cfg(all(test, not(any(loom, shuttle))))]
+    pub(crate) fn guide_bytes(&self) -> usize {
+        self.guides.bytes()
+    }
+
     /// How many nodes stand on each level, bottom first; panics if S1 does not hold.
     #[cfg(all(test, not(any(loom, shuttle))))]
     pub(crate) fn check_levels(&self, order: &velella_base::Order) -> Vec<usize> {

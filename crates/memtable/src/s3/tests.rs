@@ -29,6 +29,10 @@ fn s3_keeps_the_contract() {
 
 #[test]
 fn s3_with_chosen_guards_keeps_the_contract() {
+    if cfg!(miri) {
+        // A directory takes more keys than there is time for.
+        return;
+    }
     crate::contract::run(&|order, slots| {
         let guards = GuardOptions::from(600).chosen_by(Mixed);
         Arc::new(S3::new(order, slots, &Supply::default(), guards)) as Arc<dyn Memtable>
