@@ -123,7 +123,7 @@ const STEPS: &[Step] = &[
     },
     Step {
         // A test fails by panicking, so there `unwrap` is a way to say so; and it casts what it
-        // made up itself.
+        // made up itself. What no peer is needed for is built here, too: the network.
         name: "lint-all",
         says: "cargo clippy --workspace --all-targets, `unwrap` and casts allowed",
         action: Action::Cargo(
@@ -131,6 +131,8 @@ const STEPS: &[Step] = &[
                 "clippy",
                 "--workspace",
                 "--all-targets",
+                "--features",
+                "velella-bench/neural",
                 "--",
                 "-D",
                 "warnings",
