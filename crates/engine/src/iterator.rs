@@ -430,12 +430,18 @@ impl Iter {
         self.payload_copied = false;
         self.turn = Turn::Here;
         self.moving = true;
-        let there = self.engine().check_open().and_then(|()| position(self));
-        match &there {
-            Ok(_) => self.moving = false,
-            Err(error) => self.nowhere = Nowhere::Failed(error.clone()),
+        // Handed on in parts: moved as a whole it would be loaded in one piece, right after it was
+        // stored in several, which the processor has to wait for.
+        match self.engine().check_open().and_then(|()| position(self)) {
+            Ok(there) => {
+                self.moving = false;
+                Ok(there)
+            }
+            Err(error) => {
+                self.nowhere = Nowhere::Failed(error.clone());
+                Err(error)
+            }
         }
-        there
     }
 
     /// There is no pair on this side.
