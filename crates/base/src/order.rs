@@ -146,10 +146,16 @@ pub fn set_tail(to: &mut Vec<u8>, at: usize, tail: &[u8]) {
         to[at..at + 8].copy_from_slice(first);
         to[behind..].copy_from_slice(last);
     } else {
-        assert!(at <= to.len(), "{at} of {}", to.len());
-        to.truncate(at);
-        to.extend_from_slice(tail);
+        set_any_tail(to, at, tail);
     }
+}
+
+/// As `set_tail`, whatever the lengths. A function of its own, so that the common case is inlined.
+#[inline(never)]
+fn set_any_tail(to: &mut Vec<u8>, at: usize, tail: &[u8]) {
+    assert!(at <= to.len(), "{at} of {}", to.len());
+    to.truncate(at);
+    to.extend_from_slice(tail);
 }
 
 /// The first eight bytes as a number that orders as they do, zeros where there are fewer: if the
