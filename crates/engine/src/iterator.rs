@@ -11,6 +11,8 @@
 //!     no longer knows which pairs it has shown.
 //! I5. When it ends it leaves its cursors over tables to the next one (`resting.rs`), unless an
 //!     error or a panic left them in the middle of a movement.
+//! I6. Over what is plain it walks in a stretch that the merged cursor has lent it; whatever else
+//!     is done with it begins by returning that (`land`). `key` is out of date meanwhile.
 //!
 //! Source: JellyFish (Middleware '20) Algorithm 3 for the memtables' part, corrected.
 //! Threads: an iterator belongs to one thread at a time.
@@ -38,6 +40,7 @@ use std::sync::Arc;
 use velella_base::external::ExternalRef;
 use velella_base::order::same_bytes;
 use velella_base::{Cursor, Error, Result, Stamp, ValueKind, seeded};
+use velella_tree::Stretch;
 
 /// Room for a key made at once: most keys need no more.
 const KEY_BYTES: usize = 64;
@@ -89,6 +92,8 @@ pub struct Iter {
     nowhere: Nowhere,
     /// The pair's key (I2); when it stands on none, some key.
     key: Vec<u8>,
+    /// Stands on the pair, if there is one (I6).
+    stretch: Option<Stretch>,
     judged: Judged,
     kind: ValueKind,
     /// The payload, when it was copied (backward steps, external values).
@@ -127,6 +132,7 @@ impl Iter {
             there: false,
             nowhere: Nowhere::Unpositioned,
             key: Vec::with_capacity(KEY_BYTES),
+            stretch: None,
             judged: Judged::PLAIN,
             kind: ValueKind::Put,
             payload: Vec::new(),
@@ -144,7 +150,7 @@ impl Iter {
     #[must_use]
     #[inline]
     pub fn key(&self) -> Option<&[u8]> {
-        self.there.then_some(&self.key)
+        self.there.then(|| self.shown_key())
     }
 
     /// The value it stands on; empty with keys only, and when it stands on nothing. External
@@ -182,12 +188,20 @@ impl Iter {
             return Ok(None);
         }
         if self.options.keys_only {
-            return Ok(Some((&self.key, &[])));
+            return Ok(Some((self.shown_key(), &[])));
         }
         if self.kind == ValueKind::External {
             self.fetch()?;
         }
-        Ok(Some((&self.key, &self.payload()[self.judged.skip..])))
+        Ok(Some(match &self.stretch {
+            Some(stretch) => (stretch.key(), stretch.value()),
+            None => (&self.key, &self.payload()[self.judged.skip..]),
+        }))
+    }
+
+    #[inline]
+    fn shown_key(&self) -> &[u8] {
+        self.stretch.as_ref().map_or(&self.key, Stretch::key)
     }
 
     /// Makes the payload the external value that it refers to.
@@ -226,6 +240,7 @@ impl Iter {
     /// # Errors
     /// `Corruption`, `Io`. The iterator stands on nothing then.
     pub fn seek_first(&mut self) -> Result<bool> {
+        self.land();
         self.follow_view()?;
         self.core.toll.seeks.increment();
         self.guarded(|iter| {
@@ -243,6 +258,7 @@ impl Iter {
     /// # Errors
     /// As [`Iter::seek_first`].
     pub fn seek_last(&mut self) -> Result<bool> {
+        self.land();
         self.follow_view()?;
         self.core.toll.seeks.increment();
         self.guarded(|iter| {
@@ -261,6 +277,7 @@ impl Iter {
     /// As [`Iter::seek_first`].
     pub fn seek(&mut self, key: impl AsRef<[u8]>) -> Result<bool> {
         let key = key.as_ref();
+        self.land();
         if self.is_below_lower(key) {
             return self.seek_first();
         }
@@ -278,6 +295,7 @@ impl Iter {
     /// As [`Iter::seek_first`].
     pub fn seek_before(&mut self, key: impl AsRef<[u8]>) -> Result<bool> {
         let key = key.as_ref();
+        self.land();
         if self.is_above_upper(key) {
             return self.seek_last();
         }
@@ -303,6 +321,9 @@ impl Iter {
     #[inline]
     fn step_forward(&mut self) -> Result<bool> {
         self.follow_view()?;
+        if self.hop() {
+            return Ok(true);
+        }
         if !self.there {
             return match &self.nowhere {
                 Nowhere::PastLast => Ok(false),
@@ -334,6 +355,7 @@ impl Iter {
 
     #[inline]
     fn step_backward(&mut self) -> Result<bool> {
+        self.land();
         self.follow_view()?;
         if !self.there {
             return match &self.nowhere {
@@ -402,6 +424,7 @@ impl Iter {
     #[cold]
     fn renew(&mut self) -> Result<()> {
         velella_sync::spot(24);
+        self.land();
         self.leave_sources();
         self.sources = Sources::take(&self.core, &self.options, &self.snapshot);
         self.moving = false;
@@ -417,6 +440,7 @@ impl Iter {
     /// I5.
     #[inline]
     fn leave_sources(&mut self) {
+        debug_assert!(self.stretch.is_none(), "I6: it was returned before");
         if !self.moving {
             self.sources.leave(self.snapshot.engine(), &self.core);
         }
@@ -468,6 +492,7 @@ impl Iter {
 
 impl Drop for Iter {
     fn drop(&mut self) {
+        self.land();
         self.leave_sources();
     }
 }

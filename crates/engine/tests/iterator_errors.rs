@@ -6,7 +6,7 @@ use crate::common::{tiny, try_on};
 use std::sync::Arc;
 use velella::vfs::fault::{Fault, Rule};
 use velella::vfs::{FaultFs, MemFs, Operation};
-use velella::{Db, IterOptions};
+use velella::{Db, ErrorKind, IterOptions};
 
 const PAIRS: u32 = 2_000;
 
@@ -83,4 +83,20 @@ fn pairs_end_after_the_error_they_yielded() {
         .unwrap();
     let rest = iter.filter(Result::is_ok).count();
     assert_eq!(seen + rest, PAIRS as usize, "after a seek it goes on");
+}
+
+#[test]
+fn a_scan_in_the_midst_of_a_block_hears_that_the_database_was_closed() {
+    for steps in [1, 2, 5] {
+        let (db, _faulty) = database();
+        let mut iter = db.iter().unwrap();
+        for _ in 0..steps {
+            assert!(iter.step().unwrap());
+        }
+        db.close().unwrap();
+        assert_eq!(iter.pair().unwrap_err().kind(), ErrorKind::Closed);
+        assert_eq!(iter.step().unwrap_err().kind(), ErrorKind::Closed);
+        assert_eq!(iter.step().unwrap_err().kind(), ErrorKind::Closed);
+        assert!(iter.key().is_none(), "I4");
+    }
 }

@@ -6,7 +6,7 @@ use crate::common::{KINDS, on, tiny};
 use std::collections::BTreeMap;
 use std::ops::Bound;
 use velella::vfs::MemFs;
-use velella::{Iter, IterOptions, Keyspace, KeyspaceOptions, Order, Snapshot};
+use velella::{Iter, IterOptions, Keyspace, KeyspaceOptions, Order, Snapshot, WriteOptions};
 use velella_testkit::{Seed, Watchdog, seeds};
 
 /// A map of the same pairs in the keyspace's order.
@@ -205,5 +205,105 @@ fn random_walks_agree_with_a_map_under_random_settings() {
             };
             walk(&mut seed, &keyspace, snapshot, map, &order, 12);
         }
+    }
+}
+
+/// Pairs of one level, above which a few keys have something newer, in a table or in memory.
+fn layered(seed: &mut Seed, keyspace: &Keyspace) -> Map {
+    // Keys whose first words differ, and keys that share theirs.
+    let prefix = *seed.pick(&["", "key", "a-long-prefix-"]);
+    let key = |n: usize| format!("{prefix}{n:04}").into_bytes();
+    let mut map = Map::new();
+    let put = |seed: &mut Seed, map: &mut Map, n| {
+        let value = match seed.below(60) {
+            // Of a file of its own.
+            0 => vec![7; velella_base::limits::INLINE_VALUE_BYTES_MAX + 1],
+            _ => seed.value(60),
+        };
+        let never = u64::MAX / 2;
+        match seed.one_in(20) {
+            true => keyspace.put_expiring(key(n), &value, never, WriteOptions::default()),
+            false => keyspace.put(key(n), &value),
+        }
+        .unwrap();
+        map.insert(key(n), value);
+    };
+    (0..500).for_each(|n| put(seed, &mut map, n));
+    keyspace.compact().unwrap();
+    for flushes in [true, false] {
+        let every = 1 + seed.below(30);
+        for n in 0..500 {
+            match seed.below(3 * every) {
+                0 | 1 => put(seed, &mut map, n),
+                2 => {
+                    keyspace.delete(key(n)).unwrap();
+                    map.remove(&key(n));
+                }
+                _ => {}
+            }
+        }
+        if flushes {
+            keyspace.flush().unwrap();
+        }
+    }
+    map
+}
+
+#[test]
+fn a_long_scan_of_many_places_shows_every_pair_once() {
+    let _watchdog = Watchdog::new("long_scans", 400);
+    for number in seeds(60) {
+        let mut seed = Seed::new("long_scans", number);
+        let builder = tiny()
+            .memtable(*seed.pick(&KINDS))
+            .block_bytes(*seed.pick(&[256, 1024, 4096]));
+        let db = on(&MemFs::new(), builder);
+        let keyspace = db.default_keyspace();
+        let map = layered(&mut seed, &keyspace);
+        let snapshot = Some(db.snapshot());
+        let options = IterOptions {
+            snapshot,
+            ..Default::default()
+        };
+        let pairs: Vec<_> = map.iter().collect();
+        let mut iter = keyspace.iter_with(options).unwrap();
+        let mut at = 0;
+        assert!(iter.seek_first().unwrap());
+        loop {
+            // By either way, or both, or not looked at at all.
+            let (key, value) = pairs[at];
+            if seed.one_in(2) {
+                assert_eq!(iter.key(), Some(&key[..]), "{seed:?}");
+            }
+            if !seed.one_in(4) {
+                assert_eq!(
+                    iter.pair().unwrap(),
+                    Some((&key[..], &value[..])),
+                    "{seed:?}"
+                );
+            }
+            assert!(iter.expires_at_ms().is_none_or(|at| at == u64::MAX / 2));
+            match seed.below(60) {
+                0 => iter.refresh().unwrap(),
+                1 => drop(keyspace.put(key, "not seen").unwrap()),
+                2 => keyspace.flush().unwrap(),
+                3 => assert!(iter.seek(key).unwrap(), "{seed:?}"),
+                4..8 => {
+                    assert_eq!(iter.step_back().unwrap(), at > 0, "{seed:?}");
+                    if at > 0 {
+                        assert_eq!(iter.key(), Some(&pairs[at - 1].0[..]), "{seed:?}");
+                    }
+                    assert!(iter.step().unwrap(), "{seed:?}");
+                    assert_eq!(iter.key(), Some(&key[..]), "{seed:?}");
+                }
+                _ => {}
+            }
+            at += 1;
+            assert_eq!(iter.step().unwrap(), at < pairs.len(), "{seed:?}: {at}");
+            if at == pairs.len() {
+                break;
+            }
+        }
+        assert!(iter.key().is_none() && iter.pair().unwrap().is_none());
     }
 }

@@ -11,6 +11,10 @@
 //!
 //! Threads: one; may be sent. Tests: tests/model.rs, tests/faults.rs.
 
+mod stretch;
+
+pub use stretch::Stretch;
+
 use crate::block::Malformed;
 use crate::block::cursor::BlockCursor;
 use crate::table::Table;
@@ -40,7 +44,8 @@ pub struct TableCursor {
     ahead: Option<Ahead>,
     /// The block in `block`, if there is one.
     number: usize,
-    block: Option<BlockCursor>,
+    /// In a place of its own, so that it is quickly lent.
+    block: Option<Box<BlockCursor>>,
     /// The block that a seek was aimed at.
     aimed: Option<usize>,
     /// With as many entries left in its block, a walk asks for the next one.
@@ -97,7 +102,9 @@ impl TableCursor {
     #[must_use]
     #[inline]
     pub fn is_positioned(&self) -> bool {
-        self.block.as_ref().is_some_and(BlockCursor::is_positioned)
+        self.block
+            .as_deref()
+            .is_some_and(BlockCursor::is_positioned)
     }
 
     /// As `pass`; whether there is an entry then.
@@ -202,7 +209,7 @@ impl TableCursor {
             };
             match &mut self.block {
                 Some(block) => block.reset(bytes).map_err(malformed)?,
-                none => *none = Some(BlockCursor::new(bytes).map_err(malformed)?),
+                none => *none = Some(Box::new(BlockCursor::new(bytes).map_err(malformed)?)),
             }
             self.number = number;
         }
@@ -354,7 +361,7 @@ impl Cursor for TableCursor {
     #[inline]
     fn is_newest(&self) -> bool {
         let keys_are_bytes = self.table.order.is_bytewise();
-        keys_are_bytes && self.block.as_ref().is_some_and(BlockCursor::is_newest)
+        keys_are_bytes && self.block.as_deref().is_some_and(BlockCursor::is_newest)
     }
 
     #[inline]

@@ -44,7 +44,7 @@ pub use builder::{TableBuilder, TableOptions};
 pub use cache::BlockCache;
 pub use compression::Compression;
 pub use counters::{Counters, Tally};
-pub use cursor::TableCursor;
+pub use cursor::{Stretch, TableCursor};
 pub use filter::key_hash;
 pub use found::{BlockSlice, Found};
 pub use inspect::{Detail, inspect};

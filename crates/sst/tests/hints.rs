@@ -1,8 +1,8 @@
 //! Hints change no result: aiming, approaching, going over to another table, being told that an
-//! entry is the newest.
+//! entry is the newest, lending a stretch of a block.
 //!
-//! Claims: U5, U6 of a cursor; `cursor.rs` Y2, Y3. Every random choice comes from the seed named
-//! when one fails.
+//! Claims: U5, U6 of a cursor; `cursor.rs` Y2, Y3; `cursor/stretch.rs` L1, L2. Every random choice
+//! comes from the seed named when one fails.
 
 #![allow(clippy::cast_possible_truncation, reason = "sizes in tests are small")]
 #![allow(clippy::unwrap_used, reason = "a helper that fails fails its test")]
@@ -223,4 +223,55 @@ fn a_walk_past_the_cache_reads_the_file_in_few_pieces() {
             meta.bytes
         );
     }
+}
+
+#[test]
+fn a_walk_goes_on_where_the_stretch_it_lent_ended() {
+    let mut hops = 0;
+    for seed in 0..300 {
+        let mut rng = Rng::new(seed);
+        let order = &orders()[usize::from(seed % 10 == 0)];
+        let Made { table, entries } = made(&mut rng, order);
+        let mut cursor = table.cursor(seed % 4 != 0);
+        let at = Stamp(3 + rng.below(5));
+        let mut here = entries.len();
+        for _ in 0..150 {
+            match rng.below(8) {
+                0 => {
+                    here = rng.below(entries.len() as u64) as usize;
+                    let Owned { key, stamp, .. } = &entries[here];
+                    cursor.seek(key, *stamp).unwrap();
+                    // Of equal entries it finds the first.
+                    here = entries.iter().position(|e| e == &entries[here]).unwrap();
+                }
+                1 if here < entries.len() => {
+                    cursor.prev().unwrap();
+                    here = here.checked_sub(1).unwrap_or(entries.len());
+                }
+                2 if here < entries.len() => {
+                    cursor.next().unwrap();
+                    here += 1;
+                }
+                _ => {
+                    let Some(mut stretch) = cursor.lend(u64::MAX) else {
+                        continue;
+                    };
+                    assert!(order.is_bytewise(), "seed {seed}");
+                    assert!(cursor.entry().is_none(), "seed {seed}: L1");
+                    for _ in 0..rng.below(6) {
+                        let hopped = stretch.hop(at);
+                        hops += u32::from(hopped);
+                        here += usize::from(hopped);
+                        assert_eq!(stretch.key(), entries[here].key, "seed {seed}");
+                        assert_eq!(stretch.value(), entries[here].value, "seed {seed}");
+                    }
+                    cursor.take_back(stretch);
+                }
+            }
+            let expected = entries.get(here).map(|e| (&e.key[..], e.stamp));
+            let entry = cursor.entry().map(|e| (e.key, e.stamp));
+            assert_eq!(entry, expected, "seed {seed}");
+        }
+    }
+    assert!(hops > 2_000, "{hops}");
 }

@@ -42,3 +42,4 @@ pub use open_files::OpenFiles;
 pub use retain::{Retain, Retained};
 pub use table_file::{Env, Graveyard, TableFile};
 pub use tree::{Built, Level, Pressure, TableStyle, Tree, TreeOptions, Wanted};
+pub use velella_sst::Stretch;

@@ -27,9 +27,37 @@ impl Iter {
             self.judged = Judged::PLAIN;
             self.there = true;
             self.stand = Stand::On;
+            // One pair behind another is how a scan goes on: the next ones are asked for nothing
+            // but their block.
+            self.stretch = self.sources.merged.lend();
             return Ok(true);
         }
         self.settle_forward()
+    }
+
+    /// Steps within the stretch, if there is one and the next pair belongs to it; else returns it,
+    /// for an ordinary step to say what there is (I6).
+    #[inline]
+    pub(super) fn hop(&mut self) -> bool {
+        let at = self.snapshot.stamp();
+        let is_open = self.engine().check_open().is_ok();
+        let Some(stretch) = &mut self.stretch else {
+            return false;
+        };
+        let hopped = is_open && stretch.hop(at);
+        if !hopped {
+            self.land();
+        }
+        hopped
+    }
+
+    /// Returns the stretch, if there is one, and stands where that stood (I6).
+    #[inline]
+    pub(super) fn land(&mut self) {
+        if let Some(stretch) = self.stretch.take() {
+            set_tail(&mut self.key, 0, stretch.key());
+            self.sources.merged.take_back(stretch);
+        }
     }
 
     /// The merged cursor stands at or after the wanted place: shows the first live pair from here.

@@ -10,6 +10,8 @@
 //!     is below the target and begins with `matched` bytes of it, so one that shares more than
 //!     these with its predecessor is below the target too, and one that shares fewer is compared
 //!     from there on.
+//! W5. `hop` moves or changes nothing: what it cannot take in one step without judgement, it leaves
+//!     to `next`.
 //!
 //! Threads: one. Tests: `block/tests.rs`; tests/model.rs through whole tables.
 
@@ -18,7 +20,7 @@ use super::{INTERVAL, Malformed, kind};
 use std::cmp::Ordering;
 use std::ops::Range;
 use std::sync::Arc;
-use velella_base::order::{same_bytes, set_tail};
+use velella_base::order::{same_bytes, set_tail, word};
 use velella_base::{Entry, Order, Stamp, ValueKind};
 use velella_sync::prefetch::prefetch_all;
 
@@ -142,6 +144,30 @@ impl BlockCursor {
             return self.entry().map(|entry| entry.key);
         }
         self.is_positioned().then_some(&self.key[..])
+    }
+
+    /// Whether it goes forward, as after every movement but one back.
+    #[must_use]
+    #[inline]
+    pub(crate) fn goes_forward(&self) -> bool {
+        !self.backward
+    }
+
+    /// Going forward: the key it stands on, some key if it stands on none.
+    #[must_use]
+    #[inline]
+    pub(crate) fn forward_key(&self) -> &[u8] {
+        &self.key
+    }
+
+    /// Going forward: the value it stands on, some value if it stands on none.
+    #[must_use]
+    #[inline]
+    pub(crate) fn forward_value(&self) -> &[u8] {
+        // Within the block: it was checked when the entry was decoded.
+        self.block
+            .get(self.current.value.clone())
+            .unwrap_or_default()
     }
 
     /// Whether the decoded interval shows that the entry before is another key's.
@@ -353,6 +379,54 @@ impl BlockCursor {
         Ok(())
     }
 
+    /// Moves one entry forward if that is the next key's, of which a reader at `at` sees this
+    /// version, a plain value, and if the key's first word is below `below`; whether it did (W5).
+    /// Bytewise, going forward, on an entry whose key's first word is `first`, which follows.
+    ///
+    /// Of the key that the last step wrote in pieces nothing is loaded that spans these: the
+    /// processor would wait until they have left its store buffer.
+    #[inline]
+    pub(crate) fn hop(&mut self, at: Stamp, below: u64, first: &mut u64) -> bool {
+        debug_assert!(!self.backward, "it goes forward");
+        let ordinal = self.ordinal + 1;
+        if ordinal >= self.layout.entries {
+            return false;
+        }
+        // What is malformed is for `next` to say.
+        let Ok(item) = self.layout.item(&self.block, self.next_item) else {
+            return false;
+        };
+        let Ok(value) = Layout::value(&self.block, self.next_value, &item) else {
+            return false;
+        };
+        let (shared, stamp) = (item.shared, Stamp(item.word >> 8));
+        let is_plain = item.word & 0xff == ValueKind::Put as u64;
+        let is_restart = ordinal.is_multiple_of(INTERVAL);
+        if !is_plain || stamp > at || shared > self.key.len() || (is_restart && shared > 0) {
+            return false;
+        }
+        let suffix = &self.block[item.suffix_at..item.end];
+        let word = word_of(*first, shared, suffix);
+        // What two neighbours do not share begins with different bytes, but at a restart.
+        let may_be_same = self.key.get(shared) == suffix.first();
+        if word >= below || (may_be_same && same_bytes(&self.key[shared..], suffix)) {
+            return false;
+        }
+        set_tail(&mut self.key, shared, suffix);
+        if value.start > self.fetched {
+            self.prefetch_values(value.start);
+        }
+        (self.next_item, self.next_value) = (item.end, value.end);
+        self.current = Decoded {
+            stamp,
+            kind: ValueKind::Put,
+            value,
+        };
+        self.ordinal = ordinal;
+        *first = word;
+        true
+    }
+
     /// Moves one entry back; before the first from the first.
     ///
     /// # Errors
@@ -474,6 +548,17 @@ impl BlockCursor {
 }
 
 const SHARED: Malformed = Malformed::Shape("a key shares more than its predecessor has");
+
+/// The first word of a key that shares `shared` bytes with one whose first word is `first`, and
+/// goes on with `suffix`.
+#[inline]
+fn word_of(first: u64, shared: usize, suffix: &[u8]) -> u64 {
+    match shared {
+        0 => word(suffix),
+        1..8 => first & (u64::MAX << (64 - 8 * shared)) | word(suffix) >> (8 * shared),
+        _ => first,
+    }
+}
 
 /// Whether `(key, stamp)` comes before `(target, at)`.
 #[inline]

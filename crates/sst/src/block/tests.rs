@@ -8,6 +8,7 @@ use super::cursor::BlockCursor;
 use super::view::{Layout, common_prefix};
 use crate::filter::key_hash;
 use std::sync::Arc;
+use velella_base::order::word;
 use velella_base::{Entry, Order, Stamp, ValueKind};
 use velella_sync::rng::Rng;
 
@@ -83,6 +84,87 @@ fn common_prefixes_are_counted_across_words() {
     }
 }
 
+/// Entries of few keys, some of which are the beginning of others, in the order of a block.
+fn entries(rng: &mut Rng) -> Vec<(Vec<u8>, u64, ValueKind)> {
+    let mut entries: Vec<_> = (0..1 + rng.below(60))
+        .map(|_| {
+            let common = rng.below(12) as usize;
+            let mut key = b"prefix\0prefix"[..common].to_vec();
+            key.extend((0..rng.below(4)).map(|_| b"\0a\xff"[rng.below(3) as usize]));
+            let kind = match rng.below(8) {
+                0 => ValueKind::Delete,
+                1 => ValueKind::PutExpiring,
+                _ => ValueKind::Put,
+            };
+            (key, 1 + rng.below(9), kind)
+        })
+        .collect();
+    entries.sort_by(|a, b| a.0.cmp(&b.0).then(b.1.cmp(&a.1)));
+    entries
+}
+
+#[test]
+fn a_hop_is_a_step_to_the_next_key_if_that_needs_no_judgement() {
+    let mut hops = 0;
+    for seed in 0..2_000 {
+        let mut rng = Rng::new(seed);
+        let entries = entries(&mut rng);
+        let mut builder = BlockBuilder::new(true);
+        let mut last: &[u8] = &[];
+        for (key, stamp, kind) in &entries {
+            let (stamp, value) = (Stamp(*stamp), &key[..key.len() / 2]);
+            let entry = Entry {
+                key,
+                stamp,
+                kind: *kind,
+                value,
+            };
+            builder.add(entry, common_prefix(last, key), tag(key));
+            last = key;
+        }
+        let mut bytes = Vec::new();
+        builder.finish(&mut bytes);
+        let (at, limit) = (
+            Stamp(rng.below(12)),
+            &entries[rng.below(60) as usize % entries.len()],
+        );
+        let below = if rng.below(2) == 0 {
+            u64::MAX
+        } else {
+            word(&limit.0)
+        };
+        let block: Arc<[u8]> = bytes.into();
+        let mut cursor = BlockCursor::new(Arc::clone(&block)).unwrap();
+        let mut plain = BlockCursor::new(block).unwrap();
+        cursor.seek_first().unwrap();
+        plain.seek_first().unwrap();
+        for pair in entries.windows(2) {
+            let (before, (key, stamp, kind)) = (&pair[0].0, &pair[1]);
+            let mut first = word(before);
+            let hopped = cursor.hop(at, below, &mut first);
+            let may =
+                before != key && *kind == ValueKind::Put && *stamp <= at.0 && word(key) < below;
+            assert_eq!(hopped, may, "seed {seed}: from {before:?} to {key:?}");
+            match hopped {
+                true => hops += 1,
+                false => {
+                    assert_eq!(cursor.entry(), plain.entry(), "seed {seed}: it stays");
+                    cursor.next().unwrap();
+                }
+            }
+            plain.next().unwrap();
+            assert_eq!(cursor.entry(), plain.entry(), "seed {seed}");
+            assert!(
+                !hopped || first == word(key),
+                "seed {seed}: the word follows"
+            );
+        }
+        let mut first = word(&entries[entries.len() - 1].0);
+        assert!(!cursor.hop(Stamp::MAX, u64::MAX, &mut first), "the last");
+    }
+    assert!(hops > 2_000, "{hops}");
+}
+
 /// Whatever the bytes: searching and walking both ways end, with entries or with an error.
 fn exercise(block: &Arc<[u8]>) {
     if let Ok(layout) = Layout::of(block) {
@@ -104,7 +186,7 @@ fn exercise(block: &Arc<[u8]>) {
             4 => cursor.seek(&order, b"", Stamp::MAX, &mut 0),
             _ => cursor.seek_before(&order, b"z", &mut 0),
         };
-        for _ in 0..200 {
+        for turn in 0..200 {
             assert_eq!(cursor.entry().is_some(), cursor.is_positioned());
             if moved.is_err() || !cursor.is_positioned() {
                 assert!(!cursor.is_positioned());
@@ -112,7 +194,9 @@ fn exercise(block: &Arc<[u8]>) {
             }
             let _ = cursor.hit();
             let _ = cursor.agrees_with_restarts();
+            let mut first = cursor.key().map_or(0, word);
             moved = match steps % 2 {
+                0 if turn % 2 == 0 && cursor.hop(Stamp(7), u64::MAX, &mut first) => Ok(()),
                 0 => cursor.next(),
                 _ => cursor.prev(),
             };

@@ -10,7 +10,7 @@ use crate::table_file::TableFile;
 use std::cmp::Ordering;
 use std::sync::Arc;
 use velella_base::{Cursor, Entry, Order, Result, Stamp};
-use velella_sst::TableCursor;
+use velella_sst::{Stretch, TableCursor};
 
 /// A cursor over disjoint tables in ascending order. It keeps their files alive.
 pub struct ConcatCursor {
@@ -69,6 +69,20 @@ impl ConcatCursor {
             open: None,
             at: 0,
             fill_cache,
+        }
+    }
+
+    /// See [`TableCursor::lend`].
+    #[inline]
+    pub(crate) fn lend(&mut self, below: u64) -> Option<Stretch> {
+        self.open.as_mut()?.lend(below)
+    }
+
+    /// See [`TableCursor::take_back`].
+    #[inline]
+    pub(crate) fn take_back(&mut self, stretch: Stretch) {
+        if let Some(cursor) = &mut self.open {
+            cursor.take_back(stretch);
         }
     }
 

@@ -14,15 +14,18 @@
 //!     source there is no seat.
 //! M5. No other source's entry begins with a word below `rival`, going forward: a source that
 //!     passed a key and whose word is below is the winner without a match.
+//! M6. While a stretch is lent the cursor stands nowhere, and is not to be moved.
 //!
 //! A seek aims all sources, seeks the first, lets the others approach, and seeks these: so the
 //! sources' cache misses overlap instead of following each other.
 //!
 //! Threads: one. Tests: `merge/tests.rs`, against a sorted vector, random walks.
 
+use crate::cursor::source::Source;
 use std::cmp::Ordering;
 use velella_base::order::word;
 use velella_base::{Cursor, Entry, Order, Result, Stamp};
+use velella_sst::Stretch;
 
 /// Which way the sources are poised (M2).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -42,6 +45,8 @@ pub struct MergeCursor<C = Box<dyn Cursor>> {
     seats: Vec<Seat>,
     /// See M5; 0 where nothing is known.
     rival: u64,
+    /// The last `pass` ended in the source in which it began.
+    stayed: bool,
 }
 
 /// Of more sources the rival is not looked for: that takes a look at each (M5).
@@ -77,6 +82,7 @@ impl<C: Cursor> MergeCursor<C> {
             current: NOWHERE,
             seats,
             rival: 0,
+            stayed: false,
         }
     }
 
@@ -285,6 +291,35 @@ impl<C: Cursor> MergeCursor<C> {
     }
 }
 
+impl MergeCursor<Source> {
+    /// Lends what is left of the block in which the current source walks, up to where another one
+    /// has a key (M6); `None` where that would hardly be far.
+    #[inline]
+    pub fn lend(&mut self) -> Option<Stretch> {
+        let is_forward = self.direction == Direction::Forward;
+        let below = match self.sources.len() {
+            _ if !is_forward || !self.order.is_bytewise() => return None,
+            1 => u64::MAX,
+            _ if self.stayed => self.rival,
+            _ => return None,
+        };
+        self.sources.get_mut(self.current)?.lend(below)
+    }
+
+    /// Takes back what was lent, and stands where that stands.
+    #[inline]
+    pub fn take_back(&mut self, stretch: Stretch) {
+        let word = stretch.first_word();
+        if let Some(source) = self.sources.get_mut(self.current) {
+            source.take_back(stretch);
+        }
+        if let Some(seat) = self.seats.get_mut(self.current) {
+            // It is the winner still: the word is below the rival's.
+            seat.word = word;
+        }
+    }
+}
+
 #[inline]
 fn compare(order: &Order, a: &Entry<'_>, b: &Entry<'_>) -> Ordering {
     order
@@ -375,6 +410,7 @@ impl<C: Cursor> Cursor for MergeCursor<C> {
             let word = self.seats.get(current).map(|seat| seat.word);
             source.pass(key, stamp)?;
             self.current = self.winner_after_pass(current);
+            self.stayed = self.current == current;
             let now = self.seats.get(self.current).map(|seat| seat.word);
             if now != word || !self.is_newer(key, stamp) {
                 return Ok(());

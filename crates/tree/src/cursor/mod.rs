@@ -2,9 +2,9 @@
 //!
 //! Both obey U1-U4 of `velella_base::Cursor`. Tests: beside each.
 
-mod merge;
 mod concat;
 mod source;
+mod merge;
 
 pub use concat::ConcatCursor;
 pub use merge::MergeCursor;

@@ -5,12 +5,9 @@
 
 use crate::cursor::concat::ConcatCursor;
 use velella_base::{Cursor, Entry, Result, Stamp};
+use velella_sst::Stretch;
 
 /// One stream of a merge.
-#[expect(
-    clippy::large_enum_variant,
-    reason = "they stand side by side in one allocation, most of them runs"
-)]
 pub enum Source {
     /// A level, or a table of level 0.
     Run(ConcatCursor),
@@ -19,6 +16,23 @@ pub enum Source {
 }
 
 impl Source {
+    /// See [`velella_sst::TableCursor::lend`]; of anything but tables nothing is lent.
+    #[inline]
+    pub(crate) fn lend(&mut self, below: u64) -> Option<Stretch> {
+        match self {
+            Source::Run(run) => run.lend(below),
+            Source::Other(_) => None,
+        }
+    }
+
+    /// See [`velella_sst::TableCursor::take_back`].
+    #[inline]
+    pub(crate) fn take_back(&mut self, stretch: Stretch) {
+        if let Source::Run(run) = self {
+            run.take_back(stretch);
+        }
+    }
+
     /// Whether a reader at `at` is known to have nothing to look for in it.
     #[must_use]
     #[inline]

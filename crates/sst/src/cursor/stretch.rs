@@ -1,0 +1,88 @@
+//! A stretch of a block, lent by the cursor over its table to whoever walks it.
+//!
+//! Between a scan and the block that it walks lie a merge, a level and a table, each of which is
+//! asked at each step, and has little to say: as long as no other stream has a key in between, the
+//! next pair is the next entry. So the block's cursor is lent up to where one of them has a say.
+//!
+//! L1. While it is lent the table's cursor stands nowhere and is not to be moved; it goes on where
+//!     the stretch ended once that is returned.
+//! L2. A stretch ends in front of anything but a plain value that its reader sees, the first of its
+//!     key; in front of a key that another stream may have something at or before; and where the
+//!     table's cursor asks for its next block.
+//!
+//! Threads: one. Tests: tests/hints.rs, `block/tests.rs`; scans, in the engine's
+//! `tests/iterator_walks.rs`.
+
+use super::TableCursor;
+use crate::block::cursor::BlockCursor;
+use velella_base::Stamp;
+use velella_base::order::word;
+
+/// A stretch of a block (L2), standing on a plain value.
+#[derive(Debug)]
+pub struct Stretch {
+    block: Box<BlockCursor>,
+    /// The first word of the key it stands on; that of every other one is below `below`.
+    first: u64,
+    below: u64,
+    /// With as many entries left in the block, the table's cursor asks for the next one.
+    asks_at: usize,
+}
+
+impl Stretch {
+    /// Moves to the next pair, if that belongs to the stretch for a reader at `at`; whether it
+    /// does.
+    #[inline]
+    pub fn hop(&mut self, at: Stamp) -> bool {
+        let asks = self.block.entries_left() == self.asks_at.wrapping_add(1);
+        !asks && self.block.hop(at, self.below, &mut self.first)
+    }
+
+    /// The key it stands on.
+    #[must_use]
+    #[inline]
+    pub fn key(&self) -> &[u8] {
+        self.block.forward_key()
+    }
+
+    /// The first word of that.
+    #[must_use]
+    #[inline]
+    pub fn first_word(&self) -> u64 {
+        self.first
+    }
+
+    /// Its value.
+    #[must_use]
+    #[inline]
+    pub fn value(&self) -> &[u8] {
+        self.block.forward_value()
+    }
+}
+
+impl TableCursor {
+    /// Lends what is left of the block, as far as keys begin with a word below `below` (L1);
+    /// `None` if it does not stand in a block that it walks forward, or its keys are not in the
+    /// bytewise order.
+    #[inline]
+    pub fn lend(&mut self, below: u64) -> Option<Stretch> {
+        let walks = |block: &mut Box<BlockCursor>| block.is_positioned() && block.goes_forward();
+        if !self.table.order.is_bytewise() {
+            return None;
+        }
+        let block = self.block.take_if(walks)?;
+        Some(Stretch {
+            first: word(block.forward_key()),
+            block,
+            below,
+            asks_at: self.asks_at,
+        })
+    }
+
+    /// Takes back what was lent (L1).
+    #[inline]
+    pub fn take_back(&mut self, stretch: Stretch) {
+        debug_assert!(self.block.is_none(), "L1: it was not moved meanwhile");
+        self.block = Some(stretch.block);
+    }
+}
