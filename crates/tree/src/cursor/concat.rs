@@ -17,9 +17,8 @@ pub struct ConcatCursor {
     tables: Tables,
     order: Order,
     open: Option<TableCursor>,
-    /// The number of the open table. With eight bytes, the three sources for which a scan makes
-    /// room would take more than the C library hands out without a search.
-    at: u32,
+    /// The number of the open table.
+    at: usize,
     fill_cache: bool,
 }
 
@@ -90,16 +89,10 @@ impl ConcatCursor {
     fn find(&self, key: &[u8]) -> usize {
         let order = &self.order;
         let tables = self.tables.as_slice();
-        if self.open.is_some() && tables[self.at()].overlaps(order, key, key) {
-            return self.at();
+        if self.open.is_some() && tables[self.at].overlaps(order, key, key) {
+            return self.at;
         }
         tables.partition_point(|table| order.compare(&table.meta().largest, key) == Ordering::Less)
-    }
-
-    /// The number of the open table.
-    #[inline]
-    fn at(&self) -> usize {
-        self.at as usize
     }
 
     /// Opens table `index` and lets `seek` position it; off the ends, the cursor is unpositioned.
@@ -117,7 +110,7 @@ impl ConcatCursor {
             .open
             .get_or_insert_with(|| table.cursor(self.fill_cache));
         cursor.move_to(table);
-        self.at = u32::try_from(index).expect("fewer tables than that");
+        self.at = index;
         seek(cursor)
     }
 
@@ -126,7 +119,7 @@ impl ConcatCursor {
         if self.open.as_ref().is_none_or(TableCursor::is_positioned) {
             return Ok(());
         }
-        let index = self.at();
+        let index = self.at;
         if forward {
             self.open(Some(index + 1), TableCursor::seek_first)
         } else {
