@@ -16,7 +16,7 @@
 //!
 //! Source: JellyFish (Middleware '20) Algorithm 3 for the memtables' part, corrected.
 //! Threads: an iterator belongs to one thread at a time.
-//! Tests: `tests/iterators.rs`, `tests/iterator_walks.rs`, `tests/iterator_errors.rs`.
+//! Tests: below, `tests/iterators.rs`, `tests/iterator_walks.rs`, `tests/iterator_errors.rs`.
 
 mod options;
 mod sources;
@@ -51,7 +51,7 @@ const SKIPS_MAX: usize = 8;
 /// Where the merged cursor stands relative to the pair the iterator shows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Stand {
-    /// At a version of the pair's key, the one shown.
+    /// At a version of the pair's key, the one shown; nowhere while a stretch is out (I6).
     On,
     /// At the newest version of the pair's key, the one shown.
     Newest,
@@ -90,9 +90,9 @@ pub struct Iter {
     there: bool,
     /// If not, why.
     nowhere: Nowhere,
-    /// The pair's key (I2); when it stands on none, some key.
+    /// The pair's key (I2, but see I6); when it stands on none, some key.
     key: Vec<u8>,
-    /// Stands on the pair, if there is one (I6).
+    /// While there is one, it stands on the pair, and `sources` nowhere (I6).
     stretch: Option<Stretch>,
     judged: Judged,
     kind: ValueKind,
@@ -381,6 +381,7 @@ impl Iter {
     /// # Errors
     /// As [`Iter::seek_first`].
     pub fn refresh(&mut self) -> Result<()> {
+        self.land();
         if let Err(error) = self.engine().check_open() {
             self.there = false;
             self.nowhere = Nowhere::Failed(error.clone());
@@ -506,3 +507,6 @@ impl std::fmt::Debug for Iter {
             .finish_non_exhaustive()
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,6 +1,7 @@
 //! Random walks of an iterator beside one over a map, under random settings and orders.
 //!
-//! Claims: `iterator.rs` I1-I3 in every direction, bound and spelling; `iterators.rs` has examples.
+//! Claims: `iterator.rs` I1-I3 and I6 in every direction, bound and spelling; `iterators.rs` has
+//! examples.
 
 use crate::common::{KINDS, on, tiny};
 use std::collections::BTreeMap;

@@ -39,12 +39,11 @@ impl Iter {
     /// for an ordinary step to say what there is (I6).
     #[inline]
     pub(super) fn hop(&mut self) -> bool {
-        let at = self.snapshot.stamp();
-        let is_open = self.engine().check_open().is_ok();
         let Some(stretch) = &mut self.stretch else {
             return false;
         };
-        let hopped = is_open && stretch.hop(at);
+        let is_open = self.snapshot.engine().check_open().is_ok();
+        let hopped = is_open && stretch.hop(self.snapshot.stamp());
         if !hopped {
             self.land();
         }

@@ -10,8 +10,8 @@
 //!     is below the target and begins with `matched` bytes of it, so one that shares more than
 //!     these with its predecessor is below the target too, and one that shares fewer is compared
 //!     from there on.
-//! W5. `hop` moves or changes nothing: what it cannot take in one step without judgement, it leaves
-//!     to `next`.
+//! W5. `hop` moves as `next` would, or it changes nothing: what needs judgement, or is malformed,
+//!     it leaves to `next`. It does not panic.
 //!
 //! Threads: one. Tests: `block/tests.rs`; tests/model.rs through whole tables.
 
@@ -146,7 +146,7 @@ impl BlockCursor {
         self.is_positioned().then_some(&self.key[..])
     }
 
-    /// Whether it goes forward, as after every movement but one back.
+    /// Whether it goes forward, that is, not out of an interval decoded to go back.
     #[must_use]
     #[inline]
     pub(crate) fn goes_forward(&self) -> bool {
@@ -413,15 +413,13 @@ impl BlockCursor {
             return false;
         }
         set_tail(&mut self.key, shared, suffix);
-        if value.start > self.fetched {
-            self.prefetch_values(value.start);
-        }
         (self.next_item, self.next_value) = (item.end, value.end);
         self.current = Decoded {
             stamp,
             kind: ValueKind::Put,
             value,
         };
+        self.ask_ahead();
         self.ordinal = ordinal;
         *first = word;
         true
@@ -486,10 +484,16 @@ impl BlockCursor {
         let suffix = &self.block[item.suffix_at..item.end];
         set_tail(&mut self.key, item.shared, suffix);
         self.current = self.take(&item)?;
+        self.ask_ahead();
+        Ok(())
+    }
+
+    /// Asks for the values behind the current one, where that was not done already.
+    #[inline]
+    fn ask_ahead(&mut self) {
         if self.next_value > self.fetched {
             self.prefetch_values(self.next_value);
         }
-        Ok(())
     }
 
     /// Asks for the values from `start` on, which a scan will read next.

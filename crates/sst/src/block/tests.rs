@@ -176,9 +176,11 @@ fn exercise(block: &Arc<[u8]>) {
     let Ok(mut cursor) = BlockCursor::new(Arc::clone(block)) else {
         return;
     };
+    // Steps where the other one hops.
+    let mut twin = BlockCursor::new(Arc::clone(block)).expect("as before");
     let order = Order::Bytewise;
     for steps in 0..6 {
-        let mut moved = match steps {
+        let seek = |cursor: &mut BlockCursor| match steps {
             0 => cursor.seek_first(),
             1 => cursor.seek_last(),
             2 => cursor.seek(&order, b"key00003", Stamp(6), &mut 0),
@@ -186,8 +188,11 @@ fn exercise(block: &Arc<[u8]>) {
             4 => cursor.seek(&order, b"", Stamp::MAX, &mut 0),
             _ => cursor.seek_before(&order, b"z", &mut 0),
         };
+        let mut moved = seek(&mut cursor);
+        assert_eq!(seek(&mut twin), moved);
         for turn in 0..200 {
             assert_eq!(cursor.entry().is_some(), cursor.is_positioned());
+            assert_eq!(cursor.entry(), twin.entry());
             if moved.is_err() || !cursor.is_positioned() {
                 assert!(!cursor.is_positioned());
                 break;
@@ -196,10 +201,15 @@ fn exercise(block: &Arc<[u8]>) {
             let _ = cursor.agrees_with_restarts();
             let mut first = cursor.key().map_or(0, word);
             moved = match steps % 2 {
-                0 if turn % 2 == 0 && cursor.hop(Stamp(7), u64::MAX, &mut first) => Ok(()),
+                0 if turn % 2 == 0 && cursor.hop(Stamp(9), u64::MAX, &mut first) => Ok(()),
                 0 => cursor.next(),
                 _ => cursor.prev(),
             };
+            let as_well = match steps % 2 {
+                0 => twin.next(),
+                _ => twin.prev(),
+            };
+            assert_eq!(as_well, moved);
         }
     }
 }

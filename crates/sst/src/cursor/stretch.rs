@@ -10,8 +10,8 @@
 //!     key; in front of a key that another stream may have something at or before; and where the
 //!     table's cursor asks for its next block.
 //!
-//! Threads: one. Tests: tests/hints.rs, `block/tests.rs`; scans, in the engine's
-//! `tests/iterator_walks.rs`.
+//! Threads: one. Tests: below, tests/hints.rs, `block/tests.rs`; scans, in the
+//! engine's `tests/iterator_walks.rs`.
 
 use super::TableCursor;
 use crate::block::cursor::BlockCursor;
@@ -25,7 +25,8 @@ pub struct Stretch {
     /// The first word of the key it stands on; that of every other one is below `below`.
     first: u64,
     below: u64,
-    /// With as many entries left in the block, the table's cursor asks for the next one.
+    /// With as many entries left in the block, the table's cursor asks for the next one: the step
+    /// that comes there is to be its own.
     asks_at: usize,
 }
 
@@ -34,8 +35,8 @@ impl Stretch {
     /// does.
     #[inline]
     pub fn hop(&mut self, at: Stamp) -> bool {
-        let asks = self.block.entries_left() == self.asks_at.wrapping_add(1);
-        !asks && self.block.hop(at, self.below, &mut self.first)
+        let next_asks = self.block.entries_left() == self.asks_at.wrapping_add(1);
+        !next_asks && self.block.hop(at, self.below, &mut self.first)
     }
 
     /// The key it stands on.
@@ -45,7 +46,7 @@ impl Stretch {
         self.block.forward_key()
     }
 
-    /// The first word of that.
+    /// The first word of that, as it is known without loading it from where it was just written.
     #[must_use]
     #[inline]
     pub fn first_word(&self) -> u64 {
@@ -84,5 +85,55 @@ impl TableCursor {
     pub fn take_back(&mut self, stretch: Stretch) {
         debug_assert!(self.block.is_none(), "L1: it was not moved meanwhile");
         self.block = Some(stretch.block);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::block::builder::BlockBuilder;
+    use velella_base::{Entry, ValueKind};
+
+    /// On the first of sixteen keys.
+    fn stretch(below: u64, asks_at: usize) -> Stretch {
+        let mut builder = BlockBuilder::new(false);
+        for key in 0..16 {
+            let entry = Entry {
+                key: &[key],
+                stamp: Stamp(1),
+                kind: ValueKind::Put,
+                value: &[key; 3],
+            };
+            builder.add(entry, 0, 0);
+        }
+        let mut bytes = Vec::new();
+        builder.finish(&mut bytes);
+        let mut block = Box::new(BlockCursor::new(bytes.into()).unwrap());
+        block.seek_first().unwrap();
+        let first = word(block.forward_key());
+        Stretch {
+            block,
+            first,
+            below,
+            asks_at,
+        }
+    }
+
+    /// The key on which it ends.
+    fn end(mut stretch: Stretch) -> u8 {
+        while stretch.hop(Stamp::MAX) {}
+        assert_eq!(stretch.first_word(), word(stretch.key()));
+        stretch.key()[0]
+    }
+
+    #[test]
+    fn it_ends_where_another_has_a_say() {
+        assert_eq!(end(stretch(u64::MAX, usize::MAX)), 15);
+        assert_eq!(end(stretch(word(&[9]), usize::MAX)), 8);
+        assert_eq!(end(stretch(word(&[9, 0, 1]), usize::MAX)), 9);
+        assert_eq!(end(stretch(0, usize::MAX)), 0);
+        // With five entries left, key ten, the next block is asked for.
+        assert_eq!(end(stretch(u64::MAX, 5)), 9);
+        assert_eq!(end(stretch(u64::MAX, 14)), 0);
     }
 }

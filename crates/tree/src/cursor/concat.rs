@@ -80,6 +80,7 @@ impl ConcatCursor {
     /// See [`TableCursor::take_back`].
     #[inline]
     pub(crate) fn take_back(&mut self, stretch: Stretch) {
+        debug_assert!(self.open.is_some(), "it was lent by the open table");
         if let Some(cursor) = &mut self.open {
             cursor.take_back(stretch);
         }

@@ -19,7 +19,8 @@
 //! A seek aims all sources, seeks the first, lets the others approach, and seeks these: so the
 //! sources' cache misses overlap instead of following each other.
 //!
-//! Threads: one. Tests: `merge/tests.rs`, against a sorted vector, random walks.
+//! Threads: one. Tests: `merge/tests.rs`, against a sorted vector, random walks; of M6,
+//! the engine's `iterator/tests.rs` and `tests/iterator_walks.rs`.
 
 use crate::cursor::source::Source;
 use std::cmp::Ordering;
@@ -45,7 +46,7 @@ pub struct MergeCursor<C = Box<dyn Cursor>> {
     seats: Vec<Seat>,
     /// See M5; 0 where nothing is known.
     rival: u64,
-    /// The last `pass` ended in the source in which it began.
+    /// The last `pass` of several sources ended in the one in which it began.
     stayed: bool,
 }
 
@@ -292,15 +293,17 @@ impl<C: Cursor> MergeCursor<C> {
 }
 
 impl MergeCursor<Source> {
-    /// Lends what is left of the block in which the current source walks, up to where another one
-    /// has a key (M6); `None` where that would hardly be far.
+    /// Lends what is left of the block in which the current source walks, up to the first word of
+    /// any other one's key (M6). `None` where that would lead nowhere: the other ones' keys begin
+    /// with the same word, or the last `pass` went over to another source, as the next one may.
     #[inline]
     pub fn lend(&mut self) -> Option<Stretch> {
-        let is_forward = self.direction == Direction::Forward;
-        let below = match self.sources.len() {
-            _ if !is_forward || !self.order.is_bytewise() => return None,
-            1 => u64::MAX,
-            _ if self.stayed => self.rival,
+        if self.direction != Direction::Forward {
+            return None;
+        }
+        let below = match self.seats.get(self.current) {
+            Some(seat) if self.stayed && seat.word < self.rival => self.rival,
+            None if self.sources.len() == 1 => u64::MAX,
             _ => return None,
         };
         self.sources.get_mut(self.current)?.lend(below)
@@ -314,7 +317,8 @@ impl MergeCursor<Source> {
             source.take_back(stretch);
         }
         if let Some(seat) = self.seats.get_mut(self.current) {
-            // It is the winner still: the word is below the rival's.
+            // It is the winner still: the word is below the rival's. Noted anew it would be loaded
+            // from the key that was just written (docs/decisions/0025).
             seat.word = word;
         }
     }
@@ -402,6 +406,7 @@ impl<C: Cursor> Cursor for MergeCursor<C> {
                 return Ok(());
             }
         }
+        let begun = self.current;
         loop {
             let current = std::mem::replace(&mut self.current, NOWHERE);
             let Some(source) = self.sources.get_mut(current) else {
@@ -410,7 +415,7 @@ impl<C: Cursor> Cursor for MergeCursor<C> {
             let word = self.seats.get(current).map(|seat| seat.word);
             source.pass(key, stamp)?;
             self.current = self.winner_after_pass(current);
-            self.stayed = self.current == current;
+            self.stayed = self.current == begun;
             let now = self.seats.get(self.current).map(|seat| seat.word);
             if now != word || !self.is_newer(key, stamp) {
                 return Ok(());

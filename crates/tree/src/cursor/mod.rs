@@ -1,6 +1,6 @@
 //! Cursors over several tables: merged (levels, level 0) and end to end (within a level).
 //!
-//! Both obey U1-U4 of `velella_base::Cursor`. Tests: beside each.
+//! All obey U1-U4 of `velella_base::Cursor`. Tests: beside each.
 
 mod concat;
 mod source;

@@ -28,8 +28,9 @@ impl Source {
     /// See [`velella_sst::TableCursor::take_back`].
     #[inline]
     pub(crate) fn take_back(&mut self, stretch: Stretch) {
-        if let Source::Run(run) = self {
-            run.take_back(stretch);
+        match self {
+            Source::Run(run) => run.take_back(stretch),
+            Source::Other(_) => debug_assert!(false, "nothing was lent"),
         }
     }
 
