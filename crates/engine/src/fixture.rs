@@ -5,6 +5,7 @@
 use crate::core::Engine;
 use crate::db::Db;
 use crate::options::Builder;
+use crate::simulation::Sizes;
 use std::sync::Arc;
 use velella_vfs::{MemFs, Vfs};
 
@@ -16,6 +17,15 @@ pub(crate) fn tiny() -> Builder {
         .block_bytes(512)
         .background_threads(1)
 }
+
+/// Sizes of a database in which nothing happens but what is asked for.
+pub(crate) const ALONE: Sizes = Sizes {
+    lanes: 2,
+    segment_bytes: 64 << 10,
+    extent_bytes: 8 << 10,
+    inline_value_bytes: 3_000,
+    manifest_bytes: None,
+};
 
 /// A database and its engine.
 pub(crate) fn open(fs: Arc<dyn Vfs>, builder: Builder) -> (Db, Arc<Engine>) {

@@ -72,11 +72,12 @@ mod write_batch;
 mod open;
 mod db;
 mod transact;
-#[cfg(test)]
-mod fixture;
 
 #[doc(hidden)]
 pub mod simulation;
+
+#[cfg(test)]
+mod fixture;
 
 pub mod inspect;
 

@@ -2,8 +2,9 @@
 
 use super::Iter;
 use crate::db::Db;
-use crate::fixture::fresh;
-use crate::simulation::Sizes;
+use crate::fixture::{ALONE, fresh, open, tiny};
+use std::sync::Arc;
+use velella_vfs::MemFs;
 
 /// Pairs of one table, `key(0)` to `key(99)`.
 fn database(key: impl Fn(u8) -> Vec<u8>) -> Db {
@@ -69,10 +70,7 @@ fn nothing_is_lent_where_it_would_lead_nowhere() {
     assert_eq!(stretches(&mut db.iter().unwrap()), [false; 100]);
 
     // Of more streams than eight nothing is known of the others' words.
-    let (db, _engine) = crate::fixture::open(
-        std::sync::Arc::new(velella_vfs::MemFs::new()),
-        crate::fixture::tiny().simulated(ALONE),
-    );
+    let (db, _engine) = open(Arc::new(MemFs::new()), tiny().simulated(ALONE));
     for table in 0..9u8 {
         for key in (0..90).filter(|key| key / 10 == table) {
             db.put([key], [table]).unwrap();
@@ -86,15 +84,6 @@ fn nothing_is_lent_where_it_would_lead_nowhere() {
     assert!(iter.seek_first().unwrap());
     assert!(!(0..80).any(|_| iter.step().unwrap() && iter.stretch.is_some()));
 }
-
-/// Nothing happens but what is asked for.
-const ALONE: Sizes = Sizes {
-    lanes: 2,
-    segment_bytes: 64 << 10,
-    extent_bytes: 8 << 10,
-    inline_value_bytes: 3_000,
-    manifest_bytes: None,
-};
 
 #[test]
 fn whatever_else_is_done_in_a_stretch_begins_where_that_stands() {

@@ -2,11 +2,10 @@
 
 use crate::core::Engine;
 use crate::db::Db;
-use crate::fixture::{open, tiny, until};
+use crate::fixture::{ALONE, open, tiny, until};
 use crate::iterator::{Iter, IterOptions};
 use crate::keyspace::Keyspace;
 use crate::options::KeyspaceOptions;
-use crate::simulation::Sizes;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -17,15 +16,6 @@ use velella_sync::rng::Rng;
 use velella_testkit::Watchdog;
 use velella_vfs::fault::{Fault, Rule};
 use velella_vfs::{FaultFs, MemFs, Operation, Vfs};
-
-/// Nothing happens but what is asked for.
-const ALONE: Sizes = Sizes {
-    lanes: 2,
-    segment_bytes: 64 << 10,
-    extent_bytes: 8 << 10,
-    inline_value_bytes: 3_000,
-    manifest_bytes: None,
-};
 
 fn database() -> (Db, Arc<Engine>, MemFs) {
     let fs = MemFs::new();
