@@ -20,7 +20,7 @@ use super::{INTERVAL, Malformed, kind};
 use std::cmp::Ordering;
 use std::ops::Range;
 use std::sync::Arc;
-use velella_base::order::{same_bytes, set_tail, word};
+use velella_base::order::{same_bytes, set_tail};
 use velella_base::{Entry, Order, Stamp, ValueKind};
 use velella_sync::prefetch::prefetch_all;
 
@@ -43,6 +43,33 @@ pub(crate) struct BlockCursor {
     backward: bool,
     interval: Vec<(Range<usize>, Decoded)>,
     keys: Vec<u8>,
+    /// Of hops.
+    limit: Limit,
+}
+
+/// A key at which hops end. As in W4, a key that shares more with its predecessor than that with
+/// the limit is below the limit too.
+#[derive(Debug, Default)]
+struct Limit {
+    is_set: bool,
+    key: Vec<u8>,
+    /// As many bytes of it does the current key, which is below it, begin with.
+    matched: usize,
+}
+
+impl Limit {
+    /// If the key that shares `shared` bytes with the current one and goes on with `suffix` is
+    /// below the limit: how many bytes of that it begins with.
+    #[inline]
+    fn matched_below(&self, shared: usize, suffix: &[u8]) -> Option<usize> {
+        if !self.is_set || shared > self.matched {
+            return Some(self.matched);
+        }
+        let rest = &self.key[shared..];
+        let common = common_prefix(suffix, rest);
+        let is_below = suffix[common..].first() < rest[common..].first();
+        is_below.then_some(shared + common)
+    }
 }
 
 /// Room for a key made at once: most keys need no more.
@@ -81,6 +108,7 @@ impl BlockCursor {
             backward: false,
             interval: Vec::new(),
             keys: Vec::new(),
+            limit: Limit::default(),
         })
     }
 
@@ -151,6 +179,14 @@ impl BlockCursor {
     #[inline]
     pub(crate) fn goes_forward(&self) -> bool {
         !self.backward
+    }
+
+    /// Hops from the current key on end in front of `limit`, if there is one.
+    pub(crate) fn limit(&mut self, limit: Option<&[u8]>) {
+        let key = limit.unwrap_or_default();
+        set_tail(&mut self.limit.key, 0, key);
+        self.limit.is_set = limit.is_some();
+        self.limit.matched = common_prefix(&self.key, key);
     }
 
     /// Going forward: the key it stands on, some key if it stands on none.
@@ -380,13 +416,13 @@ impl BlockCursor {
     }
 
     /// Moves one entry forward if that is the next key's, of which a reader at `at` sees this
-    /// version, a plain value, and if the key's first word is below `below`; whether it did (W5).
-    /// Bytewise, going forward, on an entry whose key's first word is `first`, which follows.
+    /// version, a plain value, and if the key is below the limit; whether it did (W5). Bytewise,
+    /// going forward, on an entry.
     ///
     /// Of the key that the last step wrote in pieces nothing is loaded that spans these: the
     /// processor would wait until they have left its store buffer.
     #[inline]
-    pub(crate) fn hop(&mut self, at: Stamp, below: u64, first: &mut u64) -> bool {
+    pub(crate) fn hop(&mut self, at: Stamp) -> bool {
         debug_assert!(!self.backward, "it goes forward");
         let ordinal = self.ordinal + 1;
         if ordinal >= self.layout.entries {
@@ -406,12 +442,14 @@ impl BlockCursor {
             return false;
         }
         let suffix = &self.block[item.suffix_at..item.end];
-        let word = word_of(*first, shared, suffix);
         // What two neighbours do not share begins with different bytes, but at a restart.
         let may_be_same = self.key.get(shared) == suffix.first();
-        if word >= below || (may_be_same && same_bytes(&self.key[shared..], suffix)) {
+        if may_be_same && same_bytes(&self.key[shared..], suffix) {
             return false;
         }
+        let Some(matched) = self.limit.matched_below(shared, suffix) else {
+            return false;
+        };
         set_tail(&mut self.key, shared, suffix);
         (self.next_item, self.next_value) = (item.end, value.end);
         self.current = Decoded {
@@ -421,7 +459,7 @@ impl BlockCursor {
         };
         self.ask_ahead();
         self.ordinal = ordinal;
-        *first = word;
+        self.limit.matched = matched;
         true
     }
 
@@ -552,17 +590,6 @@ impl BlockCursor {
 }
 
 const SHARED: Malformed = Malformed::Shape("a key shares more than its predecessor has");
-
-/// The first word of a key that shares `shared` bytes with one whose first word is `first`, and
-/// goes on with `suffix`.
-#[inline]
-fn word_of(first: u64, shared: usize, suffix: &[u8]) -> u64 {
-    match shared {
-        0 => word(suffix),
-        1..8 => first & (u64::MAX << (64 - 8 * shared)) | word(suffix) >> (8 * shared),
-        _ => first,
-    }
-}
 
 /// Whether `(key, stamp)` comes before `(target, at)`.
 #[inline]

@@ -16,15 +16,11 @@
 use super::TableCursor;
 use crate::block::cursor::BlockCursor;
 use velella_base::Stamp;
-use velella_base::order::word;
 
 /// A stretch of a block (L2), standing on a plain value.
 #[derive(Debug)]
 pub struct Stretch {
     block: Box<BlockCursor>,
-    /// The first word of the key it stands on; that of every other one is below `below`.
-    first: u64,
-    below: u64,
     /// With as many entries left in the block, the table's cursor asks for the next one: the step
     /// that comes there is to be its own.
     asks_at: usize,
@@ -36,7 +32,7 @@ impl Stretch {
     #[inline]
     pub fn hop(&mut self, at: Stamp) -> bool {
         let next_asks = self.block.entries_left() == self.asks_at.wrapping_add(1);
-        !next_asks && self.block.hop(at, self.below, &mut self.first)
+        !next_asks && self.block.hop(at)
     }
 
     /// The key it stands on.
@@ -44,13 +40,6 @@ impl Stretch {
     #[inline]
     pub fn key(&self) -> &[u8] {
         self.block.forward_key()
-    }
-
-    /// The first word of that, as it is known without loading it from where it was just written.
-    #[must_use]
-    #[inline]
-    pub fn first_word(&self) -> u64 {
-        self.first
     }
 
     /// Its value.
@@ -62,20 +51,19 @@ impl Stretch {
 }
 
 impl TableCursor {
-    /// Lends what is left of the block, as far as keys begin with a word below `below` (L1);
+    /// Lends what is left of the block, as far as keys are below `limit`, if there is one (L1);
     /// `None` if it does not stand in a block that it walks forward, or its keys are not in the
     /// bytewise order.
     #[inline]
-    pub fn lend(&mut self, below: u64) -> Option<Stretch> {
+    pub fn lend(&mut self, limit: Option<&[u8]>) -> Option<Stretch> {
         let walks = |block: &mut Box<BlockCursor>| block.is_positioned() && block.goes_forward();
         if !self.table.order.is_bytewise() {
             return None;
         }
-        let block = self.block.take_if(walks)?;
+        let mut block = self.block.take_if(walks)?;
+        block.limit(limit);
         Some(Stretch {
-            first: word(block.forward_key()),
             block,
-            below,
             asks_at: self.asks_at,
         })
     }
@@ -95,7 +83,7 @@ mod tests {
     use velella_base::{Entry, ValueKind};
 
     /// On the first of sixteen keys.
-    fn stretch(below: u64, asks_at: usize) -> Stretch {
+    fn stretch(limit: Option<&[u8]>, asks_at: usize) -> Stretch {
         let mut builder = BlockBuilder::new(false);
         for key in 0..16 {
             let entry = Entry {
@@ -110,30 +98,24 @@ mod tests {
         builder.finish(&mut bytes);
         let mut block = Box::new(BlockCursor::new(bytes.into()).unwrap());
         block.seek_first().unwrap();
-        let first = word(block.forward_key());
-        Stretch {
-            block,
-            first,
-            below,
-            asks_at,
-        }
+        block.limit(limit);
+        Stretch { block, asks_at }
     }
 
     /// The key on which it ends.
     fn end(mut stretch: Stretch) -> u8 {
         while stretch.hop(Stamp::MAX) {}
-        assert_eq!(stretch.first_word(), word(stretch.key()));
         stretch.key()[0]
     }
 
     #[test]
     fn it_ends_where_another_has_a_say() {
-        assert_eq!(end(stretch(u64::MAX, usize::MAX)), 15);
-        assert_eq!(end(stretch(word(&[9]), usize::MAX)), 8);
-        assert_eq!(end(stretch(word(&[9, 0, 1]), usize::MAX)), 9);
-        assert_eq!(end(stretch(0, usize::MAX)), 0);
+        assert_eq!(end(stretch(None, usize::MAX)), 15);
+        assert_eq!(end(stretch(Some(&[9]), usize::MAX)), 8);
+        assert_eq!(end(stretch(Some(&[9, 0, 1]), usize::MAX)), 9);
+        assert_eq!(end(stretch(Some(&[]), usize::MAX)), 0);
         // With five entries left, key ten, the next block is asked for.
-        assert_eq!(end(stretch(u64::MAX, 5)), 9);
-        assert_eq!(end(stretch(u64::MAX, 14)), 0);
+        assert_eq!(end(stretch(None, 5)), 9);
+        assert_eq!(end(stretch(None, 14)), 0);
     }
 }

@@ -73,8 +73,8 @@ impl ConcatCursor {
 
     /// See [`TableCursor::lend`].
     #[inline]
-    pub(crate) fn lend(&mut self, below: u64) -> Option<Stretch> {
-        self.open.as_mut()?.lend(below)
+    pub(crate) fn lend(&mut self, limit: Option<&[u8]>) -> Option<Stretch> {
+        self.open.as_mut()?.lend(limit)
     }
 
     /// See [`TableCursor::take_back`].

@@ -293,33 +293,51 @@ impl<C: Cursor> MergeCursor<C> {
 }
 
 impl MergeCursor<Source> {
-    /// Lends what is left of the block in which the current source walks, up to the first word of
-    /// any other one's key (M6). `None` where that would lead nowhere: the other ones' keys begin
-    /// with the same word, or the last `pass` went over to another source, as the next one may.
+    /// Lends what is left of the block in which the current source walks, up to the next key of any
+    /// other one (M6). `None` where that would lead nowhere: another one stands on the same key, or
+    /// the last `pass` went over to another source, as the next one may.
     #[inline]
     pub fn lend(&mut self) -> Option<Stretch> {
-        if self.direction != Direction::Forward {
+        if self.direction != Direction::Forward || !self.order.is_bytewise() {
             return None;
         }
-        let below = match self.seats.get(self.current) {
-            Some(seat) if self.stayed && seat.word < self.rival => self.rival,
-            None if self.sources.len() == 1 => u64::MAX,
-            _ => return None,
+        match self.sources.len() {
+            1 => self.sources.get_mut(self.current)?.lend(None),
+            2..=RIVALS if self.stayed => self.lend_of_several(),
+            _ => None,
+        }
+    }
+
+    fn lend_of_several(&mut self) -> Option<Stretch> {
+        let current = self.current;
+        let Some(next) = self.runner_up(current) else {
+            return self.sources.get_mut(current)?.lend(None);
         };
-        self.sources.get_mut(self.current)?.lend(below)
+        let [source, other] = self.sources.get_disjoint_mut([current, next]).ok()?;
+        let limit = other.key()?;
+        match source.key()? < limit {
+            true => source.lend(Some(limit)),
+            false => None,
+        }
+    }
+
+    /// The source with the least entry but `current`, if any other has one. Going forward.
+    fn runner_up(&self, current: usize) -> Option<usize> {
+        let others = (0..self.seats.len()).filter(|&source| source != current);
+        let occupied = others.filter(|&source| self.seats[source].occupied);
+        occupied.reduce(|a, b| self.better(a, b))
     }
 
     /// Takes back what was lent, and stands where that stands.
     #[inline]
     pub fn take_back(&mut self, stretch: Stretch) {
-        let word = stretch.first_word();
-        if let Some(source) = self.sources.get_mut(self.current) {
-            source.take_back(stretch);
-        }
-        if let Some(seat) = self.seats.get_mut(self.current) {
-            // It is the winner still: the word is below the rival's. Noted anew it would be loaded
-            // from the key that was just written (docs/decisions/0025).
-            seat.word = word;
+        let Some(source) = self.sources.get_mut(self.current) else {
+            return;
+        };
+        source.take_back(stretch);
+        if self.sources.len() > 1 {
+            // It is the winner still: no other one has a key up to here.
+            self.note(self.current);
         }
     }
 }

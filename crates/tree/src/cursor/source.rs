@@ -18,9 +18,9 @@ pub enum Source {
 impl Source {
     /// See [`velella_sst::TableCursor::lend`]; of anything but tables nothing is lent.
     #[inline]
-    pub(crate) fn lend(&mut self, below: u64) -> Option<Stretch> {
+    pub(crate) fn lend(&mut self, limit: Option<&[u8]>) -> Option<Stretch> {
         match self {
-            Source::Run(run) => run.lend(below),
+            Source::Run(run) => run.lend(limit),
             Source::Other(_) => None,
         }
     }
