@@ -65,8 +65,21 @@ fn nothing_is_lent_where_it_would_lead_nowhere() {
     }
     assert_eq!(stretches(&mut db.iter().unwrap()), [false; 100]);
 
-    // Of more streams than eight nothing is known of the others' words.
-    let (db, _engine) = open(Arc::new(MemFs::new()), tiny().simulated(ALONE));
+    // One stands on the older versions of what another one shows.
+    let alone = || open(Arc::new(MemFs::new()), tiny().simulated(ALONE)).0;
+    let db = alone();
+    for range in [0..100u8, 40..60] {
+        for number in range {
+            db.put([number], [number]).unwrap();
+        }
+        db.flush().unwrap();
+    }
+    let walked = stretches(&mut db.iter().unwrap());
+    assert_eq!(walked[40..60], [false; 20]);
+    assert!(walked[5..35].contains(&true) && walked[65..].contains(&true));
+
+    // Of more streams than eight the next key is not looked for.
+    let db = alone();
     for table in 0..9u8 {
         for key in (0..90).filter(|key| key / 10 == table) {
             db.put([key], [table]).unwrap();
