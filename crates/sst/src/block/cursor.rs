@@ -10,13 +10,14 @@
 //!     is below the target and begins with `matched` bytes of it, so one that shares more than
 //!     these with its predecessor is below the target too, and one that shares fewer is compared
 //!     from there on.
-//! W5. `hop` moves as `next` would, or it changes nothing: what needs judgement, or is malformed,
-//!     it leaves to `next`. It does not panic.
 //!
 //! Threads: one. Tests: `block/tests.rs`; tests/model.rs through whole tables.
 
+mod hop;
+
 use super::view::{CUT, Hit, Item, Layout, common_prefix};
 use super::{INTERVAL, Malformed, kind};
+use hop::Limit;
 use std::cmp::Ordering;
 use std::ops::Range;
 use std::sync::Arc;
@@ -45,31 +46,6 @@ pub(crate) struct BlockCursor {
     keys: Vec<u8>,
     /// Of hops.
     limit: Limit,
-}
-
-/// A key at which hops end. As in W4, a key that shares more with its predecessor than that with
-/// the limit is below the limit too.
-#[derive(Debug, Default)]
-struct Limit {
-    is_set: bool,
-    key: Vec<u8>,
-    /// As many bytes of it does the current key, which is below it, begin with.
-    matched: usize,
-}
-
-impl Limit {
-    /// If the key that shares `shared` bytes with the current one and goes on with `suffix` is
-    /// below the limit: how many bytes of that it begins with.
-    #[inline]
-    fn matched_below(&self, shared: usize, suffix: &[u8]) -> Option<usize> {
-        if !self.is_set || shared > self.matched {
-            return Some(self.matched);
-        }
-        let rest = &self.key[shared..];
-        let common = common_prefix(suffix, rest);
-        let is_below = suffix[common..].first() < rest[common..].first();
-        is_below.then_some(shared + common)
-    }
 }
 
 /// Room for a key made at once: most keys need no more.
@@ -172,38 +148,6 @@ impl BlockCursor {
             return self.entry().map(|entry| entry.key);
         }
         self.is_positioned().then_some(&self.key[..])
-    }
-
-    /// Whether it goes forward, that is, not out of an interval decoded to go back.
-    #[must_use]
-    #[inline]
-    pub(crate) fn goes_forward(&self) -> bool {
-        !self.backward
-    }
-
-    /// Hops from the current key on end in front of `limit`, if there is one.
-    pub(crate) fn limit(&mut self, limit: Option<&[u8]>) {
-        let key = limit.unwrap_or_default();
-        set_tail(&mut self.limit.key, 0, key);
-        self.limit.is_set = limit.is_some();
-        self.limit.matched = common_prefix(&self.key, key);
-    }
-
-    /// Going forward: the key it stands on, some key if it stands on none.
-    #[must_use]
-    #[inline]
-    pub(crate) fn forward_key(&self) -> &[u8] {
-        &self.key
-    }
-
-    /// Going forward: the value it stands on, some value if it stands on none.
-    #[must_use]
-    #[inline]
-    pub(crate) fn forward_value(&self) -> &[u8] {
-        // Within the block: it was checked when the entry was decoded.
-        self.block
-            .get(self.current.value.clone())
-            .unwrap_or_default()
     }
 
     /// Whether the decoded interval shows that the entry before is another key's.
@@ -413,54 +357,6 @@ impl BlockCursor {
         self.decode_forward(ordinal)?;
         self.ordinal = ordinal;
         Ok(())
-    }
-
-    /// Moves one entry forward if that is the next key's, of which a reader at `at` sees this
-    /// version, a plain value, and if the key is below the limit; whether it did (W5). Bytewise,
-    /// going forward, on an entry.
-    ///
-    /// Of the key that the last step wrote in pieces nothing is loaded that spans these: the
-    /// processor would wait until they have left its store buffer.
-    #[inline]
-    pub(crate) fn hop(&mut self, at: Stamp) -> bool {
-        debug_assert!(!self.backward, "it goes forward");
-        let ordinal = self.ordinal + 1;
-        if ordinal >= self.layout.entries {
-            return false;
-        }
-        // What is malformed is for `next` to say.
-        let Ok(item) = self.layout.item(&self.block, self.next_item) else {
-            return false;
-        };
-        let Ok(value) = Layout::value(&self.block, self.next_value, &item) else {
-            return false;
-        };
-        let (shared, stamp) = (item.shared, Stamp(item.word >> 8));
-        let is_plain = item.word & 0xff == ValueKind::Put as u64;
-        let is_restart = ordinal.is_multiple_of(INTERVAL);
-        if !is_plain || stamp > at || shared > self.key.len() || (is_restart && shared > 0) {
-            return false;
-        }
-        let suffix = &self.block[item.suffix_at..item.end];
-        // What two neighbours do not share begins with different bytes, but at a restart.
-        let may_be_same = self.key.get(shared) == suffix.first();
-        if may_be_same && same_bytes(&self.key[shared..], suffix) {
-            return false;
-        }
-        let Some(matched) = self.limit.matched_below(shared, suffix) else {
-            return false;
-        };
-        set_tail(&mut self.key, shared, suffix);
-        (self.next_item, self.next_value) = (item.end, value.end);
-        self.current = Decoded {
-            stamp,
-            kind: ValueKind::Put,
-            value,
-        };
-        self.ask_ahead();
-        self.ordinal = ordinal;
-        self.limit.matched = matched;
-        true
     }
 
     /// Moves one entry back; before the first from the first.

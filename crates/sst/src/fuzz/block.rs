@@ -109,7 +109,7 @@ fn check(bytes: &[u8]) -> (Option<Vec<Owned>>, bool) {
         return (None, false);
     };
     let (forward, consistent) = walk(&mut cursor, false);
-    assert_eq!(walk(&mut cursor, true), (forward.clone(), consistent), "W5");
+    assert_eq!(walk(&mut cursor, true), (forward.clone(), consistent), "H1");
     let backward = backward(&mut cursor);
     let Ok(entries) = forward else {
         return (None, false);
