@@ -16,6 +16,17 @@ pub struct Entry {
     pub stamp: Stamp,
 }
 
+/// A live value where it lies, with what belongs to it: lent while a function runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Lent<'a> {
+    /// The value.
+    pub value: &'a [u8],
+    /// Milliseconds since 1970 from which on the key is absent.
+    pub expires_at_ms: Option<u64>,
+    /// When it was written.
+    pub stamp: Stamp,
+}
+
 /// What a read-modify-write decides.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Decision {

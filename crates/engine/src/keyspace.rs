@@ -8,7 +8,7 @@
 
 use crate::change::Change;
 use crate::core::Engine;
-use crate::entry::{Decision, Entry, RmwOutcome};
+use crate::entry::{Decision, Entry, Lent, RmwOutcome};
 use crate::handle::Handle;
 use crate::iterator::{Iter, IterOptions};
 use crate::keyspace_core::Core;
@@ -255,6 +255,40 @@ impl Keyspace {
         })
     }
 
+    /// As [`Keyspace::rmw`], for who needs nothing but the write: the value is lent where it lies
+    /// instead of being copied, and it is not returned. The stamp of the write; `None` if it kept
+    /// the key as it was.
+    ///
+    /// While `decide` runs, memory of the whole database is not reclaimed: one that takes long, or
+    /// flushes, is for [`Keyspace::rmw`].
+    ///
+    /// # Errors
+    /// As [`Keyspace::rmw`].
+    pub fn update(
+        &self,
+        key: impl AsRef<[u8]>,
+        mut decide: impl FnMut(Option<&[u8]>) -> Decision,
+    ) -> Result<Option<Stamp>> {
+        self.update_entry(key, WriteOptions::default(), |old| {
+            Ok(decide(old.map(|lent| lent.value)))
+        })
+    }
+
+    /// As [`Keyspace::update`], with expiry and stamp of the value, and with write options. An
+    /// error of `decide` ends it, and nothing is written.
+    ///
+    /// # Errors
+    /// As [`Keyspace::update`], or what `decide` returned.
+    pub fn update_entry<E: From<Error>>(
+        &self,
+        key: impl AsRef<[u8]>,
+        options: WriteOptions,
+        mut decide: impl FnMut(Option<Lent<'_>>) -> Result<Decision, E>,
+    ) -> Result<Option<Stamp>, E> {
+        self.engine()
+            .update(&self.core, key.as_ref(), options, &mut decide)
+    }
+
     /// As [`Keyspace::rmw`], with the old entry's expiry and stamp, and with write options. An
     /// error of `decide` ends it, and nothing is written.
     ///
@@ -281,7 +315,7 @@ impl Keyspace {
         new: Option<&[u8]>,
     ) -> Result<bool> {
         let mut swapped = false;
-        self.rmw(key, |old| {
+        self.update(key, |old| {
             swapped = old == expected;
             match new {
                 _ if !swapped => Decision::Keep,
@@ -297,11 +331,11 @@ impl Keyspace {
     /// # Errors
     /// As [`Keyspace::rmw`].
     pub fn put_if_absent(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<bool> {
-        let outcome = self.rmw(key, |old| match old {
+        let stamp = self.update(key, |old| match old {
             Some(_) => Decision::Keep,
             None => Decision::Put(value.as_ref().to_vec()),
         })?;
-        Ok(outcome.stamp.is_some())
+        Ok(stamp.is_some())
     }
 
     /// Adds `delta` to the decimal integer stored under `key` (absent: 0), keeping its expiry;
@@ -311,8 +345,8 @@ impl Keyspace {
     /// As [`Keyspace::rmw`]; `InvalidInput`: the value is no 64-bit integer, or the sum is none.
     pub fn increment(&self, key: impl AsRef<[u8]>, delta: i64) -> Result<i64> {
         let mut sum = 0;
-        self.rmw_entry(key, WriteOptions::default(), |old| {
-            let before = old.map_or(Ok(0), |entry| parse_integer(&entry.value))?;
+        self.update_entry(key, WriteOptions::default(), |old| {
+            let before = old.map_or(Ok(0), |entry| parse_integer(entry.value))?;
             sum = before
                 .checked_add(delta)
                 .ok_or_else(|| not_addable("the sum overflows"))?;

@@ -17,7 +17,7 @@
 //! Tests: `tests/reads.rs`, below.
 
 use crate::core::Engine;
-use crate::entry::Entry;
+use crate::entry::{Entry, Lent};
 use crate::keyspace_core::Core;
 use crate::value::Value;
 use crate::view::View;
@@ -284,11 +284,38 @@ impl Engine {
         lend: impl FnOnce(&[u8]) -> R,
     ) -> Result<Option<R>> {
         self.look_up(core, key, reader, |seen| {
-            Ok(match seen.live {
-                Live::Memory(bytes) => lend(bytes),
-                Live::Block(slice, skip) => lend(&slice[skip..]),
-                Live::External(reference) => lend(&self.env.externals.read(&reference)?),
+            self.lend_seen(&seen, |lent| lend(lent.value))
+        })
+    }
+
+    /// Lends what the version found says now; if that is `Expired`, the caller has to look again
+    /// (G4).
+    pub(crate) fn lend<R>(
+        &self,
+        core: &Core,
+        base: &Base<'_>,
+        lend: impl FnOnce(Lent<'_>) -> R,
+    ) -> Result<Said<R>> {
+        Ok(match self.interpret(core, base, None)? {
+            Said::Live(seen) => Said::Live(self.lend_seen(&seen, lend)?),
+            Said::Absent => Said::Absent,
+            Said::Expired => Said::Expired,
+        })
+    }
+
+    #[inline]
+    fn lend_seen<R>(&self, seen: &Seen<'_>, lend: impl FnOnce(Lent<'_>) -> R) -> Result<R> {
+        let with = |value: &[u8]| {
+            lend(Lent {
+                value,
+                expires_at_ms: seen.expires_at_ms,
+                stamp: seen.stamp,
             })
+        };
+        Ok(match &seen.live {
+            Live::Memory(bytes) => with(bytes),
+            Live::Block(slice, skip) => with(&slice[*skip..]),
+            Live::External(reference) => with(&self.env.externals.read(reference)?),
         })
     }
 

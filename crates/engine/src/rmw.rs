@@ -286,5 +286,7 @@ impl Engine {
     }
 }
 
+mod update;
+
 #[cfg(test)]
 mod tests;

@@ -1,9 +1,9 @@
-//! A get from memory allocates nothing; nor does a read of an absent key. A put takes its memory
-//! by the chunk.
+//! A get from memory allocates nothing; nor does a read of an absent key, nor an update that keeps
+//! the value. A put takes its memory by the chunk.
 //!
 //! A test binary of its own: it counts through the global allocator, per thread.
 
-use velella::{Db, MemtableKind};
+use velella::{Db, Decision, MemtableKind};
 use velella_sync::allocations::{Counting, allocations};
 use velella_sync::rng::Rng;
 
@@ -39,6 +39,27 @@ fn a_get_that_hits_the_memtable_allocates_nothing() {
         control >= 1,
         "a long value that is handed out is copied: the counter counts"
     );
+}
+
+#[test]
+fn an_update_copies_no_value_but_the_one_it_writes() {
+    let dir = tempfile::tempdir().unwrap();
+    let db = Db::builder().memory(64 << 20).open(dir.path()).unwrap();
+    db.put("long", vec![1; 500]).unwrap();
+    let look = |old: Option<&[u8]>| {
+        assert_eq!(old.unwrap().len(), 500);
+        Decision::Keep
+    };
+    db.update("long", look).unwrap();
+    let counted = allocations(|| {
+        for _ in 0..1_000 {
+            db.update("long", look).unwrap();
+            assert!(!db.put_if_absent("long", "short").unwrap());
+        }
+    });
+    assert!(counted <= 4, "{counted} allocations in 2,000 updates");
+    let control = allocations(|| drop(db.rmw("long", look).unwrap()));
+    assert!(control >= 1, "a value that is returned is copied");
 }
 
 #[test]

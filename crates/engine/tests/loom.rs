@@ -17,7 +17,7 @@ mod small;
 use std::sync::{Arc, Mutex};
 use velella::simulation;
 use velella::vfs::MemFs;
-use velella::{Db, JournalMode, WriteBatch};
+use velella::{Db, Decision, JournalMode, WriteBatch};
 use velella_base::{Stamp, put_in};
 use velella_mvcc::ordering;
 use velella_sync::{model, thread};
@@ -141,6 +141,13 @@ impl Scene {
         self.db.increment("k", 1).unwrap();
     }
 
+    /// As `add`, with nothing held while it decides.
+    fn add_unpinned(&self) {
+        let sum = |old: &[u8]| (number(old) + 1).to_string().into_bytes();
+        let outcome = self.db.rmw("k", |old| Decision::Put(sum(old.unwrap())));
+        assert!(outcome.unwrap().stamp.is_some());
+    }
+
     fn flush(&self) {
         self.db.flush().unwrap();
     }
@@ -200,15 +207,32 @@ const UPDATE: Model = Model {
     after: |scene| assert_eq!(scene.get("k"), Some(2), "an update is lost"),
 };
 
+/// The same with an update that decides with nothing held.
+const UNPINNED_UPDATE: Model = Model {
+    name: "unpinned update, flush",
+    roles: &[Scene::add_unpinned, Scene::flush],
+    ..UPDATE
+};
+
 /// Updates on both sides of a switch: each is based on the other.
 const UPDATES: Model = Model {
     name: "two updates, switch",
     roles: &[Scene::add, |scene| {
         scene.switch();
-        scene.add();
+        scene.add_unpinned();
     }],
     after: |scene| assert_eq!(scene.get("k"), Some(3), "an update is lost"),
     ..UPDATE
+};
+
+/// The same the other way round.
+const UNPINNED_UPDATES: Model = Model {
+    name: "two updates, the first unpinned, switch",
+    roles: &[Scene::add_unpinned, |scene| {
+        scene.switch();
+        scene.add();
+    }],
+    ..UPDATES
 };
 
 /// A batch of two keys beside a snapshot, and a switch.
@@ -254,13 +278,17 @@ fn the_later_put_is_the_newer() {
 
 #[test]
 fn an_update_is_based_on_what_was_before_it() {
-    holds(UPDATE, 1);
-    fails(UPDATE, 1, "a-write-does-not-look-at-the-view-again");
-    fails(UPDATE, 1, "a-switch-does-not-wait-for-announced-slots");
-    holds(UPDATES, 1);
-    fails(UPDATES, 1, "an-update-forgets-what-it-was-based-on");
-    fails(UPDATES, 1, "a-write-does-not-look-at-the-view-again");
-    fails(UPDATES, 1, "a-switch-does-not-wait-for-announced-slots");
+    for update in [UPDATE, UNPINNED_UPDATE] {
+        holds(update, 1);
+        fails(update, 1, "a-write-does-not-look-at-the-view-again");
+        fails(update, 1, "a-switch-does-not-wait-for-announced-slots");
+    }
+    for updates in [UPDATES, UNPINNED_UPDATES] {
+        holds(updates, 1);
+        fails(updates, 1, "an-update-forgets-what-it-was-based-on");
+        fails(updates, 1, "a-write-does-not-look-at-the-view-again");
+        fails(updates, 1, "a-switch-does-not-wait-for-announced-slots");
+    }
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! Read-modify-writes: as one step, without a lock, wherever the base is.
 //!
-//! Claims: `rmw.rs` R1-R3.
+//! Claims: `rmw.rs` R1-R3, `rmw/update.rs` U1 and U2.
 
 use crate::common::{KINDS, counter, fresh, on, tiny, wall_ms};
 use velella::vfs::MemFs;
@@ -45,6 +45,76 @@ fn rmw_returns_old_and_new_wherever_the_base_is() {
 }
 
 #[test]
+fn an_update_is_lent_what_is_there_wherever_it_is() {
+    let db = fresh();
+    let expiry = wall_ms() + 1_000_000;
+    let large = vec![7; 2 << 20];
+    for (key, value) in [("short", &b"v"[..]), ("large", &large)] {
+        let written = db.put_expiring(key, value, expiry, WriteOptions::default());
+        let stamp = written.unwrap();
+        for upkeep in ["none", "flushed", "compacted"] {
+            match upkeep {
+                "none" => {}
+                "flushed" => db.flush().unwrap(),
+                _ => db.compact().unwrap(),
+            }
+            let mut seen = 0;
+            let kept = db.update_entry::<Error>(key, WriteOptions::default(), |old| {
+                let old = old.unwrap();
+                assert_eq!((old.value, old.stamp), (value, stamp), "{key}, {upkeep}");
+                assert_eq!(old.expires_at_ms, Some(expiry), "{key}, {upkeep}");
+                seen += 1;
+                Ok(Decision::Keep)
+            });
+            assert_eq!((kept.unwrap(), seen), (None, 1), "{key}, {upkeep}");
+        }
+        let grown = |old: Option<&[u8]>| Decision::Put([old.unwrap(), b"x"].concat());
+        let stamp = db.update(key, grown).unwrap();
+        let entry = db.get_entry(key).unwrap().unwrap();
+        assert_eq!(entry.value, [value, b"x"].concat());
+        assert_eq!((Some(entry.stamp), entry.expires_at_ms), (stamp, None));
+        assert!(db.update(key, |_| Decision::Delete).unwrap().is_some());
+        assert_eq!(db.get(key).unwrap(), None);
+        let absent = |old: Option<&[u8]>| {
+            assert_eq!(old, None, "a tombstone is absence");
+            Decision::Keep
+        };
+        assert_eq!(db.update(key, absent).unwrap(), None);
+        db.flush().unwrap();
+        assert_eq!(db.update(key, absent).unwrap(), None);
+    }
+}
+
+#[test]
+fn the_decision_of_an_update_may_write_many_memtables_full() {
+    let _watchdog = Watchdog::new("an_update_that_writes", 120);
+    let db = on(&MemFs::new(), tiny());
+    db.put("k", "old").unwrap();
+    let mut turns = 0;
+    let updated = db.update("k", |old| {
+        assert_eq!(old.unwrap(), b"old");
+        turns += 1;
+        if turns == 1 {
+            // More than memtables may take together, and writers have to wait.
+            for number in 0..50_000u32 {
+                db.put(number.to_be_bytes(), vec![0; 400]).unwrap();
+            }
+        }
+        Decision::Put(b"new".to_vec())
+    });
+    assert!(updated.unwrap().is_some());
+    assert_eq!(turns, 2, "what it looked at takes no writes any more");
+    assert_eq!(db.get("k").unwrap().unwrap(), "new");
+    assert!(counter(&db, "flushes") > 3);
+}
+
+/// Adds one to a decimal number.
+fn add_one(old: Option<&[u8]>) -> Decision {
+    let before: i64 = old.map_or(0, |old| str::from_utf8(old).unwrap().parse().unwrap());
+    Decision::Put((before + 1).to_string().into_bytes())
+}
+
+#[test]
 fn rmw_loses_no_update_across_switches() {
     let _watchdog = Watchdog::new("rmw_loses_no_update", 300);
     for kind in KINDS {
@@ -55,7 +125,10 @@ fn rmw_loses_no_update_across_switches() {
                 scope.spawn(move || {
                     for round in 0..2_000u64 {
                         let key = format!("counter{}", (thread + round) % 3);
-                        db.increment(&key, 1).unwrap();
+                        match round % 2 {
+                            0 => drop(db.increment(&key, 1).unwrap()),
+                            _ => drop(db.rmw(&key, add_one).unwrap()),
+                        }
                         // So that memtables fill and switch under the counters.
                         db.put(format!("fill{thread}-{}", round % 50), vec![0; 400])
                             .unwrap();
@@ -139,6 +212,10 @@ fn an_error_of_the_decision_writes_nothing() {
         Err::<Decision, Error>(Error::invalid("decide", "no"))
     });
     assert_eq!(refused.unwrap_err().kind(), ErrorKind::InvalidInput);
+    let refused = db.update_entry("k", WriteOptions::default(), |_| {
+        Err::<Decision, Error>(Error::invalid("decide", "no"))
+    });
+    assert_eq!(refused.unwrap_err().kind(), ErrorKind::InvalidInput);
     assert_eq!(db.get("k").unwrap().unwrap(), "v");
     // Nor does it leave anything behind that others would wait for.
     db.put("k", "w").unwrap();
@@ -151,6 +228,10 @@ fn a_panic_of_the_decision_harms_nobody() {
     db.put("k", "v").unwrap();
     let panicked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
         db.rmw("k", |_| panic!("a user's mistake"))
+    }));
+    assert!(panicked.is_err());
+    let panicked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+        db.update("k", |_| panic!("a user's mistake"))
     }));
     assert!(panicked.is_err());
     db.put("k", "w").unwrap();

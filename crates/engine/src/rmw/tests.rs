@@ -1,6 +1,7 @@
 //! What a read-modify-write holds while the user's function runs, and on what it decides.
 
 use crate::budget::LANES;
+use crate::db::Db;
 use crate::entry::Decision;
 use crate::fixture::{fresh, until};
 use crate::options::WriteOptions;
@@ -112,29 +113,106 @@ fn a_first_write_to_the_memtable_during_the_decision_is_decided_on() {
 }
 
 #[test]
+fn an_update_decides_anew_on_what_was_written_during_its_decision() {
+    for there in ["nowhere", "in a table", "in memory"] {
+        for other in ["put", "delete", "both", "nothing"] {
+            for flushed in [false, true] {
+                let case = format!("{there}, {other}, flushed: {flushed}");
+                let (db, engine) = fresh();
+                if there != "nowhere" {
+                    db.put("k", "old").unwrap();
+                }
+                if there == "in a table" {
+                    db.compact().unwrap();
+                }
+                let mut seen = Vec::new();
+                let stamp = db.update("k", |old| {
+                    seen.push(old.map(<[u8]>::to_vec));
+                    if seen.len() == 1 && ["put", "both"].contains(&other) {
+                        db.put("k", "new").unwrap();
+                    }
+                    if seen.len() == 1 && ["delete", "both"].contains(&other) {
+                        db.delete("k").unwrap();
+                    }
+                    if seen.len() == 1 && flushed {
+                        db.flush().unwrap();
+                    }
+                    Decision::Put(b"mine".to_vec())
+                });
+                let old = (there != "nowhere").then(|| b"old".to_vec());
+                let last = match other {
+                    "put" => Some(b"new".to_vec()),
+                    "nothing" => old.clone(),
+                    _ => None,
+                };
+                // A switch alone has it done again, too: what it looked at takes no more writes.
+                let again = other != "nothing" || (flushed && there == "in memory");
+                let expected = if again { vec![old, last] } else { vec![old] };
+                assert_eq!(seen, expected, "{case}");
+                let retries = engine.counters.rmw_retries.sum();
+                assert_eq!(retries, seen.len() as u64 - 1, "{case}");
+                let entry = db.get_entry("k").unwrap().unwrap();
+                assert_eq!(entry.value, "mine", "{case}");
+                assert_eq!(stamp.unwrap(), Some(entry.stamp), "{case}");
+            }
+        }
+    }
+}
+
+/// A write of `k` that has come to nothing.
+fn abort_a_write(db: &Db) {
+    let guard = epoch::pin();
+    let view = db.core.view.load(&guard);
+    let intent = Intent {
+        key: b"k",
+        kind: ValueKind::Put,
+        payload: [b"never", b""],
+    };
+    let (table, owner) = (&view.cur.table, Owner::Slot(LANES - 1));
+    match table.install(&intent, owner, None, &guard) {
+        Install::Installed(pending) => pending.abort(),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
 fn an_aborted_first_version_of_the_key_is_not_in_the_way() {
     let _watchdog = Watchdog::new("an_aborted_first_version", 60);
     let (db, _engine) = fresh();
     let mut calls = 0;
     let outcome = db.rmw("k", |_| {
         calls += 1;
-        let guard = epoch::pin();
-        let view = db.core.view.load(&guard);
-        let intent = Intent {
-            key: b"k",
-            kind: ValueKind::Put,
-            payload: [b"never", b""],
-        };
-        let (table, owner) = (&view.cur.table, Owner::Slot(LANES - 1));
-        match table.install(&intent, owner, None, &guard) {
-            Install::Installed(pending) => pending.abort(),
-            other => panic!("{other:?}"),
-        }
+        abort_a_write(&db);
         Decision::Put(b"mine".to_vec())
     });
     assert!(outcome.unwrap().old.is_none());
     assert_eq!(calls, 1, "nothing that was decided on has changed");
     assert_eq!(db.get("k").unwrap().unwrap(), "mine");
+}
+
+#[test]
+fn an_update_goes_above_an_aborted_version() {
+    let _watchdog = Watchdog::new("an_update_goes_above", 60);
+    let (db, _engine) = fresh();
+    // Before it looks, and while it decides: then its key has a head that it did not see.
+    for before in [true, false] {
+        db.delete("k").unwrap();
+        if before {
+            abort_a_write(&db);
+        }
+        let mut calls = 0;
+        let stamp = db.update("k", |old| {
+            calls += 1;
+            assert_eq!(old, None);
+            if calls == 1 && !before {
+                abort_a_write(&db);
+            }
+            Decision::Put(b"mine".to_vec())
+        });
+        assert!(stamp.unwrap().is_some());
+        assert_eq!(calls, if before { 1 } else { 2 });
+        assert_eq!(db.get("k").unwrap().unwrap(), "mine");
+    }
 }
 
 #[test]
@@ -158,6 +236,29 @@ fn a_base_that_expires_before_the_write_is_decided_on_anew() {
         assert_eq!(seen, [Some(b"5".to_vec()), None], "in a table: {in_table}");
         assert!(outcome.unwrap().old.is_none());
         assert_eq!(db.get("k").unwrap().unwrap(), "1");
+    }
+}
+
+#[test]
+fn an_update_whose_base_expires_before_the_write_decides_anew() {
+    for in_table in [false, true] {
+        let (db, engine) = fresh();
+        let expiry = engine.wall.now_ms() + 3_600_000;
+        db.put_expiring("k", "5", expiry, WriteOptions::default())
+            .unwrap();
+        if in_table {
+            db.compact().unwrap();
+        }
+        let mut seen = Vec::new();
+        let updated = db.update_entry::<Error>("k", WriteOptions::default(), |old| {
+            seen.push(old.map(|old| (old.value.to_vec(), old.expires_at_ms)));
+            engine.wall.advance_to(expiry);
+            Ok(Decision::Put(b"mine".to_vec()))
+        });
+        assert!(updated.unwrap().is_some());
+        let alive = Some((b"5".to_vec(), Some(expiry)));
+        assert_eq!(seen, [alive, None], "in a table: {in_table}");
+        assert_eq!(db.get("k").unwrap().unwrap(), "mine");
     }
 }
 
@@ -207,5 +308,8 @@ fn only_what_was_written_is_counted_as_a_write() {
     .unwrap();
     assert_eq!((turns, writes() - before), (2, 2));
     db.rmw("k", |_| Decision::Keep).unwrap();
+    db.update("k", |_| Decision::Keep).unwrap();
     assert_eq!(writes() - before, 2);
+    db.update("k", |_| Decision::Delete).unwrap();
+    assert_eq!(writes() - before, 3);
 }
