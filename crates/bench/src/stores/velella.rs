@@ -195,7 +195,7 @@ impl Open {
     ) -> velella::Result<()> {
         let stamp = self.gate.write(key, || {
             if !matches!(self.gate, Gate::Striped(_)) {
-                return self.keyspace.rmw(key, decide).map(|outcome| outcome.stamp);
+                return self.keyspace.update(key, decide);
             }
             let found = self.keyspace.get_with(key, |old| decide(Some(old)))?;
             match found.unwrap_or_else(|| decide(None)) {
