@@ -26,8 +26,9 @@ use velella_base::{Error, ErrorKind, Result, seeded};
 
 /// First and last eight bytes of every table.
 pub(crate) const MAGIC: [u8; 8] = *b"VELLTABL";
-/// The format this build writes, and the newest it reads.
-pub(crate) const VERSION: u32 = 1;
+/// The format this build writes, and the newest it reads. Version 1 differs in its blocks only,
+/// which say so themselves.
+pub(crate) const VERSION: u32 = 2;
 /// Bytes of the header: the magic.
 pub(crate) const HEADER_BYTES: u64 = MAGIC.len() as u64;
 /// Bytes behind a block's payload: compression, transform, checksum.

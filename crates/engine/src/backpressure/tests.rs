@@ -79,7 +79,7 @@ fn memtables_give_way_to_filters_that_outgrow_the_cache() {
     let _watchdog = Watchdog::new("memtables_give_way_to_filters", 120);
     let builder = tiny().memory(BUDGET).write_buffer(BUDGET).bloom_bits(32);
     let (db, engine) = open(Arc::new(MemFs::new()), builder);
-    for number in 0..1_000_000u32 {
+    for number in 0..1_300_000u32 {
         db.put(number.to_be_bytes(), "").unwrap();
     }
     db.flush().unwrap();

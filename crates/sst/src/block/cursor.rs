@@ -241,7 +241,7 @@ impl BlockCursor {
             let item = self.layout.item(&self.block, item_at)?;
             *comparisons += 1;
             let restart_key = &self.block[item.suffix_at..item.end];
-            if is_before(order, restart_key, Stamp(item.word >> 8), key, stamp) {
+            if is_before(order, restart_key, item.stamp, key, stamp) {
                 low = middle + 1;
             } else {
                 high = middle;
@@ -294,7 +294,7 @@ impl BlockCursor {
                 matched = item.shared + common;
                 let reached = match suffix[common..].first().cmp(&rest[common..].first()) {
                     Ordering::Less => false,
-                    Ordering::Equal => Stamp(item.word >> 8) <= at,
+                    Ordering::Equal => item.stamp <= at,
                     Ordering::Greater => true,
                 };
                 if reached {
@@ -478,8 +478,8 @@ impl BlockCursor {
         self.next_item = item.end;
         self.next_value = value.end;
         Ok(Decoded {
-            stamp: Stamp(item.word >> 8),
-            kind: kind((item.word & 0xff) as u8)?,
+            stamp: item.stamp,
+            kind: kind(item.kind)?,
             value,
         })
     }

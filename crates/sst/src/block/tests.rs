@@ -6,8 +6,10 @@
 use super::builder::BlockBuilder;
 use super::cursor::BlockCursor;
 use super::view::{Layout, common_prefix};
+use super::{HEAD_BYTES, INTERVAL, Malformed, PLAIN_HEAD_BYTES};
 use crate::filter::key_hash;
 use std::sync::Arc;
+use velella_base::codec::put_varint;
 use velella_base::{Entry, Order, Stamp, ValueKind};
 use velella_sync::rng::Rng;
 
@@ -17,25 +19,57 @@ fn tag(key: &[u8]) -> u8 {
 
 /// A block of `keys`, each with two versions, 9 and 5.
 fn block(keys: &[Vec<u8>], value: &[u8]) -> Arc<[u8]> {
+    let versions = keys.iter().flat_map(|key| {
+        [9, 5].map(|stamp| Entry {
+            key,
+            stamp: Stamp(stamp),
+            kind: ValueKind::Put,
+            value,
+        })
+    });
+    let versions: Vec<_> = versions.collect();
+    built(&versions)
+}
+
+/// A block of `entries`, in order.
+fn built(entries: &[Entry<'_>]) -> Arc<[u8]> {
     let mut builder = BlockBuilder::new(true);
     let mut last: &[u8] = &[];
-    for key in keys {
-        for stamp in [9, 5] {
-            let entry = Entry {
-                key,
-                stamp: Stamp(stamp),
-                kind: ValueKind::Put,
-                value,
-            };
-            builder.add(entry, common_prefix(last, key), tag(key));
-            last = key;
-        }
+    for entry in entries {
+        builder.add(*entry, common_prefix(last, entry.key), tag(entry.key));
+        last = entry.key;
     }
     let mut out = Vec::new();
     let raw_bytes = builder.raw_bytes();
     builder.finish(&mut out);
     assert_eq!(out.len(), raw_bytes);
     out.into()
+}
+
+/// The same as format version 1 has it: each entry with its own kind, length and whole stamp.
+fn built_plainly(entries: &[Entry<'_>]) -> Arc<[u8]> {
+    let (mut keys, mut values, mut restarts) = (Vec::new(), Vec::new(), Vec::new());
+    let mut last: &[u8] = &[];
+    for (ordinal, entry) in entries.iter().enumerate() {
+        let mut shared = common_prefix(last, entry.key);
+        if ordinal.is_multiple_of(INTERVAL) {
+            restarts.extend((keys.len() as u32).to_le_bytes());
+            restarts.extend((values.len() as u32).to_le_bytes());
+            shared = 0;
+        }
+        let suffix = &entry.key[shared..];
+        for number in [shared, suffix.len(), entry.value.len()] {
+            put_varint(&mut keys, number as u64);
+        }
+        keys.extend((entry.stamp.0 << 8 | entry.kind as u64).to_le_bytes());
+        keys.extend(suffix);
+        values.extend(entry.value);
+        last = entry.key;
+    }
+    let numbers = [entries.len(), keys.len()].map(|number| (number as u32).to_le_bytes());
+    let tags = entries.iter().map(|entry| tag(entry.key)).collect();
+    let head = [&numbers.concat()[..], &[1]].concat();
+    [head, tags, restarts, keys, values].concat().into()
 }
 
 fn keys(count: usize) -> Vec<Vec<u8>> {
@@ -102,32 +136,34 @@ fn entries(rng: &mut Rng) -> Vec<(Vec<u8>, u64, ValueKind)> {
     entries
 }
 
+fn as_entries(entries: &[(Vec<u8>, u64, ValueKind)]) -> Vec<Entry<'_>> {
+    let entry = |(key, stamp, kind): &'_ (Vec<u8>, u64, ValueKind)| (key.len() / 2, *stamp, *kind);
+    let with = |of| {
+        let (value, stamp, kind) = entry(of);
+        Entry {
+            key: &of.0,
+            stamp: Stamp(stamp),
+            kind,
+            value: &of.0[..value],
+        }
+    };
+    entries.iter().map(with).collect()
+}
+
 #[test]
 fn a_hop_is_a_step_to_the_next_key_if_that_needs_no_judgement() {
     let mut hops = 0;
     for seed in 0..2_000 {
         let mut rng = Rng::new(seed);
         let entries = entries(&mut rng);
-        let mut builder = BlockBuilder::new(true);
-        let mut last: &[u8] = &[];
-        for (key, stamp, kind) in &entries {
-            let (stamp, value) = (Stamp(*stamp), &key[..key.len() / 2]);
-            let entry = Entry {
-                key,
-                stamp,
-                kind: *kind,
-                value,
-            };
-            builder.add(entry, common_prefix(last, key), tag(key));
-            last = key;
-        }
-        let mut bytes = Vec::new();
-        builder.finish(&mut bytes);
+        let block = match rng.below(2) {
+            0 => built(&as_entries(&entries)),
+            _ => built_plainly(&as_entries(&entries)),
+        };
         let at = Stamp(rng.below(12));
         let limit = &entries[rng.below(60) as usize % entries.len()].0;
         let limit = (rng.below(2) == 0).then_some(&limit[..]);
         let is_below = |key: &[u8]| limit.is_none_or(|limit| key < limit);
-        let block: Arc<[u8]> = bytes.into();
         let mut cursor = BlockCursor::new(Arc::clone(&block)).unwrap();
         let mut plain = BlockCursor::new(block).unwrap();
         cursor.seek_first().unwrap();
@@ -208,7 +244,15 @@ fn exercise(block: &Arc<[u8]>) {
 #[test]
 fn no_change_of_a_block_makes_it_panic() {
     let sound = block(&keys(25), b"val");
-    exercise(&sound);
+    change(&sound);
+    // No kind, length or stamp of theirs is common.
+    let entries = entries(&mut Rng::new(3));
+    change(&built(&as_entries(&entries)));
+    change(&built_plainly(&as_entries(&entries)));
+}
+
+fn change(sound: &Arc<[u8]>) {
+    exercise(sound);
     for len in 0..sound.len() {
         exercise(&sound[..len].into());
     }
@@ -234,7 +278,7 @@ fn no_change_of_a_block_makes_it_panic() {
 fn a_value_that_ends_near_the_end_of_all_numbers_is_cut() {
     let item = |value_bytes: u64, key: u8| {
         let mut item = vec![0, 1];
-        velella_base::codec::put_varint(&mut item, value_bytes);
+        put_varint(&mut item, value_bytes);
         item.extend_from_slice(&(1u64 << 8 | 1).to_le_bytes());
         item.push(key);
         item
@@ -255,11 +299,94 @@ fn a_value_that_ends_near_the_end_of_all_numbers_is_cut() {
 
 #[test]
 fn an_unknown_kind_is_refused_by_its_number() {
-    let mut bytes = block(&keys(1), b"").to_vec();
-    // Head, two tags, one restart, three lengths: then the first word, whose low byte is the kind.
-    bytes[9 + 2 + 8 + 3] = 77;
-    let mut cursor = BlockCursor::new(bytes.into()).unwrap();
-    assert_eq!(cursor.seek_first(), Err(super::Malformed::Kind(77)));
-    assert_eq!(cursor.seek_last(), Err(super::Malformed::Kind(77)));
-    assert!(cursor.entry().is_none());
+    let keys = keys(2);
+    let of_kinds = |kinds: [ValueKind; 2]| {
+        let entries = [
+            (keys[0].clone(), 1, kinds[0]),
+            (keys[1].clone(), 1, kinds[1]),
+        ];
+        built(&as_entries(&entries)).to_vec()
+    };
+    let mut common = of_kinds([ValueKind::Put; 2]);
+    common[PLAIN_HEAD_BYTES] = 77;
+    // Head, two tags, one restart, shared and unshared.
+    let mut own = of_kinds([ValueKind::Put, ValueKind::Delete]);
+    own[HEAD_BYTES + 2 + 8 + 2] = 77;
+    for bytes in [common, own] {
+        let mut cursor = BlockCursor::new(bytes.into()).unwrap();
+        assert_eq!(cursor.seek_first(), Err(Malformed::Kind(77)));
+        assert_eq!(cursor.seek_last(), Err(Malformed::Kind(77)));
+        assert!(cursor.entry().is_none());
+    }
+}
+
+#[test]
+fn what_entries_have_in_common_is_written_once() {
+    let keys = keys(20);
+    let bytes_of = |stamps: &[u64], kinds: &[ValueKind], lengths: &[usize]| {
+        let entries: Vec<_> = (keys.iter().enumerate())
+            .map(|(n, key)| Entry {
+                key,
+                stamp: Stamp(stamps[n % stamps.len()]),
+                kind: kinds[n % kinds.len()],
+                value: &[7; 300][..lengths[n % lengths.len()]],
+            })
+            .collect();
+        for block in [built(&entries), built_plainly(&entries)] {
+            let mut cursor = BlockCursor::new(block).unwrap();
+            cursor.seek_first().unwrap();
+            for entry in &entries {
+                assert_eq!(cursor.entry(), Some(*entry));
+                cursor.next().unwrap();
+            }
+        }
+        let values: usize = entries.iter().map(|entry| entry.value.len()).sum();
+        built(&entries).len() - values
+    };
+    let put = [ValueKind::Put];
+    let least = bytes_of(&[9], &put, &[5]);
+    let most = Stamp::MAX.0;
+    for (stamps, bytes) in [
+        ([most, most], 0),
+        ([most - 255, most], 1),
+        ([most - 256, most], 2),
+        ([1, 1 << 24], 3),
+        ([0, 1 << 24], 4),
+        ([0, most], 7),
+    ] {
+        assert_eq!(
+            bytes_of(&stamps, &put, &[5]) - least,
+            20 * bytes,
+            "{stamps:?}"
+        );
+    }
+    let kinds = [ValueKind::Put, ValueKind::Delete];
+    assert_eq!(bytes_of(&[9], &kinds, &[5]) - least, 20);
+    assert_eq!(bytes_of(&[9], &put, &[5, 6]) - least, 20);
+    assert_eq!(bytes_of(&[9], &put, &[127, 128]) - least, 30);
+    assert_eq!(
+        bytes_of(&[1, 1 << 24], &kinds, &[0, 200]) - least,
+        20 * 4 + 30
+    );
+}
+
+#[test]
+fn a_stamp_above_all_stamps_is_malformed() {
+    let entries = [Entry {
+        key: b"k",
+        stamp: Stamp::MAX,
+        kind: ValueKind::Put,
+        value: b"",
+    }];
+    let mut bytes = built(&entries).to_vec();
+    // Then one byte of stamp, and no suffix.
+    bytes[PLAIN_HEAD_BYTES + 1] = 1;
+    let mut cursor = BlockCursor::new(bytes.clone().into()).unwrap();
+    assert!(matches!(cursor.seek_first(), Err(Malformed::Shape(_))));
+    // What has more bytes of stamp than there are, flags that are unknown.
+    for (at, byte) in [(PLAIN_HEAD_BYTES + 1, 8), (PLAIN_HEAD_BYTES - 1, 9)] {
+        let mut bytes = bytes.clone();
+        bytes[at] = byte;
+        assert!(BlockCursor::new(bytes.into()).is_err(), "{at}");
+    }
 }

@@ -5,7 +5,10 @@
 //!
 //! Threads: read-only. Tests: `block/tests.rs`.
 
-use super::{HEAD_BYTES, INTERVAL, Malformed, RESTART_BYTES, kind};
+use super::{
+    COMMON, HEAD_BYTES, INTERVAL, Malformed, ONE_LENGTH, PLAIN_HEAD_BYTES, RESTART_BYTES,
+    STAMP_BYTES_MAX, TAGGED, kind,
+};
 use std::ops::Range;
 use velella_base::codec::Reader;
 use velella_base::{Stamp, ValueKind};
@@ -18,9 +21,108 @@ pub(crate) struct Layout {
     pub entries: usize,
     /// Whether there are tags.
     pub tagged: bool,
+    tags_at: usize,
     restarts_at: usize,
     keys_at: usize,
     values_at: usize,
+    common: Common,
+}
+
+/// What the entries of a block have in common.
+#[derive(Debug, Clone, Copy)]
+struct Common {
+    value_bytes: Field,
+    /// Number of the kind.
+    kind: Field,
+    /// Bytes of an item's stamp, their bits, and what they are added to.
+    stamp_bytes: usize,
+    stamp_mask: u64,
+    base: u64,
+    /// Bytes of an item in front of its suffix, if its numbers are short.
+    head_bytes: usize,
+    /// Whether those behind the lengths of its key fit a word, and no stamp can be too large.
+    fits: bool,
+}
+
+/// A number that all entries have, or each its own.
+#[derive(Debug, Clone, Copy)]
+struct Field {
+    /// That of all entries, or 0.
+    common: usize,
+    /// Bits of a byte of each entry's own, or none.
+    mask: u64,
+    bits: u32,
+}
+
+impl Field {
+    const OWN: Field = Field {
+        common: 0,
+        mask: 0xff,
+        bits: 8,
+    };
+
+    /// All entries have `common`.
+    fn of_all(common: usize) -> Field {
+        Field {
+            common,
+            mask: 0,
+            bits: 0,
+        }
+    }
+
+    fn is_own(&self) -> bool {
+        self.bits > 0
+    }
+
+    /// The number of the entry of which `own` begins with its own, if it has one; takes that off.
+    #[inline]
+    fn take(&self, own: &mut u64) -> usize {
+        #[expect(clippy::cast_possible_truncation, reason = "a byte, or nothing")]
+        let number = self.common + (*own & self.mask) as usize;
+        *own >>= self.bits;
+        number
+    }
+}
+
+impl Common {
+    #[inline]
+    fn new(value_bytes: Field, kind: Field, stamp_bytes: usize, base: u64) -> Option<Common> {
+        if stamp_bytes > STAMP_BYTES_MAX || base > Stamp::MAX.0 {
+            return None;
+        }
+        let stamp_mask = (1 << (8 * stamp_bytes)) - 1;
+        let own_bytes = (value_bytes.bits + kind.bits) as usize / 8 + stamp_bytes;
+        Some(Common {
+            value_bytes,
+            kind,
+            stamp_bytes,
+            stamp_mask,
+            base,
+            head_bytes: 2 + own_bytes,
+            fits: own_bytes <= 8 && base + stamp_mask <= Stamp::MAX.0,
+        })
+    }
+
+    /// Nothing: each entry has its own kind and length, and its whole stamp.
+    #[inline]
+    fn nothing() -> Option<Common> {
+        Common::new(Field::OWN, Field::OWN, STAMP_BYTES_MAX, 0)
+    }
+
+    #[inline]
+    fn parse(head: &mut Reader<'_>, is_one_length: bool) -> Option<Common> {
+        let (kind, stamp_bytes) = (head.u8()?, usize::from(head.u8()?));
+        let (base, value_bytes) = (head.u64()?, head.u32()?);
+        let kind = match kind {
+            0 => Field::OWN,
+            kind => Field::of_all(usize::from(kind)),
+        };
+        let value_bytes = match is_one_length {
+            false => Field::OWN,
+            true => Field::of_all(value_bytes as usize),
+        };
+        Common::new(value_bytes, kind, stamp_bytes, base)
+    }
 }
 
 /// The head of an entry in the key area.
@@ -34,8 +136,9 @@ pub(super) struct Item {
     pub(super) end: usize,
     /// Bytes of the value.
     pub(super) value_bytes: usize,
-    /// Stamp and kind.
-    pub(super) word: u64,
+    pub(super) stamp: Stamp,
+    /// Number of its kind, which may be none.
+    pub(super) kind: u8,
 }
 
 /// An entry found in a block.
@@ -68,18 +171,32 @@ impl Layout {
     fn parse(block: &[u8]) -> Option<Layout> {
         let mut head = Reader::new(block);
         let (entries, key_bytes) = (head.u32()? as usize, head.u32()? as usize);
-        let tagged = head.u8()? == 1;
+        let flags = head.u8()?;
+        if flags & !(TAGGED | COMMON | ONE_LENGTH) != 0 {
+            return None;
+        }
+        let (common, tags_at) = match flags & COMMON {
+            0 => (Common::nothing(), PLAIN_HEAD_BYTES),
+            _ => {
+                let is_one_length = flags & ONE_LENGTH != 0;
+                (Common::parse(&mut head, is_one_length), HEAD_BYTES)
+            }
+        };
+        let common = common?;
+        let tagged = flags & TAGGED != 0;
         let tags = if tagged { entries } else { 0 };
         // On 64 bits none of these sums of 32-bit numbers overflows.
-        let restarts_at = HEAD_BYTES + tags;
+        let restarts_at = tags_at + tags;
         let keys_at = restarts_at + entries.div_ceil(INTERVAL) * RESTART_BYTES;
         let values_at = keys_at + key_bytes;
         (entries > 0 && values_at <= block.len()).then_some(Layout {
             entries,
             tagged,
+            tags_at,
             restarts_at,
             keys_at,
             values_at,
+            common,
         })
     }
 
@@ -105,6 +222,14 @@ impl Layout {
         at == self.values_at
     }
 
+    /// Its tags, if there are any.
+    #[inline]
+    pub(crate) fn tags<'b>(&self, block: &'b [u8]) -> &'b [u8] {
+        block
+            .get(self.tags_at..self.restarts_at)
+            .unwrap_or_default()
+    }
+
     /// Looks at every cache line of the keys, all at once: a walk back would wait for one after
     /// the other, which no prefetcher foresees.
     pub(super) fn touch_keys(&self, block: &[u8]) {
@@ -115,33 +240,47 @@ impl Layout {
     /// Decodes the item at `at`.
     #[inline]
     pub(super) fn item(&self, block: &[u8], at: usize) -> Result<Item, Malformed> {
-        let keys = block.get(at..self.values_at).ok_or(CUT)?;
-        // Nearly every item has one-byte lengths.
-        if let Some(&[shared, unshared, value, a, b, c, d, e, f, g, h]) = keys.first_chunk::<11>()
-            && (shared | unshared | value) < 0x80
-        {
-            let suffix_at = at + 11;
+        let common = &self.common;
+        // Nearly every item has short numbers, and bytes of its value behind it.
+        let head = block.get(at..).and_then(|bytes| bytes.first_chunk::<10>());
+        if let Some(&[shared, unshared, a, b, c, d, e, f, g, h]) = head {
+            let mut own = u64::from_le_bytes([a, b, c, d, e, f, g, h]);
+            let longest = u64::from(shared | unshared) | (own & common.value_bytes.mask);
+            let suffix_at = at + common.head_bytes;
             let end = suffix_at + usize::from(unshared);
-            if end > self.values_at {
-                return Err(CUT);
+            if common.fits && longest < 0x80 && end <= self.values_at {
+                return Ok(Item {
+                    shared: usize::from(shared),
+                    suffix_at,
+                    end,
+                    value_bytes: common.value_bytes.take(&mut own),
+                    kind: low_byte(common.kind.take(&mut own)),
+                    stamp: Stamp(common.base + (own & common.stamp_mask)),
+                });
             }
-            return Ok(Item {
-                shared: usize::from(shared),
-                suffix_at,
-                end,
-                value_bytes: usize::from(value),
-                word: u64::from_le_bytes([a, b, c, d, e, f, g, h]),
-            });
         }
-        self.long_item(keys).ok_or(CUT)
+        let keys = block.get(at..self.values_at).ok_or(CUT)?;
+        self.any_item(keys).ok_or(CUT)
     }
 
-    fn long_item(&self, keys: &[u8]) -> Option<Item> {
+    /// As `item`, of any block; `None` if it does not fit, or its stamp is above all stamps.
+    fn any_item(&self, keys: &[u8]) -> Option<Item> {
+        let common = &self.common;
         let mut reader = Reader::new(keys);
         let shared = usize::try_from(reader.varint()?).ok()?;
         let unshared = usize::try_from(reader.varint()?).ok()?;
-        let value_bytes = usize::try_from(reader.varint()?).ok()?;
-        let word = reader.u64()?;
+        let value_bytes = match common.value_bytes.is_own() {
+            true => usize::try_from(reader.varint()?).ok()?,
+            false => common.value_bytes.common,
+        };
+        let kind = match common.kind.is_own() {
+            true => reader.u8()?,
+            false => low_byte(common.kind.common),
+        };
+        let above = reader.bytes(common.stamp_bytes)?;
+        let append = |number, byte: &u8| number << 8 | u64::from(*byte);
+        // Neither has more than 56 bits.
+        let stamp = Stamp::of(common.base + above.iter().rev().fold(0, append))?;
         let suffix_at = self.values_at - reader.rest().len();
         reader.bytes(unshared)?;
         Some(Item {
@@ -149,7 +288,8 @@ impl Layout {
             suffix_at,
             end: suffix_at + unshared,
             value_bytes,
-            word,
+            stamp,
+            kind,
         })
     }
 
@@ -181,7 +321,7 @@ impl Layout {
         at: Stamp,
         comparisons: &mut u64,
     ) -> Result<Option<Hit>, Malformed> {
-        let tags = block.get(HEAD_BYTES..self.restarts_at).unwrap_or_default();
+        let tags = self.tags(block);
         let mut from = 0;
         while let Some(ordinal) = position(tags, tag, from) {
             *comparisons += 1;
@@ -231,11 +371,10 @@ impl Layout {
                     // Another key at once, or after the last version of this one.
                     return Ok((here > ordinal).then_some(None));
                 }
-                let stamp = Stamp(item.word >> 8);
-                if stamp <= at {
+                if item.stamp <= at {
                     return Ok(Some(Some(Hit {
-                        stamp,
-                        kind: kind((item.word & 0xff) as u8)?,
+                        stamp: item.stamp,
+                        kind: kind(item.kind)?,
                         value: Self::value(block, value_at, &item)?,
                     })));
                 }
@@ -248,6 +387,12 @@ impl Layout {
             }
         }
     }
+}
+
+/// A number of one byte.
+#[inline]
+fn low_byte(number: usize) -> u8 {
+    number.to_le_bytes()[0]
 }
 
 /// Bytes that both begin with.

@@ -56,12 +56,12 @@ fn every_flipped_bit_of_a_footer_is_corruption() {
 #[test]
 fn newer_versions_and_unknown_features_are_refused_by_name() {
     let mut bytes = footer().encode();
-    bytes.splice(BODY_BYTES + 4.., tail(2, 200));
+    bytes.splice(BODY_BYTES + 4.., tail(3, 200));
     let error = decode(&bytes, None).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unsupported);
     let said = error.to_string();
     assert!(
-        said.contains("version 2") && said.contains("1 to 1"),
+        said.contains("version 3") && said.contains("1 to 2"),
         "{said}"
     );
 

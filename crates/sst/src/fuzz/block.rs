@@ -174,7 +174,7 @@ fn backward(cursor: &mut BlockCursor) -> Result<Vec<Owned>, Malformed> {
 
 /// B2.
 fn searches(block: &Arc<[u8]>, layout: Layout, cursor: &mut BlockCursor, entries: &[Owned]) {
-    let tags_hold = layout.tagged && tags_hold(block, entries);
+    let tags_hold = layout.tagged && tags_hold(&layout, block, entries);
     let mut probes: Vec<(Vec<u8>, Stamp)> = Vec::new();
     // Spread over the block; which ones, its length decides.
     let step = entries.len().div_ceil(SOUGHT).max(1);
@@ -219,8 +219,8 @@ fn searches(block: &Arc<[u8]>, layout: Layout, cursor: &mut BlockCursor, entries
 }
 
 /// Whether each entry's tag is its key's.
-fn tags_hold(block: &[u8], entries: &[Owned]) -> bool {
-    let tags = block.get(crate::block::HEAD_BYTES..).unwrap_or_default();
+fn tags_hold(layout: &Layout, block: &[u8], entries: &[Owned]) -> bool {
+    let tags = layout.tags(block);
     let tag = |entry: &Owned| key_hash(&entry.0).to_le_bytes()[0];
     entries
         .iter()

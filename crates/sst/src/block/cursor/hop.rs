@@ -90,8 +90,8 @@ impl BlockCursor {
         let Ok(value) = Layout::value(&self.block, self.next_value, &item) else {
             return false;
         };
-        let (shared, stamp) = (item.shared, Stamp(item.word >> 8));
-        let is_plain = item.word & 0xff == ValueKind::Put as u64;
+        let (shared, stamp) = (item.shared, item.stamp);
+        let is_plain = item.kind == ValueKind::Put as u8;
         let is_restart = ordinal.is_multiple_of(INTERVAL);
         if !is_plain || stamp > at || shared > self.key.len() || (is_restart && shared > 0) {
             return false;
