@@ -86,6 +86,30 @@ fn an_update_is_lent_what_is_there_wherever_it_is() {
 }
 
 #[test]
+fn an_update_waits_until_it_is_as_durable_as_asked() {
+    let db = fresh();
+    for turn in 0..50u32 {
+        let value = turn.to_string().into_bytes();
+        let stamp = db.update_entry::<Error>("k", WriteOptions::sync(), |_| {
+            Ok(Decision::Put(value.clone()))
+        });
+        assert!(db.durable() >= stamp.unwrap().unwrap(), "{turn}");
+    }
+}
+
+#[test]
+fn an_update_of_a_dropped_keyspace_fails_even_if_it_would_keep() {
+    let db = fresh();
+    let keyspace = db.keyspace_or_create("other").unwrap();
+    keyspace.put("k", "v").unwrap();
+    db.drop_keyspace("other").unwrap();
+    for key in ["k", "absent"] {
+        let kept = keyspace.update(key, |_| Decision::Keep);
+        assert_eq!(kept.unwrap_err().kind(), ErrorKind::NotFound);
+    }
+}
+
+#[test]
 fn the_decision_of_an_update_may_write_many_memtables_full() {
     let _watchdog = Watchdog::new("an_update_that_writes", 120);
     let db = on(&MemFs::new(), tiny());
