@@ -17,7 +17,7 @@ use crate::block::view::common_prefix;
 use crate::cache::BlockCache;
 use crate::compression::{Compression, Compressor};
 use crate::filter::{Filter, key_hash};
-use crate::format::{FOOTER_BYTES, Footer, Handle, MAGIC, TRAILER_BYTES, put_trailer};
+use crate::format::{FOOTER_BYTES, Footer, Handle, MAGIC, TRAILER_BYTES, VERSION, put_trailer};
 use crate::hashes::Hashes;
 use crate::index::IndexBuilder;
 use crate::kept::KeptBlocks;
@@ -190,6 +190,7 @@ impl TableBuilder {
         });
         let properties = self.write_properties();
         let footer = Footer {
+            version: VERSION,
             context: self.context,
             file_bytes: properties.end() + FOOTER_BYTES as u64,
             filter,

@@ -68,6 +68,8 @@ impl Handle {
 /// What the footer says.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Footer {
+    /// Of the format.
+    pub version: u32,
     /// Whose table it is.
     pub context: Context,
     /// The file's length in bytes, this footer included.
@@ -111,7 +113,7 @@ impl Footer {
         let offset = self.file_bytes - FOOTER_BYTES as u64;
         let crc = checksum::at(self.context.seed(), offset, &out);
         out.extend_from_slice(&crc.to_le_bytes());
-        out.extend_from_slice(&tail(VERSION, FOOTER_BYTES_U32));
+        out.extend_from_slice(&tail(self.version, FOOTER_BYTES_U32));
         out
     }
 
@@ -128,14 +130,15 @@ impl Footer {
     ) -> Result<Footer> {
         let offset = file_bytes.saturating_sub(FOOTER_BYTES as u64);
         let damaged = |found: &str| Error::corruption(ATTEMPT, path, offset, found);
-        check_tail(bytes, file_bytes, path)?;
+        let version = check_tail(bytes, file_bytes, path)?;
         let (body, rest) = bytes
             .split_at_checked(BODY_BYTES)
             .ok_or_else(|| damaged("the footer is cut short"))?;
         let crc = Reader::new(rest)
             .u32()
             .ok_or_else(|| damaged("the footer is cut short"))?;
-        let (footer, ids) = Self::parse(body).ok_or_else(|| damaged("the footer is cut short"))?;
+        let (footer, ids) =
+            Self::parse(body, version).ok_or_else(|| damaged("the footer is cut short"))?;
         if checksum::at(footer.context.seed(), offset, body) != crc {
             return Err(damaged("the footer's checksum does not match"));
         }
@@ -162,7 +165,7 @@ impl Footer {
         known(self.write_features, WRITE_FEATURES, "rewrite", path)
     }
 
-    fn parse(body: &[u8]) -> Option<(Footer, [u8; 4])> {
+    fn parse(body: &[u8], version: u32) -> Option<(Footer, [u8; 4])> {
         let mut reader = Reader::new(body);
         let context = Context {
             database: reader.u128()?,
@@ -172,6 +175,7 @@ impl Footer {
         let [filter, index, properties] = [reader.u64()?, reader.u64()?, reader.u64()?];
         let _reserved = reader.u64()?;
         let footer = Footer {
+            version,
             context,
             file_bytes,
             filter: between(filter, index),
@@ -254,7 +258,8 @@ fn tail(version: u32, footer_bytes: u32) -> [u8; TAIL_BYTES] {
     tail
 }
 
-fn check_tail(bytes: &[u8], file_bytes: u64, path: &Path) -> Result<()> {
+/// The version of the format that the tail names.
+fn check_tail(bytes: &[u8], file_bytes: u64, path: &Path) -> Result<u32> {
     let offset = file_bytes.saturating_sub(TAIL_BYTES as u64);
     let damaged = |found: &str| Error::corruption(ATTEMPT, path, offset, found);
     let not_ours = || damaged("it is not a Velella table, or its end is missing");
@@ -284,7 +289,7 @@ fn check_tail(bytes: &[u8], file_bytes: u64, path: &Path) -> Result<()> {
     if footer_bytes as usize != FOOTER_BYTES {
         return Err(damaged("the footer has an impossible length"));
     }
-    Ok(())
+    Ok(version)
 }
 
 /// Appends the trailer of a block whose payload, of compression type `compression`, starts at

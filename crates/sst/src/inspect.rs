@@ -7,7 +7,7 @@
 
 use crate::block::cursor::BlockCursor;
 use crate::counters::Counters;
-use crate::format::{FOOTER_BYTES, Footer, Handle, VERSION};
+use crate::format::{FOOTER_BYTES, Footer, Handle};
 use crate::parts::Parts;
 use crate::properties::Properties;
 use crate::source::Source;
@@ -60,7 +60,7 @@ pub fn inspect(file: Arc<dyn ReadFile>, detail: Detail, out: &mut dyn io::Write)
 
 fn describe_footer(source: &Source, footer: &Footer, out: &mut dyn io::Write) -> io::Result<()> {
     writeln!(out, "table {}", source.file.path().display())?;
-    writeln!(out, "  format version {VERSION}")?;
+    writeln!(out, "  format version {}", footer.version)?;
     writeln!(out, "  database {:032x}", footer.context.database)?;
     writeln!(out, "  file number {}", footer.context.file)?;
     writeln!(out, "  {} bytes", footer.file_bytes)?;

@@ -71,11 +71,11 @@ fn the_golden_tables_are_read() {
     for (version, golden) in [(1, GOLDEN_V1), (2, GOLDEN)] {
         let tail = &golden[golden.len() - 24..];
         assert_eq!(tail[..4], u32::to_le_bytes(version), "the version it has");
-        is_read(golden);
+        is_read(version, golden);
     }
 }
 
-fn is_read(golden: &[u8]) {
+fn is_read(version: u32, golden: &[u8]) {
     let (fs, _) = rebuilt();
     fs.write_file(Path::new(PATH), golden).unwrap();
     let table = open(&fs, &Order::Bytewise);
@@ -97,6 +97,7 @@ fn is_read(golden: &[u8]) {
     let mut description = Vec::new();
     inspect(file, Detail::Blocks, &mut description).unwrap();
     let description = String::from_utf8(description).unwrap();
+    assert!(description.contains(&format!("format version {version}\n")));
     assert!(description.contains(" as lz4") && description.contains(" as none"));
     let mut cursor = table.cursor(true);
     cursor.seek(b"user:0100:often", Stamp(305)).unwrap();

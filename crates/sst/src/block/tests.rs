@@ -192,9 +192,18 @@ fn a_hop_is_a_step_to_the_next_key_if_that_needs_no_judgement() {
     assert!(hops > 2_000, "{hops}");
 }
 
-/// Whatever the bytes: searching and walking both ways end, with entries or with an error.
+/// Whatever the bytes: searching and walking both ways end, with entries or with an error; and each
+/// item is what it is decoded slowly.
 fn exercise(block: &Arc<[u8]>) {
     if let Ok(layout) = Layout::of(block) {
+        let keys = layout.keys();
+        let mut at = keys.start;
+        while at < keys.end {
+            let item = layout.item(block, at).ok();
+            assert_eq!(item, layout.any_item(&block[at..keys.end]));
+            let Some(item) = item else { break };
+            at = item.end;
+        }
         for tag in [0, tag(b"key00003")] {
             let _ = layout.find(block, b"key00003", tag, Stamp(6), &mut 0);
             let _ = layout.find(block, b"", tag, Stamp(6), &mut 0);
@@ -249,6 +258,15 @@ fn no_change_of_a_block_makes_it_panic() {
     let entries = entries(&mut Rng::new(3));
     change(&built(&as_entries(&entries)));
     change(&built_plainly(&as_entries(&entries)));
+    // Stamps that take more bytes of an item, up to the largest.
+    for bits in [8, 20, 40, 48, 56] {
+        let mut scattered = entries.clone();
+        for (n, (_, stamp, _)) in scattered.iter_mut().enumerate() {
+            *stamp = Stamp::MAX.0 - ((n as u64 + 1) << (bits - 7));
+        }
+        scattered.dedup_by(|a, b| a.0 == b.0);
+        change(&built(&as_entries(&scattered)));
+    }
 }
 
 fn change(sound: &Arc<[u8]>) {
@@ -376,17 +394,24 @@ fn a_stamp_above_all_stamps_is_malformed() {
         key: b"k",
         stamp: Stamp::MAX,
         kind: ValueKind::Put,
-        value: b"",
+        // Behind the item is more than what is read at once.
+        value: b"a value of some bytes",
     }];
     let mut bytes = built(&entries).to_vec();
     // Then one byte of stamp, and no suffix.
     bytes[PLAIN_HEAD_BYTES + 1] = 1;
     let mut cursor = BlockCursor::new(bytes.clone().into()).unwrap();
     assert!(matches!(cursor.seek_first(), Err(Malformed::Shape(_))));
-    // What has more bytes of stamp than there are, flags that are unknown.
-    for (at, byte) in [(PLAIN_HEAD_BYTES + 1, 8), (PLAIN_HEAD_BYTES - 1, 9)] {
+    // More bytes of stamp than there are, flags that are unknown or do not go together, a base
+    // above all stamps.
+    for (at, wrong) in [
+        (PLAIN_HEAD_BYTES + 1, &[8][..]),
+        (PLAIN_HEAD_BYTES - 1, &[9]),
+        (PLAIN_HEAD_BYTES - 1, &[5]),
+        (PLAIN_HEAD_BYTES + 2, &[0xff; 8]),
+    ] {
         let mut bytes = bytes.clone();
-        bytes[at] = byte;
+        bytes[at..at + wrong.len()].copy_from_slice(wrong);
         assert!(BlockCursor::new(bytes.into()).is_err(), "{at}");
     }
 }

@@ -40,11 +40,13 @@ struct Common {
     base: u64,
     /// Bytes of an item in front of its suffix, if its numbers are short.
     head_bytes: usize,
-    /// Whether those behind the lengths of its key fit a word, and no stamp can be too large.
-    fits: bool,
+    /// Whether an item can be decoded from one word behind the lengths of its key: what it has of
+    /// its own fits that, and no stamp can come out too large.
+    is_short: bool,
 }
 
-/// A number that all entries have, or each its own.
+/// A number that all entries have, or each its own: added up without a branch, since what is not
+/// there is masked away (docs/decisions/0027).
 #[derive(Debug, Clone, Copy)]
 struct Field {
     /// That of all entries, or 0.
@@ -99,7 +101,7 @@ impl Common {
             stamp_mask,
             base,
             head_bytes: 2 + own_bytes,
-            fits: own_bytes <= 8 && base + stamp_mask <= Stamp::MAX.0,
+            is_short: own_bytes <= 8 && base + stamp_mask <= Stamp::MAX.0,
         })
     }
 
@@ -126,7 +128,7 @@ impl Common {
 }
 
 /// The head of an entry in the key area.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Item {
     /// Bytes shared with the key before.
     pub(super) shared: usize,
@@ -176,6 +178,7 @@ impl Layout {
             return None;
         }
         let (common, tags_at) = match flags & COMMON {
+            0 if flags & ONE_LENGTH != 0 => return None,
             0 => (Common::nothing(), PLAIN_HEAD_BYTES),
             _ => {
                 let is_one_length = flags & ONE_LENGTH != 0;
@@ -217,6 +220,12 @@ impl Layout {
         Ok((self.keys_at + key as usize, self.values_at + value as usize))
     }
 
+    /// The key area.
+    #[cfg(test)]
+    pub(super) fn keys(&self) -> Range<usize> {
+        self.keys_at..self.values_at
+    }
+
     /// Whether the key area ends at `at`.
     pub(super) fn is_end(&self, at: usize) -> bool {
         at == self.values_at
@@ -248,7 +257,7 @@ impl Layout {
             let longest = u64::from(shared | unshared) | (own & common.value_bytes.mask);
             let suffix_at = at + common.head_bytes;
             let end = suffix_at + usize::from(unshared);
-            if common.fits && longest < 0x80 && end <= self.values_at {
+            if common.is_short && longest < 0x80 && end <= self.values_at {
                 return Ok(Item {
                     shared: usize::from(shared),
                     suffix_at,
@@ -264,7 +273,7 @@ impl Layout {
     }
 
     /// As `item`, of any block; `None` if it does not fit, or its stamp is above all stamps.
-    fn any_item(&self, keys: &[u8]) -> Option<Item> {
+    pub(super) fn any_item(&self, keys: &[u8]) -> Option<Item> {
         let common = &self.common;
         let mut reader = Reader::new(keys);
         let shared = usize::try_from(reader.varint()?).ok()?;

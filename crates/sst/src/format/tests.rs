@@ -5,6 +5,7 @@ use super::*;
 fn footer() -> Footer {
     let at = |offset, len| Handle { offset, len };
     Footer {
+        version: VERSION,
         context: Context {
             database: 7,
             file: 9,

@@ -33,7 +33,8 @@ pub fn block(bytes: &[u8]) {
         check(rest);
         return;
     }
-    let (entries, damage) = entries(rest);
+    // Stamps near each other, or so far apart that each takes more bytes.
+    let (entries, damage) = entries(rest, [0, 16, 30, 46][usize::from(mode >> 2 & 3)]);
     if entries.is_empty() {
         return;
     }
@@ -48,8 +49,9 @@ pub fn block(bytes: &[u8]) {
     check(&built);
 }
 
-/// Entries in order, drawn from bytes, and the bytes left over.
-fn entries(mut bytes: &[u8]) -> (Vec<Owned>, &[u8]) {
+/// Entries in order, drawn from bytes, and the bytes left over; stamps are multiples of a power of
+/// two.
+fn entries(mut bytes: &[u8], power: u32) -> (Vec<Owned>, &[u8]) {
     let mut entries: Vec<Owned> = Vec::new();
     let wanted = bytes.first().copied().unwrap_or(0) % 64;
     bytes = bytes.get(1..).unwrap_or_default();
@@ -65,7 +67,12 @@ fn entries(mut bytes: &[u8]) -> (Vec<Owned>, &[u8]) {
         let mut key = before[..before.len().min(usize::from(shared))].to_vec();
         key.extend_from_slice(suffix);
         let kind = ValueKind::ALL[usize::from(kind) % ValueKind::ALL.len()];
-        entries.push((key, Stamp(1000 - number), kind, vec![shared; value]));
+        entries.push((
+            key,
+            Stamp((1000 - number) << power),
+            kind,
+            vec![shared; value],
+        ));
         bytes = rest;
     }
     entries.sort_by(|a, b| a.0.cmp(&b.0).then(b.1.cmp(&a.1)));
