@@ -1,6 +1,7 @@
 //! Holding writers back before memory or compaction run away.
 //!
-//! A1. A writer waits before or after its write, when it holds nothing: no pair, pin or intent.
+//! A1. A writer waits before or after its write, when it holds nothing: no pair, pin or intent; but
+//!     for the pin of an update whose decision writes, which no flush waits for (`rmw/update.rs`).
 //! A2. Writers are slowed in proportion to the debt, by short sleeps spread over their bytes, long
 //!     before they are stopped; every wait is counted under its cause.
 //! A3. All memtables together, immutable ones included, keep to their share of the memory, which

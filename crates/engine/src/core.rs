@@ -350,11 +350,17 @@ impl Engine {
     /// their records stand in few pages; they wait without the lane.
     #[inline]
     pub(crate) fn checkout(&self, options: WriteOptions) -> Result<PoolGuard<'_, Pair>> {
-        let pair = match options.durability.unwrap_or(self.options.durability) {
+        let pair = self.checkout_now(options);
+        pair.map_or_else(|| self.checkout_slowly(), Ok)
+    }
+
+    /// As `checkout`, if one is free.
+    #[inline]
+    pub(crate) fn checkout_now(&self, options: WriteOptions) -> Option<PoolGuard<'_, Pair>> {
+        match options.durability.unwrap_or(self.options.durability) {
             Durability::Buffered => self.pairs.checkout(),
             Durability::Sync | Durability::Group(_) => self.pairs.checkout_first(),
-        };
-        pair.map_or_else(|| self.checkout_slowly(), Ok)
+        }
     }
 
     #[cold]

@@ -40,6 +40,16 @@ pub enum Decision {
     Delete,
 }
 
+impl Decision {
+    /// Bytes of the value to be stored, if there is one.
+    pub(crate) fn value_bytes(&self) -> usize {
+        match self {
+            Decision::Put(value) | Decision::PutExpiring(value, _) => value.len(),
+            Decision::Keep | Decision::Delete => 0,
+        }
+    }
+}
+
 /// What a read-modify-write found, and what it did.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RmwOutcome {

@@ -257,10 +257,23 @@ impl Keyspace {
 
     /// As [`Keyspace::rmw`], for who needs nothing but the write: the value is lent where it lies
     /// instead of being copied, and it is not returned. The stamp of the write; `None` if it kept
-    /// the key as it was.
+    /// the key as it was. `decide` runs again where somebody else writes the key meanwhile.
     ///
-    /// While `decide` runs, memory of the whole database is not reclaimed: one that takes long, or
-    /// flushes, is for [`Keyspace::rmw`].
+    /// While it runs, what the whole database frees is not given back: a decision that takes long
+    /// is for [`Keyspace::rmw`].
+    ///
+    /// ```
+    /// # use velella::{Db, Decision};
+    /// # let dir = tempfile::tempdir()?;
+    /// # let db = Db::builder().open(dir.path())?;
+    /// db.put("log", "a")?;
+    /// let appended = db.update("log", |old| {
+    ///     Decision::Put([old.unwrap_or_default(), b"b"].concat())
+    /// })?;
+    /// assert!(appended.is_some());
+    /// assert_eq!(db.get("log")?.unwrap(), "ab");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     ///
     /// # Errors
     /// As [`Keyspace::rmw`].

@@ -31,9 +31,10 @@ use velella_memtable::{Hint, Identity, Install, Newest, Owner, Version};
 use velella_sync::PoolGuard;
 use velella_sync::epoch::{self, Guard};
 
-/// What a decision is made on.
-struct Seen {
-    old: Option<Entry>,
+/// What a decision was made on, for the write above it.
+struct Basis {
+    /// When the entry expires, if there was one and it does.
+    until: Option<u64>,
     /// Stamp of the key's newest version, a tombstone's too; zero if there was none.
     stamp: Stamp,
     /// The memtable that took the writes, if it had no version of the key: as long as it takes
@@ -52,11 +53,8 @@ enum Doubt {
     Overtaken,
 }
 
-impl Seen {
-    fn expires_at_ms(&self) -> Option<u64> {
-        self.old.as_ref().and_then(|old| old.expires_at_ms)
-    }
-}
+/// The key's entry, if there is one, and what a decision on it is made on.
+type Seen = (Option<Entry>, Basis);
 
 /// A published write, and what to do about it.
 type Published = (Stamp, Aftermath, Guard);
@@ -74,37 +72,52 @@ impl Engine {
         self.counters.rmws.increment();
         loop {
             self.admit(key.len())?;
-            let Some(seen) = self.look(core, key)? else {
+            let Some((old, basis)) = self.look(core, key)? else {
                 self.counters.rmw_retries.increment();
                 continue;
             };
-            let decision = decide(seen.old.as_ref())?;
+            let decision = decide(old.as_ref())?;
             let Some(change) = self.change_to(key, &decision)? else {
                 return Ok(RmwOutcome {
-                    old: seen.old,
+                    old,
                     decision,
                     stamp: None,
                 });
             };
             velella_sync::spot(1);
-            let published = self.write_above(core, &change, &seen, options);
-            let published =
-                published.inspect_err(|error| change.abandon_unless_unknown(self, error))?;
-            let Some((stamp, aftermath, guard)) = published else {
-                change.abandon(self);
+            let Some(stamp) = self.finish_above(core, &change, &basis, options)? else {
                 self.counters.rmw_retries.increment();
                 continue;
             };
-            self.tidy_up(core, key, aftermath, guard);
-            // Not before: a pause between look and write is time for another's write.
-            self.charge(change.payload_len());
-            self.acknowledge(stamp, options)?;
             return Ok(RmwOutcome {
-                old: seen.old,
+                old,
                 decision,
                 stamp: Some(stamp),
             });
         }
+    }
+
+    /// Writes `change` above what was decided on, all of it: its stamp; `None` if that is not the
+    /// key's newest any more, and nothing is left of the change.
+    fn finish_above(
+        &self,
+        core: &Arc<Core>,
+        change: &Change<'_>,
+        basis: &Basis,
+        options: WriteOptions,
+    ) -> Result<Option<Stamp>> {
+        let published = self.write_above(core, change, basis, options);
+        let published =
+            published.inspect_err(|error| change.abandon_unless_unknown(self, error))?;
+        let Some((stamp, aftermath, guard)) = published else {
+            change.abandon(self);
+            return Ok(None);
+        };
+        self.tidy_up(core, change.key, aftermath, guard);
+        // Not before: a pause between look and write is time for another's write.
+        self.charge(change.payload_len());
+        self.acknowledge(stamp, options)?;
+        Ok(Some(stamp))
     }
 
     /// The key's entry, to decide on; `None` after waiting for an undecided one.
@@ -116,8 +129,8 @@ impl Engine {
             };
             match doubt {
                 Doubt::Nothing => return Ok(Some(seen)),
-                Doubt::Expired if expired == Some(seen.stamp) => return Ok(Some(seen)),
-                Doubt::Expired => expired = Some(seen.stamp),
+                Doubt::Expired if expired == Some(seen.1.stamp) => return Ok(Some(seen)),
+                Doubt::Expired => expired = Some(seen.1.stamp),
                 Doubt::Overtaken => {}
             }
         }
@@ -160,13 +173,13 @@ impl Engine {
             Said::Absent => (None, Doubt::Nothing),
             Said::Expired => (None, Doubt::Expired),
         };
-        let seen = Seen {
-            old,
+        let basis = Basis {
+            until: old.as_ref().and_then(|old| old.expires_at_ms),
             stamp: base.stamp(),
             absent_in,
             hint,
         };
-        Ok(Some((seen, doubt)))
+        Ok(Some(((old, basis), doubt)))
     }
 
     /// The change that `decision` asks for, if it does.
@@ -187,7 +200,7 @@ impl Engine {
         &self,
         core: &Core,
         change: &Change<'_>,
-        seen: &Seen,
+        basis: &Basis,
         options: WriteOptions,
     ) -> Result<Option<Published>> {
         let mut pair = self.checkout(options)?;
@@ -197,7 +210,7 @@ impl Engine {
         let mut is_first = true;
         loop {
             let guard = epoch::pin();
-            let attempt = self.attempt_above(core, change, seen, is_first, &mut pair, &guard)?;
+            let attempt = self.attempt_above(core, change, basis, is_first, &mut pair, &guard)?;
             is_first = false;
             match attempt {
                 None => return Ok(None),
@@ -215,14 +228,14 @@ impl Engine {
         &self,
         core: &Core,
         change: &Change<'_>,
-        seen: &Seen,
+        basis: &Basis,
         is_first: bool,
         pair: &mut PoolGuard<'_, Pair>,
         guard: &Guard,
     ) -> Result<Option<Attempt>> {
         let view = core.view.load(guard);
         velella_sync::spot(2);
-        let head = if is_first && seen.absent_in == Some(view.cur.table.identity()) {
+        let head = if is_first && basis.absent_in == Some(view.cur.table.identity()) {
             // Below it all is as it was (R2), and in it the installation looks.
             view.cur.table.absent(guard)
         } else {
@@ -230,7 +243,7 @@ impl Engine {
                 self.wait_for(&undecided)?;
                 return Ok(Some(Attempt::Again));
             }
-            let newest = view.cur.table.newest_near(change.key, seen.hint, guard);
+            let newest = view.cur.table.newest_near(change.key, basis.hint, guard);
             let (head, newest) = match newest {
                 Newest::Busy(undecided) => {
                     self.wait_for(&undecided)?;
@@ -238,7 +251,7 @@ impl Engine {
                 }
                 Newest::Decided(head, newest) => (head, newest),
             };
-            if !self.is_base(core, view, change.key, newest, seen, guard)? {
+            if !self.is_base(core, view, change.key, newest, basis, guard)? {
                 return Ok(None);
             }
             head
@@ -247,11 +260,11 @@ impl Engine {
         self.hold_external(view, change);
         let (table, owner) = (&view.cur.table, Owner::Slot(pair.index()));
         let attempt =
-            match table.install_near(&change.intent(), owner, Some(&head), seen.hint, guard) {
+            match table.install_near(&change.intent(), owner, Some(&head), basis.hint, guard) {
                 // Somebody was faster: what he wrote shows in the next look.
                 Install::Busy(_) | Install::Moved => Attempt::Again,
                 Install::Installed(pending) => {
-                    self.window(core, view, pending, pair, seen.expires_at_ms(), guard)?
+                    self.window(core, view, pending, pair, basis.until, guard)?
                 }
             };
         Ok(Some(attempt))
@@ -265,24 +278,21 @@ impl Engine {
         view: &View,
         key: &[u8],
         newest: Option<Version<'_>>,
-        seen: &Seen,
+        basis: &Basis,
         guard: &Guard,
     ) -> Result<bool> {
-        if seen
-            .expires_at_ms()
-            .is_some_and(|at| self.wall.now_ms() >= at)
-        {
+        if basis.until.is_some_and(|at| self.wall.now_ms() >= at) {
             return Ok(false);
         }
         let stamp = match newest {
             Some(version) => version.stamp,
-            None if seen.absent_in == Some(view.cur.table.identity()) => return Ok(true),
+            None if basis.absent_in == Some(view.cur.table.identity()) => return Ok(true),
             None => {
                 let base = self.below_current(core, view, key, Reader::NEWEST.at, guard)?;
                 base.stamp()
             }
         };
-        Ok(stamp == seen.stamp || seeded("an-update-forgets-what-it-was-based-on"))
+        Ok(stamp == basis.stamp || seeded("an-update-forgets-what-it-was-based-on"))
     }
 }
 

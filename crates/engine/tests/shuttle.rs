@@ -13,7 +13,7 @@ mod models;
 
 use models::Model;
 use models::stalled::{self, KEY, Row, Stalled};
-use velella::{Db, JournalMode, MemtableKind};
+use velella::{Db, Decision, JournalMode, MemtableKind};
 use velella_sync::model;
 
 /// Schedules of each scheduler.
@@ -194,8 +194,13 @@ fn only_what_the_table_says_waits_for_a_stalled_writer() {
     }
     let journal = JournalMode::Write;
     Stalled { journal, ..put }.stops(&WRITER);
-    let add = |db: &Db| drop(db.increment(KEY, 1));
-    Stalled::new("update", add).stops(&WRITER);
+    let updates: [fn(&Db); 2] = [
+        |db| drop(db.increment(KEY, 1)),
+        |db| drop(db.rmw(KEY, |_| Decision::Put(b"3".to_vec()))),
+    ];
+    for update in updates {
+        Stalled::new("update", update).stops(&WRITER);
+    }
     let mut rows = WRITER;
     rows[2] = &[
         "strict get",

@@ -4,14 +4,18 @@
 //!
 //! U1. The base was the key's newest version when the new one was installed above it: one pin holds
 //!     from the look until the window is closed, and the install expects the head that the look
-//!     found. Where that is not the key's any more, all of it is done again.
-//! U2. So nothing is copied but what is written, and nothing is looked for twice; but while the
-//!     decision runs, this thread keeps the whole database's freed memory from being given back.
-//!     It holds no slot and no lane, so the decision may read and write.
+//!     found. So nothing is copied but what is written, and nothing is looked for twice.
+//! U2. What this cannot end, `rmw`'s way ends, with nothing held: where the head is not the key's
+//!     any more, the memtable takes no writes any more, no pair is free, or the new value goes to
+//!     a file of its own. It compares stamps (R1), so the decision runs again only where the key's
+//!     newest version is another, or has expired.
+//! U3. While the decision runs, this thread keeps the whole database's freed memory from being
+//!     given back. It holds no slot and no lane, so the decision may read and write; a write in it
+//!     that waits for memory waits for a flush, which needs no pin to end (`backpressure.rs`, A3).
 //!
 //! Threads: any. Tests: `rmw/tests.rs`, `tests/rmw.rs`, `read/tests.rs`.
 
-use crate::change::Change;
+use super::Basis;
 use crate::commit::{Aftermath, Attempt, reserve};
 use crate::core::Engine;
 use crate::entry::{Decision, Lent};
@@ -21,10 +25,10 @@ use crate::read::{Base, Reader, Said};
 use crate::view::View;
 use std::sync::Arc;
 use velella_base::{Error, Result, Stamp, seeded};
-use velella_memtable::{Head, Hint, Install, Newest, Owner};
+use velella_memtable::{Head, Install, Newest, Owner};
 use velella_sync::epoch::{self, Guard};
 
-/// What an update that was tried again has found before (`rmw`, R4).
+/// What an update that looks again has found before (`rmw`, R4).
 struct Doubts {
     /// Stamp of the version that was found expired.
     expired: Option<Stamp>,
@@ -33,8 +37,8 @@ struct Doubts {
 }
 
 impl Doubts {
-    /// Whether the key may be alive after all, which `base` has no live entry of.
-    fn are_raised<T>(&mut self, core: &Core, base: &Base<'_>, said: &Said<T>) -> bool {
+    /// Notes what was found without a live entry; whether the key may have one after all.
+    fn raise<T>(&mut self, core: &Core, base: &Base<'_>, said: &Said<T>) -> bool {
         match said {
             Said::Live(_) => false,
             Said::Absent => base.is_overtaken(core, &mut self.generation),
@@ -43,23 +47,12 @@ impl Doubts {
     }
 }
 
-/// Where an update writes, and until when what it was decided on is live.
-struct Aim<'g> {
+/// Where a key was found, as long as the pin holds.
+struct Found<'g> {
     view: &'g View,
     head: Head<'g>,
-    hint: Hint,
-    until: Option<u64>,
-}
-
-/// What became of a try to update.
-enum Tried {
-    /// The key has changed, or is about to.
-    Again,
-    /// What was found may be out of date (`rmw`, R4).
-    Doubtful,
-    Kept,
-    /// Its stamp, and bytes of its payload.
-    Written(Stamp, Aftermath, usize),
+    base: Base<'g>,
+    basis: Basis,
 }
 
 impl Engine {
@@ -81,115 +74,126 @@ impl Engine {
         loop {
             self.admit(key.len())?;
             let guard = epoch::pin();
-            match self.update_once(core, key, options, &mut doubts, decide, &guard)? {
-                Tried::Again => self.counters.rmw_retries.increment(),
-                Tried::Doubtful => {}
-                Tried::Kept => return Ok(None),
-                Tried::Written(stamp, aftermath, bytes) => {
-                    self.counters.writes.increment();
-                    self.tidy_up(core, key, aftermath, guard);
-                    // Not before: a writer waits with nothing held.
-                    self.charge(bytes);
-                    self.acknowledge(stamp, options)?;
-                    return Ok(Some(stamp));
-                }
+            let Some(mut found) = self.find_to_update(core, key, &guard)? else {
+                self.counters.rmw_retries.increment();
+                continue;
+            };
+            let until = &mut found.basis.until;
+            let said = self.lend(core, &found.base, |lent| {
+                *until = lent.expires_at_ms;
+                decide(Some(lent))
+            })?;
+            if doubts.raise(core, &found.base, &said) {
+                continue;
             }
+            let decision = match said {
+                Said::Live(decision) => decision?,
+                Said::Absent | Said::Expired => decide(None)?,
+            };
+            velella_sync::spot(1);
+            if let Some((stamp, aftermath, bytes)) =
+                self.write_at_once(core, key, &decision, &found, options, &guard)?
+            {
+                self.counters.writes.increment();
+                drop(found);
+                self.tidy_up(core, key, aftermath, guard);
+                // Not before: a writer waits with nothing held.
+                self.charge(bytes);
+                self.acknowledge(stamp, options)?;
+                return Ok(Some(stamp));
+            }
+            let Found { basis, .. } = found;
+            drop(guard);
+            let Some(change) = self.change_to(key, &decision)? else {
+                return Ok(None);
+            };
+            if let Some(stamp) = self.finish_above(core, &change, &basis, options)? {
+                return Ok(Some(stamp));
+            }
+            self.counters.rmw_retries.increment();
         }
     }
 
-    fn update_once<E: From<Error>>(
+    /// Where the key's newest version is; `None` after waiting for an undecided one.
+    fn find_to_update<'g>(
         &self,
-        core: &Core,
+        core: &'g Core,
         key: &[u8],
-        options: WriteOptions,
-        doubts: &mut Doubts,
-        decide: &mut dyn FnMut(Option<Lent<'_>>) -> Result<Decision, E>,
-        guard: &Guard,
-    ) -> Result<Tried, E> {
+        guard: &'g Guard,
+    ) -> Result<Option<Found<'g>>> {
         core.check_writable()?;
         let view = core.view.load(guard);
         velella_sync::spot(2);
         let mut hint = view.cur.table.prefetch(key, guard);
         if let Some(undecided) = self.undecided_before(view, key, guard) {
             self.wait_for(&undecided)?;
-            return Ok(Tried::Again);
+            return Ok(None);
         }
-        let (head, base) = match view.cur.table.newest(key, guard) {
+        let (head, base, absent_in) = match view.cur.table.newest(key, guard) {
             Newest::Busy(undecided) => {
                 self.wait_for(&undecided)?;
-                return Ok(Tried::Again);
+                return Ok(None);
             }
             Newest::Decided(head, Some(version)) => {
                 hint = head.hint();
-                (head, Base::Memory(version))
+                (head, Base::Memory(version), None)
             }
             Newest::Decided(head, None) => {
                 let base = self.below_current(core, view, key, Reader::NEWEST.at, guard)?;
-                (head, base)
+                (head, base, Some(view.cur.table.identity()))
             }
         };
-        let mut until = None;
-        let said = self.lend(core, &base, |lent| {
-            until = lent.expires_at_ms;
-            decide(Some(lent))
-        })?;
-        let decision = match said {
-            Said::Live(decision) => decision?,
-            said if doubts.are_raised(core, &base, &said) => return Ok(Tried::Doubtful),
-            Said::Absent | Said::Expired => decide(None)?,
+        let basis = Basis {
+            until: None,
+            stamp: base.stamp(),
+            absent_in,
+            hint,
         };
-        let Some(change) = self.change_to(key, &decision)? else {
-            return Ok(Tried::Kept);
-        };
-        velella_sync::spot(1);
-        let aim = Aim {
+        Ok(Some(Found {
             view,
             head,
-            hint,
-            until,
-        };
-        let attempt = self.write_at(core, &change, aim, options, guard);
-        let attempt = attempt.inspect_err(|error| change.abandon_unless_unknown(self, error))?;
-        match attempt {
-            Attempt::Again => {
-                change.abandon(self);
-                Ok(Tried::Again)
-            }
-            Attempt::Done(stamp, aftermath) => {
-                Ok(Tried::Written(stamp, aftermath, change.payload_len()))
-            }
-        }
+            base,
+            basis,
+        }))
     }
 
-    /// Installs and publishes `change` at the head that was looked at, if that is still the key's.
-    fn write_at(
+    /// Writes what was decided at the head that was found, if that can be done at once (U2): the
+    /// stamp, what it leaves to do, and the bytes of its payload.
+    fn write_at_once(
         &self,
         core: &Core,
-        change: &Change<'_>,
-        aim: Aim<'_>,
+        key: &[u8],
+        decision: &Decision,
+        found: &Found<'_>,
         options: WriteOptions,
         guard: &Guard,
-    ) -> Result<Attempt> {
-        let mut pair = self.checkout(options)?;
+    ) -> Result<Option<(Stamp, Aftermath, usize)>> {
+        if decision.value_bytes() > self.sizes.inline_value_bytes {
+            return Ok(None);
+        }
+        let Some(change) = self.change_to(key, decision)? else {
+            return Ok(None);
+        };
+        let Some(mut pair) = self.checkout_now(options) else {
+            return Ok(None);
+        };
         // Closing waits for the pairs, then for nobody: who gets one later must not write.
         self.check()?;
-        reserve(&mut pair, core, change)?;
+        reserve(&mut pair, core, &change)?;
         velella_sync::spot(5);
-        let Aim {
-            view,
-            head,
-            hint,
-            until,
-        } = aim;
-        self.hold_external(view, change);
+        let Found {
+            view, head, basis, ..
+        } = found;
         let (table, owner) = (&view.cur.table, Owner::Slot(pair.index()));
         let forgotten = seeded("an-update-forgets-what-it-was-based-on");
-        let expected = (!forgotten).then_some(&head);
-        match table.install_near(&change.intent(), owner, expected, hint, guard) {
-            Install::Busy(_) | Install::Moved => Ok(Attempt::Again),
-            Install::Installed(pending) => {
-                self.window(core, view, pending, &mut pair, until, guard)
-            }
+        let expected = (!forgotten).then_some(head);
+        let installed = table.install_near(&change.intent(), owner, expected, basis.hint, guard);
+        let Install::Installed(pending) = installed else {
+            return Ok(None);
+        };
+        match self.window(core, view, pending, &mut pair, basis.until, guard)? {
+            Attempt::Again => Ok(None),
+            Attempt::Done(stamp, aftermath) => Ok(Some((stamp, aftermath, change.payload_len()))),
         }
     }
 }

@@ -233,15 +233,27 @@ impl Stage {
         };
         let (synced, options) = Self::options(client);
         let begin = self.tick();
-        let decide = |_: Option<&Entry>| Ok::<_, Error>(decision.clone());
-        let outcome = self.keyspaces[key].rmw_entry(name(key), options, decide);
-        let outcome = outcome.unwrap();
-        let old = version(outcome.old);
+        let keyspace = &self.keyspaces[key];
+        let (old, stamp) = match client.seed.one_in(2) {
+            true => {
+                let decide = |_: Option<&Entry>| Ok::<_, Error>(decision.clone());
+                let outcome = keyspace.rmw_entry(name(key), options, decide).unwrap();
+                (version(outcome.old), outcome.stamp)
+            }
+            false => {
+                let mut old = None;
+                let stamp = keyspace.update_entry::<Error>(name(key), options, |lent| {
+                    old = lent.map(|lent| (lent.stamp, lent.value.to_vec()));
+                    Ok(decision.clone())
+                });
+                (old, stamp.unwrap())
+            }
+        };
         let value = match decision {
             Decision::Put(value) => Some(value),
             _ => None,
         };
-        let what = match outcome.stamp {
+        let what = match stamp {
             Some(stamp) => What::Based {
                 stamp,
                 changes: BTreeMap::from([(key, value)]),
@@ -252,7 +264,7 @@ impl Stage {
                 values: BTreeMap::from([(key, old.map(|(_, value)| value))]),
             },
         };
-        let synced = synced && outcome.stamp.is_some();
+        let synced = synced && stamp.is_some();
         self.note(client.number, begin, synced, what);
     }
 

@@ -14,7 +14,7 @@ use std::sync::{Arc, Mutex};
 use velella::simulation::{self, Step};
 use velella::vfs::MemFs;
 use velella::vfs::mem::CrashMode;
-use velella::{Builder, Db, Error, JournalMode, WriteBatch, WriteOptions};
+use velella::{Builder, Db, Decision, Error, JournalMode, WriteBatch, WriteOptions};
 use velella_base::{Stamp, put_in};
 use velella_sync::thread;
 use velella_tree::Manifest;
@@ -134,6 +134,15 @@ fn add(scene: &Scene) {
     scene.db.increment("sum", 1).unwrap();
 }
 
+/// As `add`, with nothing held while it decides.
+fn add_unpinned(scene: &Scene) {
+    let outcome = scene.db.rmw("sum", |old| {
+        let sum = old.map_or(0, number) + 1;
+        Decision::Put(sum.to_string().into_bytes())
+    });
+    assert!(outcome.unwrap().stamp.is_some());
+}
+
 /// A batch of a and b.
 fn write_both(scene: &Scene) {
     let mut batch = WriteBatch::new();
@@ -175,7 +184,7 @@ pub(crate) const SWITCH: Model = model(
             add(scene);
         },
         |scene| {
-            add(scene);
+            add_unpinned(scene);
             scene.put("b", 1);
         },
         |scene| {

@@ -346,7 +346,7 @@ impl Client<'_> {
         Ok(Some(What::Counted { sum }))
     }
 
-    /// A read-modify-write that puts, deletes or keeps.
+    /// A read-modify-write, of a value that is lent or copied, that puts, deletes or keeps.
     fn rmw(&mut self) -> Result<Option<What>> {
         let key = self.seed.index(KEYS);
         let decision = match self.seed.below(8) {
@@ -361,11 +361,21 @@ impl Client<'_> {
             }
         };
         let options = self.options();
+        let is_lent = self.seed.one_in(2);
         let (keyspace, name) = self.stage.place(key);
-        let decide = |_: Option<&Entry>| Ok::<_, Error>(decision.clone());
-        let outcome = keyspace.rmw_entry(name, options, decide)?;
-        let old = version(outcome.old);
-        let Some(stamp) = outcome.stamp else {
+        let (old, stamp) = if is_lent {
+            let mut old = None;
+            let stamp = keyspace.update_entry::<Error>(name, options, |lent| {
+                old = lent.map(|lent| (lent.stamp, lent.value.to_vec()));
+                Ok(decision.clone())
+            })?;
+            (old, stamp)
+        } else {
+            let decide = |_: Option<&Entry>| Ok::<_, Error>(decision.clone());
+            let outcome = keyspace.rmw_entry(name, options, decide)?;
+            (version(outcome.old), outcome.stamp)
+        };
+        let Some(stamp) = stamp else {
             let values = BTreeMap::from([(key, old.map(|(_, value)| value))]);
             return Ok(Some(What::Strict { values }));
         };
