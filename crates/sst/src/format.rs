@@ -68,7 +68,7 @@ impl Handle {
 /// What the footer says.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Footer {
-    /// Of the format.
+    /// The version of the format that the table is written in.
     pub version: u32,
     /// Whose table it is.
     pub context: Context,

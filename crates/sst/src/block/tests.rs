@@ -258,14 +258,19 @@ fn no_change_of_a_block_makes_it_panic() {
     let entries = entries(&mut Rng::new(3));
     change(&built(&as_entries(&entries)));
     change(&built_plainly(&as_entries(&entries)));
-    // Stamps that take more bytes of an item, up to the largest.
-    for bits in [8, 20, 40, 48, 56] {
-        let mut scattered = entries.clone();
-        for (n, (_, stamp, _)) in scattered.iter_mut().enumerate() {
-            *stamp = Stamp::MAX.0 - ((n as u64 + 1) << (bits - 7));
+    // Stamps that take more bytes of an item: decoded at once, and, up to the largest, not.
+    for bits in [8, 12, 20, 28, 40, 48, 56] {
+        for base in [1, Stamp::MAX.0 - (64 << (bits - 7))] {
+            let mut scattered = entries.clone();
+            for (n, (_, stamp, _)) in scattered.iter_mut().enumerate() {
+                *stamp = base + ((63 - n as u64) << (bits - 7));
+            }
+            change(&built(&as_entries(&scattered)));
+            scattered
+                .iter_mut()
+                .for_each(|(_, _, kind)| *kind = ValueKind::Put);
+            change(&built(&as_entries(&scattered)));
         }
-        scattered.dedup_by(|a, b| a.0 == b.0);
-        change(&built(&as_entries(&scattered)));
     }
 }
 
@@ -412,6 +417,6 @@ fn a_stamp_above_all_stamps_is_malformed() {
     ] {
         let mut bytes = bytes.clone();
         bytes[at..at + wrong.len()].copy_from_slice(wrong);
-        assert!(BlockCursor::new(bytes.into()).is_err(), "{at}");
+        assert!(BlockCursor::new(bytes.into()).is_err(), "{wrong:?} at {at}");
     }
 }

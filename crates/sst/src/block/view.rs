@@ -174,11 +174,11 @@ impl Layout {
         let mut head = Reader::new(block);
         let (entries, key_bytes) = (head.u32()? as usize, head.u32()? as usize);
         let flags = head.u8()?;
-        if flags & !(TAGGED | COMMON | ONE_LENGTH) != 0 {
+        let is_unknown = flags & !(TAGGED | COMMON | ONE_LENGTH) != 0;
+        if is_unknown || flags & (COMMON | ONE_LENGTH) == ONE_LENGTH {
             return None;
         }
         let (common, tags_at) = match flags & COMMON {
-            0 if flags & ONE_LENGTH != 0 => return None,
             0 => (Common::nothing(), PLAIN_HEAD_BYTES),
             _ => {
                 let is_one_length = flags & ONE_LENGTH != 0;
