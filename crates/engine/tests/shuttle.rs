@@ -194,13 +194,9 @@ fn only_what_the_table_says_waits_for_a_stalled_writer() {
     }
     let journal = JournalMode::Write;
     Stalled { journal, ..put }.stops(&WRITER);
-    let updates: [fn(&Db); 2] = [
-        |db| drop(db.increment(KEY, 1)),
-        |db| drop(db.rmw(KEY, |_| Decision::Put(b"3".to_vec()))),
-    ];
-    for update in updates {
-        Stalled::new("update", update).stops(&WRITER);
-    }
+    Stalled::new("update", |db| drop(db.increment(KEY, 1))).stops(&WRITER);
+    let rmw = |db: &Db| drop(db.rmw(KEY, |_| Decision::Put(b"3".to_vec())));
+    Stalled::new("read-modify-write", rmw).stops(&WRITER);
     let mut rows = WRITER;
     rows[2] = &[
         "strict get",

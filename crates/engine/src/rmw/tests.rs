@@ -135,6 +135,8 @@ fn an_update_decides_anew_on_what_was_written_during_its_decision() {
                         db.delete("k").unwrap();
                     }
                     if seen.len() == 1 && flushed {
+                        // Something to switch, whatever there is of the key.
+                        db.put("filler", "x").unwrap();
                         db.flush().unwrap();
                     }
                     Decision::Put(b"mine".to_vec())
@@ -164,19 +166,25 @@ fn an_update_decides_anew_on_what_was_written_during_its_decision() {
 fn a_large_value_of_an_update_that_decides_anew_leaves_no_file() {
     let (db, engine) = fresh();
     let bytes = engine.sizes.inline_value_bytes + 1;
-    let mut turns = 0;
-    let stamp = db.update("k", |_| {
-        turns += 1;
-        if turns == 1 {
-            db.put("k", "between").unwrap();
-        }
-        Decision::Put(vec![turns; bytes])
-    });
-    assert!(stamp.unwrap().is_some());
-    assert_eq!(turns, 2);
-    db.compact().unwrap();
-    assert_eq!(db.get("k").unwrap().unwrap(), vec![2; bytes]);
-    assert_eq!(db.stats().external_bytes, bytes as u64, "one file is left");
+    for expires in [None, Some(u64::MAX)] {
+        let mut turns = 0;
+        let stamp = db.update("k", |_| {
+            turns += 1;
+            if turns == 1 {
+                db.put("k", "between").unwrap();
+            }
+            let value = vec![turns; bytes];
+            match expires {
+                None => Decision::Put(value),
+                Some(at) => Decision::PutExpiring(value, at),
+            }
+        });
+        assert!(stamp.unwrap().is_some());
+        assert_eq!(turns, 2);
+        db.compact().unwrap();
+        assert_eq!(db.get("k").unwrap().unwrap(), vec![2; bytes]);
+        assert_eq!(db.stats().external_bytes, bytes as u64, "one file is left");
+    }
 }
 
 /// A write of `k` that has come to nothing.
@@ -224,14 +232,54 @@ fn an_update_goes_above_an_aborted_version() {
         let stamp = db.update("k", |old| {
             calls += 1;
             assert_eq!(old, None);
-            if !before {
+            if calls == 1 && !before {
                 abort_a_write(&db);
             }
             Decision::Put(b"mine".to_vec())
         });
         assert!(stamp.unwrap().is_some());
-        assert_eq!(calls, 1, "nothing that was decided on has changed");
+        assert_eq!(calls, if before { 1 } else { 2 });
         assert_eq!(db.get("k").unwrap().unwrap(), "mine");
+    }
+}
+
+#[test]
+fn an_update_that_cannot_write_at_once_waits_with_nothing_held() {
+    let _watchdog = Watchdog::new("an_update_that_cannot_write_at_once", 60);
+    for key in ["in memory", "in a table", "absent"] {
+        let (db, engine) = fresh();
+        db.put("in a table", "1").unwrap();
+        db.compact().unwrap();
+        db.put("in memory", "1").unwrap();
+        let pairs = engine.all_pairs();
+        let (decided, wait) = std::sync::mpsc::channel();
+        std::thread::scope(|scope| {
+            let db = &db;
+            let writer = scope.spawn(move || {
+                let mut calls = 0;
+                let stamp = db.update(key, |_| {
+                    calls += 1;
+                    decided.send(()).unwrap();
+                    Decision::Put(b"2".to_vec())
+                });
+                (stamp.unwrap(), calls)
+            });
+            wait.recv().unwrap();
+            // While it waits for a pair, what it saw goes: it neither pins nor holds it.
+            let memtable = Arc::downgrade(&db.core.view.load(&epoch::pin()).cur);
+            engine.flush_all(std::slice::from_ref(&db.core)).unwrap();
+            until(|| {
+                epoch::flush();
+                memtable.strong_count() == 0
+            });
+            assert!(!writer.is_finished());
+            drop(pairs);
+            let (stamp, calls) = writer.join().unwrap();
+            assert!(stamp.is_some());
+            assert_eq!(calls, 1, "{key}: nothing that was decided on has changed");
+        });
+        assert_eq!(engine.counters.rmw_retries.sum(), 0);
+        assert_eq!(db.get(key).unwrap().unwrap(), "2");
     }
 }
 
@@ -332,4 +380,12 @@ fn only_what_was_written_is_counted_as_a_write() {
     assert_eq!(writes() - before, 2);
     db.update("k", |_| Decision::Delete).unwrap();
     assert_eq!(writes() - before, 3);
+    db.update("k", |_| {
+        // So that it does not write at once.
+        db.put("filler", "x").unwrap();
+        db.flush().unwrap();
+        Decision::Put(b"3".to_vec())
+    })
+    .unwrap();
+    assert_eq!(writes() - before, 5);
 }

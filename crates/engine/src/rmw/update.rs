@@ -5,13 +5,15 @@
 //! U1. The base was the key's newest version when the new one was installed above it: one pin holds
 //!     from the look until the window is closed, and the install expects the head that the look
 //!     found. So nothing is copied but what is written, and nothing is looked for twice.
-//! U2. What this cannot end, `rmw`'s way ends, with nothing held: where the head is not the key's
-//!     any more, the memtable takes no writes any more, no pair is free, or the new value goes to
-//!     a file of its own. It compares stamps (R1), so the decision runs again only where the key's
-//!     newest version is another, or has expired.
+//! U2. Where the head is not the key's any more, all of it is done again. What else keeps it from
+//!     writing at once ends in `rmw`'s way, without this pin: the memtable takes no writes any
+//!     more, no pair is free, or the new value goes to a file of its own. That compares stamps
+//!     (R1), so no switch has a decision repeated.
 //! U3. While the decision runs, this thread keeps the whole database's freed memory from being
-//!     given back. It holds no slot and no lane, so the decision may read and write; a write in it
-//!     that waits for memory waits for a flush, which needs no pin to end (`backpressure.rs`, A3).
+//!     given back; and while lane space is reserved, which takes long only for a new extent or a
+//!     large record. It holds no slot and no lane, so the decision may read and write; a write in
+//!     it that waits for memory waits for a flush, which needs no pin to end (`backpressure.rs`,
+//!     A3).
 //!
 //! Threads: any. Tests: `rmw/tests.rs`, `tests/rmw.rs`, `read/tests.rs`.
 
@@ -52,7 +54,18 @@ struct Found<'g> {
     view: &'g View,
     head: Head<'g>,
     base: Base<'g>,
+    /// Without the time when its entry expires, until that has been lent.
     basis: Basis,
+}
+
+/// What became of a try to write at once.
+enum AtOnce {
+    /// The stamp, what it leaves to do, and bytes of its payload.
+    Written(Stamp, Aftermath, usize),
+    /// The head that was found is not the key's any more.
+    Moved,
+    /// It ends in another way (U2).
+    PutOff,
 }
 
 impl Engine {
@@ -90,25 +103,32 @@ impl Engine {
                 Said::Live(decision) => decision?,
                 Said::Absent | Said::Expired => decide(None)?,
             };
-            velella_sync::spot(1);
-            if let Some((stamp, aftermath, bytes)) =
-                self.write_at_once(core, key, &decision, &found, options, &guard)?
-            {
-                self.counters.writes.increment();
-                drop(found);
-                self.tidy_up(core, key, aftermath, guard);
-                // Not before: a writer waits with nothing held.
-                self.charge(bytes);
-                self.acknowledge(stamp, options)?;
-                return Ok(Some(stamp));
-            }
-            let Found { basis, .. } = found;
-            drop(guard);
-            let Some(change) = self.change_to(key, &decision)? else {
+            if decision == Decision::Keep {
                 return Ok(None);
-            };
-            if let Some(stamp) = self.finish_above(core, &change, &basis, options)? {
-                return Ok(Some(stamp));
+            }
+            velella_sync::spot(1);
+            match self.write_at_once(core, key, &decision, &found, options, &guard)? {
+                AtOnce::Written(stamp, aftermath, bytes) => {
+                    self.counters.writes.increment();
+                    drop(found);
+                    self.tidy_up(core, key, aftermath, guard);
+                    // Not before: a writer waits with nothing held.
+                    self.charge(bytes);
+                    self.acknowledge(stamp, options)?;
+                    return Ok(Some(stamp));
+                }
+                AtOnce::Moved => {}
+                AtOnce::PutOff => {
+                    let Found { base, basis, .. } = found;
+                    // With what it holds of a table, and what the pin holds of all else.
+                    drop(base);
+                    drop(guard);
+                    if let Some(change) = self.change_to(key, &decision)?
+                        && let Some(stamp) = self.finish_above(core, &change, &basis, options)?
+                    {
+                        return Ok(Some(stamp));
+                    }
+                }
             }
             self.counters.rmw_retries.increment();
         }
@@ -157,8 +177,7 @@ impl Engine {
         }))
     }
 
-    /// Writes what was decided at the head that was found, if that can be done at once (U2): the
-    /// stamp, what it leaves to do, and the bytes of its payload.
+    /// Writes what was decided at the head that was found, if that can be done at once (U2).
     fn write_at_once(
         &self,
         core: &Core,
@@ -167,15 +186,16 @@ impl Engine {
         found: &Found<'_>,
         options: WriteOptions,
         guard: &Guard,
-    ) -> Result<Option<(Stamp, Aftermath, usize)>> {
+    ) -> Result<AtOnce> {
         if decision.value_bytes() > self.sizes.inline_value_bytes {
-            return Ok(None);
+            return Ok(AtOnce::PutOff);
         }
         let Some(change) = self.change_to(key, decision)? else {
-            return Ok(None);
+            return Ok(AtOnce::PutOff);
         };
+        debug_assert!(change.external.is_none(), "nobody would hold or abandon it");
         let Some(mut pair) = self.checkout_now(options) else {
-            return Ok(None);
+            return Ok(AtOnce::PutOff);
         };
         // Closing waits for the pairs, then for nobody: who gets one later must not write.
         self.check()?;
@@ -189,11 +209,15 @@ impl Engine {
         let expected = (!forgotten).then_some(head);
         let installed = table.install_near(&change.intent(), owner, expected, basis.hint, guard);
         let Install::Installed(pending) = installed else {
-            return Ok(None);
+            return Ok(AtOnce::Moved);
         };
-        match self.window(core, view, pending, &mut pair, basis.until, guard)? {
-            Attempt::Again => Ok(None),
-            Attempt::Done(stamp, aftermath) => Ok(Some((stamp, aftermath, change.payload_len()))),
-        }
+        Ok(
+            match self.window(core, view, pending, &mut pair, basis.until, guard)? {
+                Attempt::Again => AtOnce::PutOff,
+                Attempt::Done(stamp, aftermath) => {
+                    AtOnce::Written(stamp, aftermath, change.payload_len())
+                }
+            },
+        )
     }
 }
