@@ -1,6 +1,7 @@
 //! What a read-modify-write holds while the user's function runs, and on what it decides.
 
 use crate::budget::LANES;
+use crate::core::Engine;
 use crate::db::Db;
 use crate::entry::Decision;
 use crate::fixture::{fresh, until};
@@ -283,16 +284,22 @@ fn an_update_that_cannot_write_at_once_waits_with_nothing_held() {
     }
 }
 
+/// A database in which `k`, "5", expires when its clock is moved to the time given.
+fn about_to_expire(in_table: bool) -> (Db, Arc<Engine>, u64) {
+    let (db, engine) = fresh();
+    let expiry = engine.wall.now_ms() + 3_600_000;
+    db.put_expiring("k", "5", expiry, WriteOptions::default())
+        .unwrap();
+    if in_table {
+        db.compact().unwrap();
+    }
+    (db, engine, expiry)
+}
+
 #[test]
 fn a_base_that_expires_before_the_write_is_decided_on_anew() {
     for in_table in [false, true] {
-        let (db, engine) = fresh();
-        let expiry = engine.wall.now_ms() + 3_600_000;
-        db.put_expiring("k", "5", expiry, WriteOptions::default())
-            .unwrap();
-        if in_table {
-            db.compact().unwrap();
-        }
+        let (db, engine, expiry) = about_to_expire(in_table);
         let mut seen = Vec::new();
         let outcome = db.rmw_entry::<Error>("k", WriteOptions::default(), |old| {
             seen.push(old.map(|old| old.value.to_vec()));
@@ -310,13 +317,7 @@ fn a_base_that_expires_before_the_write_is_decided_on_anew() {
 #[test]
 fn an_update_whose_base_expires_before_the_write_decides_anew() {
     for in_table in [false, true] {
-        let (db, engine) = fresh();
-        let expiry = engine.wall.now_ms() + 3_600_000;
-        db.put_expiring("k", "5", expiry, WriteOptions::default())
-            .unwrap();
-        if in_table {
-            db.compact().unwrap();
-        }
+        let (db, engine, expiry) = about_to_expire(in_table);
         let mut seen = Vec::new();
         let updated = db.update_entry::<Error>("k", WriteOptions::default(), |old| {
             seen.push(old.map(|old| (old.value.to_vec(), old.expires_at_ms)));
