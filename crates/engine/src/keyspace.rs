@@ -257,8 +257,8 @@ impl Keyspace {
 
     /// As [`Keyspace::rmw`], for who needs nothing but the write: the value is lent where it lies
     /// instead of being copied, and it is not returned. The stamp of the write; `None` if it kept
-    /// the key as it was. `decide` runs again where the key is written meanwhile, or its
-    /// value expires.
+    /// the key as it was. `decide` runs again where the key is written meanwhile, or its value
+    /// expires.
     ///
     /// While it runs, what the whole database frees is not given back: a decision that takes long
     /// is for [`Keyspace::rmw`].
