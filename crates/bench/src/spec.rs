@@ -123,8 +123,19 @@ pub enum Start {
     Empty,
     /// A store with all records; what an earlier benchmark left will do.
     Loaded,
+    /// A store with all records, put once each: what an earlier benchmark left will not do, since
+    /// its writes have scattered the newest values, and made it larger.
+    Anew,
     /// What the one before left; where none before would do, that one is run first, unmeasured.
     AsIs,
+}
+
+impl Start {
+    /// Whether the store has all records before.
+    #[must_use]
+    pub fn is_loaded(self) -> bool {
+        matches!(self, Start::Loaded | Start::Anew)
+    }
 }
 
 /// When operations begin.

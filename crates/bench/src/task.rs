@@ -5,11 +5,12 @@
 //! JSON each. Tests do it in their own process.
 //!
 //! T1. A benchmark that needs all records gets them; what the one before left will do if it has
-//!     them and was opened with the same settings, but for more room. What needs the store of
-//!     another benchmark comes after it in the task (`session`).
+//!     them and was opened with the same settings, but for more room, unless it asks for a store
+//!     loaded anew. What needs the store of another benchmark comes after it in the task
+//!     (`session`).
 //! T2. Whatever is in the task's directory when it begins is removed, and nothing is left there.
 //!
-//! Threads: the main one, and one that tells how far it is. Tests: `tests/run.rs`.
+//! Threads: the main one, and one that tells how far it is. Tests: below, `tests/run.rs`.
 
 use crate::audit::Known;
 use crate::drive::Bench;
@@ -163,7 +164,7 @@ impl<'a> Worker<'a> {
     /// Sees to it that the store is as `spec` wants it.
     fn prepare(&mut self, spec: &Spec) -> Outcome<()> {
         let fits = |current: &Current| match spec.start {
-            Start::Empty => false,
+            Start::Empty | Start::Anew => false,
             Start::AsIs => current.spec.leaves_for(spec),
             Start::Loaded => {
                 let known = &current.known;
@@ -198,7 +199,7 @@ impl<'a> Worker<'a> {
             opened,
             bytes_put: 0,
         });
-        if spec.start == Start::Loaded {
+        if spec.start.is_loaded() {
             (self.tell)(Told::Begun(format!("loading for {}", spec.name)));
             self.at_work(|bench| bench.load(spec))?;
             if let Some(current) = &mut self.current {
@@ -251,5 +252,42 @@ impl<'a> Worker<'a> {
             current.store.close()?;
         }
         remove(&self.task.dir)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::catalogue::{self, Changes};
+    use crate::stores;
+
+    /// How often stores were loaded for the benchmarks of these names, done in turn.
+    fn loads(names: &[&str]) -> usize {
+        let changes = Changes {
+            records: Some(300),
+            ..Changes::default()
+        };
+        let dir = tempfile::tempdir().unwrap();
+        let spec = |name: &&str| catalogue::named(name).unwrap()[0].with(&changes, 1);
+        let task = Task {
+            store: "velella".to_owned(),
+            threads: 1,
+            round: 0,
+            dir: dir.path().join("store"),
+            specs: names.iter().map(spec).collect(),
+        };
+        let loads = Mutex::new(0);
+        let tell = |told: Told| {
+            let is_load = matches!(&told, Told::Begun(what) if what.starts_with("loading"));
+            *loads.lock().unwrap() += usize::from(is_load);
+        };
+        perform(stores::named("velella").unwrap(), &task, &tell).unwrap();
+        loads.into_inner().unwrap()
+    }
+
+    #[test]
+    fn what_is_held_against_each_other_begins_with_the_same_store() {
+        assert_eq!(loads(&["clsm.rmw.memory.put", "clsm.rmw.memory"]), 2);
+        assert_eq!(loads(&["ycsb.a", "ycsb.b"]), 1, "what is left will do");
     }
 }

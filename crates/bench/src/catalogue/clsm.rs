@@ -94,10 +94,11 @@ const fn rmw_in_tables(name: &'static str, about: &'static str, spec: fn() -> Sp
 }
 
 /// All keys are in the memtable, which has room for every version that is put: nothing is flushed,
-/// and each operation writes, where put-if-absent soon only reads.
+/// and each operation writes, where put-if-absent soon only reads. Each begins with the same store,
+/// since they are held against each other.
 fn in_memory(operation: Operation) -> Spec {
     let mut spec = rmw_spec(operation);
-    spec.start = Start::Loaded;
+    spec.start = Start::Anew;
     spec.settings.write_buffer = 2 << 30;
     // Velella's write buffer may be three sixteenths of the memory.
     spec.settings.memory = 12 << 30;

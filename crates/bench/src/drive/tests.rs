@@ -3,7 +3,6 @@
 use super::*;
 use crate::catalogue::{self, Changes};
 use crate::random::mix;
-use crate::spec::Start;
 use crate::store::{Change, Peer, View, Visit, Waits};
 use crate::stores;
 use std::sync::atomic::AtomicU64;
@@ -200,7 +199,7 @@ fn run_with(
         part: &mut 0,
         progress: &Progress::default(),
     };
-    if first.start == Start::Loaded {
+    if first.start.is_loaded() {
         bench.load(&first)?;
     }
     names.iter().map(|name| bench.mix(&spec(name), 0)).collect()
@@ -412,7 +411,7 @@ fn run_on_velella(name: &str, changes: &Changes, threads: u64) -> Measurement {
         part: &mut 0,
         progress: &Progress::default(),
     };
-    if spec.start == Start::Loaded {
+    if spec.start.is_loaded() {
         bench.load(&spec).unwrap();
     }
     let measured = bench.mix(&spec, 0).unwrap();
