@@ -17,7 +17,7 @@ fn main() -> velella::Result<()> {
 
     // Read, decide and write as one step, whatever other threads do.
     db.rmw("fruit:apple", |old| match old {
-        Some(count) => Decision::Put([count, b"0"].concat()),
+        Some(count) => Decision::put([count, b"0"].concat()),
         None => Decision::Keep,
     })?;
     assert_eq!(before.get(&db, "fruit:apple")?.as_deref(), Some(&b"3"[..]));

@@ -3,6 +3,7 @@
 //! Plain data. Threads: any. Tests: `tests/reads.rs`, `tests/rmw.rs`.
 
 use crate::value::Value;
+use std::borrow::Cow;
 use velella_base::Stamp;
 
 /// A live value with what belongs to it.
@@ -27,20 +28,32 @@ pub struct Lent<'a> {
     pub stamp: Stamp,
 }
 
-/// What a read-modify-write decides.
+/// What a read-modify-write decides. What it stores may be borrowed for `'v`, like the value that a
+/// put-if-absent brings along; made of the old value it is owned, and a function that makes such
+/// ones returns `Decision<'static>`.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Decision {
+pub enum Decision<'v> {
     /// Leave the key as it is.
     Keep,
     /// Store this value, without expiry.
-    Put(Vec<u8>),
+    Put(Cow<'v, [u8]>),
     /// Store this value until then (milliseconds since 1970).
-    PutExpiring(Vec<u8>, u64),
+    PutExpiring(Cow<'v, [u8]>, u64),
     /// Delete the key.
     Delete,
 }
 
-impl Decision {
+impl<'v> Decision<'v> {
+    /// Stores `value`, a vector or a borrowed slice, without expiry.
+    pub fn put(value: impl Into<Cow<'v, [u8]>>) -> Self {
+        Decision::Put(value.into())
+    }
+
+    /// As [`Decision::put`], until `expires_at_ms` (milliseconds since 1970).
+    pub fn put_expiring(value: impl Into<Cow<'v, [u8]>>, expires_at_ms: u64) -> Self {
+        Decision::PutExpiring(value.into(), expires_at_ms)
+    }
+
     /// Bytes of the value to be stored, if there is one.
     pub(crate) fn value_bytes(&self) -> usize {
         match self {
@@ -52,16 +65,16 @@ impl Decision {
 
 /// What a read-modify-write found, and what it did.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct RmwOutcome {
+pub struct RmwOutcome<'v> {
     /// The entry it decided on; `None`: the key was absent.
     pub old: Option<Entry>,
     /// What it decided.
-    pub decision: Decision,
+    pub decision: Decision<'v>,
     /// The stamp of its write; `None` if it kept the key as it was.
     pub stamp: Option<Stamp>,
 }
 
-impl RmwOutcome {
+impl RmwOutcome<'_> {
     /// The value after it.
     #[must_use]
     pub fn new_value(&self) -> Option<&[u8]> {

@@ -245,11 +245,11 @@ impl Keyspace {
     ///
     /// # Errors
     /// As [`Keyspace::put`] and [`Keyspace::get`].
-    pub fn rmw(
+    pub fn rmw<'v>(
         &self,
         key: impl AsRef<[u8]>,
-        mut decide: impl FnMut(Option<&[u8]>) -> Decision,
-    ) -> Result<RmwOutcome> {
+        mut decide: impl FnMut(Option<&[u8]>) -> Decision<'v>,
+    ) -> Result<RmwOutcome<'v>> {
         self.rmw_entry(key, WriteOptions::default(), |old| {
             Ok(decide(old.map(|entry| &*entry.value)))
         })
@@ -269,7 +269,7 @@ impl Keyspace {
     /// # let db = Db::builder().open(dir.path())?;
     /// db.put("log", "a")?;
     /// let appended = db.update("log", |old| {
-    ///     Decision::Put([old.unwrap_or_default(), b"b"].concat())
+    ///     Decision::put([old.unwrap_or_default(), b"b"].concat())
     /// })?;
     /// assert!(appended.is_some());
     /// assert_eq!(db.get("log")?.unwrap(), "ab");
@@ -278,10 +278,10 @@ impl Keyspace {
     ///
     /// # Errors
     /// As [`Keyspace::rmw`].
-    pub fn update(
+    pub fn update<'v>(
         &self,
         key: impl AsRef<[u8]>,
-        mut decide: impl FnMut(Option<&[u8]>) -> Decision,
+        mut decide: impl FnMut(Option<&[u8]>) -> Decision<'v>,
     ) -> Result<Option<Stamp>> {
         self.update_entry(key, WriteOptions::default(), |old| {
             Ok(decide(old.map(|lent| lent.value)))
@@ -293,11 +293,11 @@ impl Keyspace {
     ///
     /// # Errors
     /// As [`Keyspace::update`], or what `decide` returned.
-    pub fn update_entry<E: From<Error>>(
+    pub fn update_entry<'v, E: From<Error>>(
         &self,
         key: impl AsRef<[u8]>,
         options: WriteOptions,
-        mut decide: impl FnMut(Option<Lent<'_>>) -> Result<Decision, E>,
+        mut decide: impl FnMut(Option<Lent<'_>>) -> Result<Decision<'v>, E>,
     ) -> Result<Option<Stamp>, E> {
         self.engine()
             .update(&self.core, key.as_ref(), options, &mut decide)
@@ -308,12 +308,12 @@ impl Keyspace {
     ///
     /// # Errors
     /// As [`Keyspace::rmw`], or what `decide` returned.
-    pub fn rmw_entry<E: From<Error>>(
+    pub fn rmw_entry<'v, E: From<Error>>(
         &self,
         key: impl AsRef<[u8]>,
         options: WriteOptions,
-        mut decide: impl FnMut(Option<&Entry>) -> Result<Decision, E>,
-    ) -> Result<RmwOutcome, E> {
+        mut decide: impl FnMut(Option<&Entry>) -> Result<Decision<'v>, E>,
+    ) -> Result<RmwOutcome<'v>, E> {
         self.engine()
             .rmw(&self.core, key.as_ref(), options, &mut decide)
     }
@@ -333,7 +333,7 @@ impl Keyspace {
             swapped = old == expected;
             match new {
                 _ if !swapped => Decision::Keep,
-                Some(new) => Decision::Put(new.to_vec()),
+                Some(new) => Decision::put(new),
                 None => Decision::Delete,
             }
         })?;
@@ -345,9 +345,10 @@ impl Keyspace {
     /// # Errors
     /// As [`Keyspace::rmw`].
     pub fn put_if_absent(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<bool> {
+        let value = value.as_ref();
         let stamp = self.update(key, |old| match old {
             Some(_) => Decision::Keep,
-            None => Decision::Put(value.as_ref().to_vec()),
+            None => Decision::put(value),
         })?;
         Ok(stamp.is_some())
     }
@@ -366,8 +367,8 @@ impl Keyspace {
                 .ok_or_else(|| not_addable("the sum overflows"))?;
             let text = sum.to_string().into_bytes();
             Ok::<_, Error>(match old.and_then(|entry| entry.expires_at_ms) {
-                Some(expiry) => Decision::PutExpiring(text, expiry),
-                None => Decision::Put(text),
+                Some(expiry) => Decision::put_expiring(text, expiry),
+                None => Decision::put(text),
             })
         })?;
         Ok(sum)

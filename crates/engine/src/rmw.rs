@@ -61,13 +61,13 @@ type Published = (Stamp, Aftermath, Guard);
 
 impl Engine {
     /// Reads `key`, lets `decide` see its entry, and writes the decision above what it saw.
-    pub(crate) fn rmw<E: From<Error>>(
+    pub(crate) fn rmw<'v, E: From<Error>>(
         &self,
         core: &Arc<Core>,
         key: &[u8],
         options: WriteOptions,
-        decide: &mut dyn FnMut(Option<&Entry>) -> Result<Decision, E>,
-    ) -> Result<RmwOutcome, E> {
+        decide: &mut dyn FnMut(Option<&Entry>) -> Result<Decision<'v>, E>,
+    ) -> Result<RmwOutcome<'v>, E> {
         velella_base::limits::check_key(key)?;
         self.counters.rmws.increment();
         loop {
@@ -183,7 +183,11 @@ impl Engine {
     }
 
     /// The change that `decision` asks for, if it does.
-    fn change_to<'a>(&self, key: &'a [u8], decision: &'a Decision) -> Result<Option<Change<'a>>> {
+    fn change_to<'a>(
+        &self,
+        key: &'a [u8],
+        decision: &'a Decision<'_>,
+    ) -> Result<Option<Change<'a>>> {
         match decision {
             Decision::Keep => Ok(None),
             Decision::Put(value) => Change::put(self, key, value, None).map(Some),

@@ -86,8 +86,8 @@ fn step(seed: &mut Seed, keyspace: &Keyspace, map: &mut Map, folded: Folded) {
             let decision = match seed.below(4) {
                 0 => Decision::Keep,
                 1 => Decision::Delete,
-                2 => Decision::Put(b"41".to_vec()),
-                _ => Decision::PutExpiring(b"42".to_vec(), later),
+                2 => Decision::put(b"41"),
+                _ => Decision::put_expiring(b"42".to_vec(), later),
             };
             let outcome = keyspace.rmw_entry(&key, WriteOptions::default(), |seen| {
                 let seen = seen.map(|entry| (entry.value.to_vec(), entry.expires_at_ms));
@@ -99,8 +99,10 @@ fn step(seed: &mut Seed, keyspace: &Keyspace, map: &mut Map, folded: Folded) {
             match decision {
                 Decision::Keep => {}
                 Decision::Delete => drop(map.remove(&place)),
-                Decision::Put(value) => drop(map.insert(place, (value, None))),
-                Decision::PutExpiring(value, at) => drop(map.insert(place, (value, Some(at)))),
+                Decision::Put(value) => drop(map.insert(place, (value.into_owned(), None))),
+                Decision::PutExpiring(value, at) => {
+                    drop(map.insert(place, (value.into_owned(), Some(at))))
+                }
             }
         }
         _ => {

@@ -43,7 +43,7 @@ const WRITERS: [(&str, Writer); 8] = [
     }),
     ("an update", |db, options| {
         let outcome = db.rmw_entry("k", options, |_| {
-            Ok::<_, velella::Error>(Decision::Put(vec![1]))
+            Ok::<_, velella::Error>(Decision::put(vec![1]))
         });
         Ok(outcome?.stamp.expect("it wrote"))
     }),

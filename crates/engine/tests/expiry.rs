@@ -106,7 +106,7 @@ fn an_expiry_of_zero_is_refused_everywhere() {
         ErrorKind::InvalidInput
     );
     let refused = db
-        .rmw("k", |_| Decision::PutExpiring(b"v".to_vec(), 0))
+        .rmw("k", |_| Decision::put_expiring(b"v".to_vec(), 0))
         .unwrap_err();
     assert_eq!(refused.kind(), ErrorKind::InvalidInput);
 }

@@ -143,7 +143,7 @@ fn they_survive_a_kill_at_once_and_a_power_loss_once_durable() {
             .put(&db, "in a batch", patterned(3 << 20))
             .put(&db, "small", "x");
         db.write(&batch).unwrap();
-        db.rmw("by rmw", |_| Decision::Put(patterned(2 << 20)))
+        db.rmw("by rmw", |_| Decision::put(patterned(2 << 20)))
             .unwrap();
         db.put_with("single", patterned(1_500_000), WriteOptions::sync())
             .unwrap();

@@ -144,7 +144,7 @@ impl Scene {
     /// As `add`, with nothing held while it decides.
     fn add_unpinned(&self) {
         let sum = |old: &[u8]| (number(old) + 1).to_string().into_bytes();
-        let outcome = self.db.rmw("k", |old| Decision::Put(sum(old.unwrap())));
+        let outcome = self.db.rmw("k", |old| Decision::put(sum(old.unwrap())));
         assert!(outcome.unwrap().stamp.is_some());
     }
 

@@ -74,7 +74,7 @@ fn jf2_drop_under_rmw() {
             let event = if turn % 2 == 0 {
                 (db.put("k", value).unwrap(), value, None)
             } else {
-                let outcome = db.rmw("k", |_| Decision::Put(value.to_vec())).unwrap();
+                let outcome = db.rmw("k", |_| Decision::put(&value)).unwrap();
                 let old = outcome.old.map(|old| number(&old.value));
                 (outcome.stamp.unwrap(), value, Some(old))
             };
@@ -469,7 +469,7 @@ fn x4_stalled_writer() {
             db.rmw("k", |old| {
                 inside.store(true, Ordering::Release);
                 until(|| go.load(Ordering::Acquire));
-                Decision::Put([old.unwrap(), b"+"].concat())
+                Decision::put([old.unwrap(), b"+"].concat())
             })
         });
         until(|| inside.load(Ordering::Acquire));

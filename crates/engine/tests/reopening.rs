@@ -118,7 +118,7 @@ fn write(db: &Db, model: &mut Model<(String, Vec<u8>)>, seed: &mut Seed, count: 
                     let mut next = old.map_or_else(Vec::new, |entry| entry.value.to_vec());
                     next.truncate(40);
                     next.extend_from_slice(&value);
-                    Ok::<_, velella::Error>(velella::Decision::Put(next))
+                    Ok::<_, velella::Error>(velella::Decision::put(next))
                 });
                 let outcome = outcome.unwrap();
                 (

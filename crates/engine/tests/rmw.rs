@@ -13,7 +13,7 @@ fn rmw_returns_old_and_new_wherever_the_base_is() {
     let append = |old: Option<&[u8]>| {
         let mut value = old.unwrap_or_default().to_vec();
         value.push(b'x');
-        Decision::Put(value)
+        Decision::put(value)
     };
     let outcome = db.rmw("k", append).unwrap();
     assert_eq!(
@@ -68,7 +68,7 @@ fn an_update_is_lent_what_is_there_wherever_it_is() {
             });
             assert_eq!((kept.unwrap(), seen), (None, 1), "{key}, {upkeep}");
         }
-        let grown = |old: Option<&[u8]>| Decision::Put([old.unwrap(), b"x"].concat());
+        let grown = |old: Option<&[u8]>| Decision::put([old.unwrap(), b"x"].concat());
         let stamp = db.update(key, grown).unwrap();
         let entry = db.get_entry(key).unwrap().unwrap();
         assert_eq!(entry.value, [value, b"x"].concat());
@@ -91,7 +91,7 @@ fn an_update_waits_until_it_is_as_durable_as_asked() {
     for turn in 0..50u32 {
         let value = turn.to_string().into_bytes();
         let stamp = db.update_entry::<Error>("k", WriteOptions::sync(), |_| {
-            Ok(Decision::Put(value.clone()))
+            Ok(Decision::put(value.clone()))
         });
         assert!(db.durable() >= stamp.unwrap().unwrap(), "{turn}");
     }
@@ -122,7 +122,7 @@ fn the_decision_of_an_update_may_write_many_memtables_full() {
         for number in 0..50_000u32 {
             db.put(number.to_be_bytes(), vec![0; 400]).unwrap();
         }
-        Decision::Put(b"new".to_vec())
+        Decision::put(b"new")
     });
     assert!(updated.unwrap().is_some());
     assert_eq!(turns, 1, "nothing that was decided on has changed");
@@ -131,9 +131,9 @@ fn the_decision_of_an_update_may_write_many_memtables_full() {
 }
 
 /// Adds one to a decimal number.
-fn add_one(old: Option<&[u8]>) -> Decision {
+fn add_one(old: Option<&[u8]>) -> Decision<'static> {
     let before: i64 = old.map_or(0, |old| str::from_utf8(old).unwrap().parse().unwrap());
-    Decision::Put((before + 1).to_string().into_bytes())
+    Decision::put((before + 1).to_string().into_bytes())
 }
 
 #[test]
@@ -266,7 +266,7 @@ fn a_large_value_may_be_the_base_and_the_result() {
     let db = fresh();
     db.put("k", vec![1; 2 << 20]).unwrap();
     let outcome = db
-        .rmw("k", |old| Decision::Put(vec![2; old.unwrap().len() + 1]))
+        .rmw("k", |old| Decision::put(vec![2; old.unwrap().len() + 1]))
         .unwrap();
     assert_eq!(outcome.new_value().unwrap().len(), (2 << 20) + 1);
     db.flush().unwrap();

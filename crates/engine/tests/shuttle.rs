@@ -195,7 +195,7 @@ fn only_what_the_table_says_waits_for_a_stalled_writer() {
     let journal = JournalMode::Write;
     Stalled { journal, ..put }.stops(&WRITER);
     Stalled::new("update", |db| drop(db.increment(KEY, 1))).stops(&WRITER);
-    let rmw = |db: &Db| drop(db.rmw(KEY, |_| Decision::Put(b"3".to_vec())));
+    let rmw = |db: &Db| drop(db.rmw(KEY, |_| Decision::put(b"3")));
     Stalled::new("read-modify-write", rmw).stops(&WRITER);
     let mut rows = WRITER;
     rows[2] = &[

@@ -188,10 +188,10 @@ impl Open {
 
     /// Writes what `decide` makes of the value of `key`, as one step: the engine's, or two steps
     /// under the lock of the key.
-    fn step(
+    fn step<'v>(
         &self,
         key: &[u8],
-        mut decide: impl FnMut(Option<&[u8]>) -> Decision,
+        mut decide: impl FnMut(Option<&[u8]>) -> Decision<'v>,
     ) -> velella::Result<()> {
         let stamp = self.gate.write(key, || {
             if !matches!(self.gate, Gate::Striped(_)) {
@@ -283,7 +283,7 @@ impl Store for Open {
         let put = self.step(key, |old| {
             absent = old.is_none();
             match absent {
-                true => Decision::Put(value.to_vec()),
+                true => Decision::put(value),
                 false => Decision::Keep,
             }
         });
@@ -303,7 +303,7 @@ impl Store for Open {
             if let Some(old) = old {
                 see(old);
             }
-            Decision::Put(value.to_vec())
+            Decision::put(value)
         });
         replaced.map_err(self.failed("replace"))?;
         Ok(Some(found))

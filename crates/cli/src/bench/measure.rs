@@ -296,7 +296,7 @@ impl<'a> Client<'a> {
             let (key, value) = client.workload.pair(number);
             client.bytes += (key.len() + value.len()) as u64;
             let outcome = client.db.rmw_entry(key, client.options, |_| {
-                Ok::<_, Error>(Decision::Put(value.to_vec()))
+                Ok::<_, Error>(Decision::put(value))
             })?;
             client.found += u64::from(outcome.old.is_some());
             Ok(true)

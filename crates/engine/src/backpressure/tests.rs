@@ -166,10 +166,10 @@ fn an_update_is_slowed_down_for_its_value_too() {
     engine.stopping.store(false, Ordering::Release);
     engine.pace.set(0.1);
     let waits = || stalls(&db, "compaction");
-    let (before, put) = (waits(), |_: Option<&[u8]>| Decision::Put(vec![7; 200_000]));
-    db.rmw("k", put).unwrap();
+    let (before, value) = (waits(), [7; 200_000]);
+    db.rmw("k", |_| Decision::put(&value)).unwrap();
     let between = waits();
     assert!(between > before);
-    db.update("k", put).unwrap();
+    db.update("k", |_| Decision::put(&value)).unwrap();
     assert!(waits() > between);
 }

@@ -30,7 +30,7 @@ fn memory_is_reclaimed_while_the_decision_runs() {
                 epoch::flush();
                 memtable.strong_count() == 0
             });
-            Decision::Put(b"2".to_vec())
+            Decision::put(b"2")
         });
         assert!(outcome.unwrap().stamp.is_some());
         assert_eq!(db.get(key).unwrap().unwrap(), "2");
@@ -56,7 +56,7 @@ fn a_write_to_the_key_during_the_decision_is_decided_on() {
                         db.flush().unwrap();
                     }
                 }
-                Decision::Put(b"mine".to_vec())
+                Decision::put(b"mine")
             });
             let last = match other {
                 "put" => Some(b"new".to_vec()),
@@ -91,7 +91,7 @@ fn a_first_write_to_the_memtable_during_the_decision_is_decided_on() {
                 if seen.len() == 1 && ["delete", "both"].contains(&other) {
                     db.delete("k").unwrap();
                 }
-                Decision::Put(b"mine".to_vec())
+                Decision::put(b"mine")
             });
             let old = there.then(|| b"old".to_vec());
             let last = match other {
@@ -140,7 +140,7 @@ fn an_update_decides_anew_on_what_was_written_during_its_decision() {
                         db.put("filler", "x").unwrap();
                         db.flush().unwrap();
                     }
-                    Decision::Put(b"mine".to_vec())
+                    Decision::put(b"mine")
                 });
                 let old = (there != "nowhere").then(|| b"old".to_vec());
                 let last = match other {
@@ -176,8 +176,8 @@ fn a_large_value_of_an_update_that_decides_anew_leaves_no_file() {
             }
             let value = vec![turns; bytes];
             match expires {
-                None => Decision::Put(value),
-                Some(at) => Decision::PutExpiring(value, at),
+                None => Decision::put(value),
+                Some(at) => Decision::put_expiring(value, at),
             }
         });
         assert!(stamp.unwrap().is_some());
@@ -212,7 +212,7 @@ fn an_aborted_first_version_of_the_key_is_not_in_the_way() {
     let outcome = db.rmw("k", |_| {
         calls += 1;
         abort_a_write(&db);
-        Decision::Put(b"mine".to_vec())
+        Decision::put(b"mine")
     });
     assert!(outcome.unwrap().old.is_none());
     assert_eq!(calls, 1, "nothing that was decided on has changed");
@@ -236,7 +236,7 @@ fn an_update_goes_above_an_aborted_version() {
             if calls == 1 && !before {
                 abort_a_write(&db);
             }
-            Decision::Put(b"mine".to_vec())
+            Decision::put(b"mine")
         });
         assert!(stamp.unwrap().is_some());
         assert_eq!(calls, if before { 1 } else { 2 });
@@ -261,7 +261,7 @@ fn an_update_that_cannot_write_at_once_waits_with_nothing_held() {
                 let stamp = db.update(key, |_| {
                     calls += 1;
                     decided.send(()).unwrap();
-                    Decision::Put(b"2".to_vec())
+                    Decision::put(b"2")
                 });
                 (stamp.unwrap(), calls)
             });
@@ -306,7 +306,7 @@ fn a_base_that_expires_before_the_write_is_decided_on_anew() {
             engine.wall.advance_to(expiry);
             // As INCR does, it keeps the expiry of what it saw.
             let base = old.map_or(0, |old| old.value[0] - b'0');
-            Ok(Decision::Put(vec![b'0' + base + 1]))
+            Ok(Decision::put(vec![b'0' + base + 1]))
         });
         assert_eq!(seen, [Some(b"5".to_vec()), None], "in a table: {in_table}");
         assert!(outcome.unwrap().old.is_none());
@@ -322,7 +322,7 @@ fn an_update_whose_base_expires_before_the_write_decides_anew() {
         let updated = db.update_entry::<Error>("k", WriteOptions::default(), |old| {
             seen.push(old.map(|old| (old.value.to_vec(), old.expires_at_ms)));
             engine.wall.advance_to(expiry);
-            Ok(Decision::Put(b"mine".to_vec()))
+            Ok(Decision::put(b"mine"))
         });
         assert!(updated.unwrap().is_some());
         let alive = Some((b"5".to_vec(), Some(expiry)));
@@ -348,7 +348,7 @@ fn a_base_that_expires_between_decision_and_stamp_is_decided_on_anew() {
             db.rmw("k", |_| {
                 *calls += 1;
                 decided.send(()).unwrap();
-                Decision::Put(vec![7; velella_base::limits::INLINE_VALUE_BYTES_MAX + 1])
+                Decision::put(vec![7; velella_base::limits::INLINE_VALUE_BYTES_MAX + 1])
             })
         });
         wait.recv().unwrap();
@@ -372,7 +372,7 @@ fn only_what_was_written_is_counted_as_a_write() {
         if turns == 1 {
             db.put("k", "1").unwrap();
         }
-        Decision::Put(b"2".to_vec())
+        Decision::put(b"2")
     })
     .unwrap();
     assert_eq!((turns, writes() - before), (2, 2));
@@ -385,7 +385,7 @@ fn only_what_was_written_is_counted_as_a_write() {
         // So that it does not write at once.
         db.put("filler", "x").unwrap();
         db.flush().unwrap();
-        Decision::Put(b"3".to_vec())
+        Decision::put(b"3")
     })
     .unwrap();
     assert_eq!(writes() - before, 5);

@@ -71,12 +71,12 @@ enum AtOnce {
 impl Engine {
     /// As `rmw`, but the entry is lent where it lies, and what is decided goes above it under the
     /// same pin; the stamp of the write, if there was one.
-    pub(crate) fn update<E: From<Error>>(
+    pub(crate) fn update<'v, E: From<Error>>(
         &self,
         core: &Arc<Core>,
         key: &[u8],
         options: WriteOptions,
-        decide: &mut dyn FnMut(Option<Lent<'_>>) -> Result<Decision, E>,
+        decide: &mut dyn FnMut(Option<Lent<'_>>) -> Result<Decision<'v>, E>,
     ) -> Result<Option<Stamp>, E> {
         velella_base::limits::check_key(key)?;
         self.counters.rmws.increment();
@@ -182,7 +182,7 @@ impl Engine {
         &self,
         core: &Core,
         key: &[u8],
-        decision: &Decision,
+        decision: &Decision<'_>,
         found: &Found<'_>,
         options: WriteOptions,
         guard: &Guard,

@@ -78,7 +78,7 @@ impl Stores {
                     let mut value = old.map_or_else(Vec::new, |old| old.value.to_vec());
                     value.truncate(64);
                     value.extend_from_slice(&addition);
-                    Ok(velella::Decision::Put(value))
+                    Ok(velella::Decision::put(value))
                 })?;
                 let value = outcome.new_value().map(<[u8]>::to_vec);
                 Ok(one(outcome.stamp.unwrap(), value))

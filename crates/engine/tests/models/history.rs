@@ -229,7 +229,7 @@ impl Stage {
         let decision = match client.seed.below(8) {
             0 => Decision::Keep,
             1 => Decision::Delete,
-            _ => Decision::Put(client.value()),
+            _ => Decision::put(client.value()),
         };
         let (synced, options) = Self::options(client);
         let begin = self.tick();
@@ -250,7 +250,7 @@ impl Stage {
             }
         };
         let value = match decision {
-            Decision::Put(value) => Some(value),
+            Decision::Put(value) => Some(value.into_owned()),
             _ => None,
         };
         let what = match stamp {

@@ -138,7 +138,7 @@ fn add(scene: &Scene) {
 fn add_unpinned(scene: &Scene) {
     let outcome = scene.db.rmw("sum", |old| {
         let sum = old.map_or(0, number) + 1;
-        Decision::Put(sum.to_string().into_bytes())
+        Decision::put(sum.to_string().into_bytes())
     });
     assert!(outcome.unwrap().stamp.is_some());
 }

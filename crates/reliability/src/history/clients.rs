@@ -355,8 +355,8 @@ impl Client<'_> {
             _ => {
                 let value = self.value_for_a_while();
                 match self.expiry_of(&value) {
-                    None => Decision::Put(value),
-                    Some(at) => Decision::PutExpiring(value, at),
+                    None => Decision::put(value),
+                    Some(at) => Decision::put_expiring(value, at),
                 }
             }
         };
@@ -380,7 +380,7 @@ impl Client<'_> {
             return Ok(Some(What::Strict { values }));
         };
         let value = match decision {
-            Decision::Put(value) | Decision::PutExpiring(value, _) => Some(value),
+            Decision::Put(value) | Decision::PutExpiring(value, _) => Some(value.into_owned()),
             Decision::Delete | Decision::Keep => None,
         };
         Ok(Some(What::Based {

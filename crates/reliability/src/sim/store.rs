@@ -261,7 +261,7 @@ impl Store {
         };
         let outcome = keyspace.rmw_entry::<Error>(key, with(durability), |old| {
             let old = old.map(|old| &*old.value);
-            Ok(Decision::Put(extended(old, more)))
+            Ok(Decision::put(extended(old, more)))
         })?;
         let newest = history.newest(place, thread::wall_ms());
         if outcome.old.as_ref().map(|old| &*old.value) != newest.map(Vec::as_slice) {

@@ -253,7 +253,7 @@ impl Open {
                     let mut new = old.unwrap_or_default().to_vec();
                     new.push(*byte);
                     if new.len() <= 64 {
-                        Decision::Put(new)
+                        Decision::put(new)
                     } else {
                         Decision::Delete
                     }

@@ -141,9 +141,9 @@ fn expire(ctx: &mut Context<'_>, args: Args<'_>, time: Time) -> Outcome {
 }
 
 /// The value until `at`; if that has passed, none.
-fn expiring(entry: &Entry, at: i64) -> Decision {
+fn expiring(entry: &Entry, at: i64) -> Decision<'static> {
     match u64::try_from(at) {
-        Ok(instant) if at > now_ms() => Decision::PutExpiring(entry.value.to_vec(), instant),
+        Ok(instant) if at > now_ms() => Decision::put_expiring(entry.value.to_vec(), instant),
         _ => Decision::Delete,
     }
 }

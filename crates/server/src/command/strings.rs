@@ -10,6 +10,7 @@ use super::options::{Time, is};
 use super::row::{ALL_KEYS, Context, FAST, MEMORY, ONE_KEY, READ, Row, WRITE};
 use super::session::BUFFERED;
 use crate::resp::request::Args;
+use std::borrow::Cow;
 use velella::{Decision, Entry, Keyspace, RmwOutcome, WriteBatch, limits};
 
 const WRITE_MEMORY: u16 = WRITE | MEMORY;
@@ -72,10 +73,13 @@ pub(crate) const ROWS: &[Row] = &[
 ];
 
 /// What to store: a value, with an expiry or without.
-pub(crate) fn stored(value: Vec<u8>, expires_at_ms: Option<u64>) -> Decision {
+pub(crate) fn stored<'v>(
+    value: impl Into<Cow<'v, [u8]>>,
+    expires_at_ms: Option<u64>,
+) -> Decision<'v> {
     match expires_at_ms {
-        Some(at) => Decision::PutExpiring(value, at),
-        None => Decision::Put(value),
+        Some(at) => Decision::put_expiring(value, at),
+        None => Decision::put(value),
     }
 }
 
@@ -86,11 +90,11 @@ pub(crate) fn expiry_of(entry: Option<&Entry>) -> Option<u64> {
 
 impl Context<'_> {
     /// Reads, decides and writes one key of the database selected.
-    pub(crate) fn modify(
+    pub(crate) fn modify<'v>(
         &mut self,
         key: &[u8],
-        mut decide: impl FnMut(Option<&Entry>) -> Result<Decision, Failure>,
-    ) -> Result<RmwOutcome, Failure> {
+        mut decide: impl FnMut(Option<&Entry>) -> Result<Decision<'v>, Failure>,
+    ) -> Result<RmwOutcome<'v>, Failure> {
         // Where nothing was ever written, what writes nothing creates no database.
         // No key is longer than the engine takes.
         if limits::check_key(key).is_err() || self.existing()?.is_none() {
@@ -218,7 +222,7 @@ fn set(ctx: &mut Context<'_>, args: Args<'_>) -> Outcome {
             Expiry::Never => ctx.put(key, value, None)?,
             Expiry::At(at) => ctx.put(key, value, Some(at))?,
             Expiry::Keep => {
-                ctx.modify(key, |old| Ok(stored(value.to_vec(), expiry_of(old))))?;
+                ctx.modify(key, |old| Ok(stored(value, expiry_of(old))))?;
             }
         }
         ctx.reply.ok();
@@ -232,9 +236,9 @@ fn set(ctx: &mut Context<'_>, args: Args<'_>) -> Outcome {
         };
         Ok(match options.expiry {
             _ if refused => Decision::Keep,
-            Expiry::Never => Decision::Put(value.to_vec()),
-            Expiry::Keep => stored(value.to_vec(), expiry_of(old)),
-            Expiry::At(at) => Decision::PutExpiring(value.to_vec(), at),
+            Expiry::Never => Decision::put(value),
+            Expiry::Keep => stored(value, expiry_of(old)),
+            Expiry::At(at) => Decision::put_expiring(value, at),
         })
     })?;
     if options.get {
@@ -250,7 +254,7 @@ fn set(ctx: &mut Context<'_>, args: Args<'_>) -> Outcome {
 fn setnx(ctx: &mut Context<'_>, args: Args<'_>) -> Outcome {
     let outcome = ctx.modify(args.at(1), |old| {
         Ok(match old {
-            None => Decision::Put(args.at(2).to_vec()),
+            None => Decision::put(args.at(2)),
             Some(_) => Decision::Keep,
         })
     })?;
@@ -274,7 +278,7 @@ fn set_for(ctx: &mut Context<'_>, args: Args<'_>, time: Time) -> Outcome {
 }
 
 fn getset(ctx: &mut Context<'_>, args: Args<'_>) -> Outcome {
-    let outcome = ctx.modify(args.at(1), |_| Ok(Decision::Put(args.at(2).to_vec())))?;
+    let outcome = ctx.modify(args.at(1), |_| Ok(Decision::put(args.at(2))))?;
     ctx.reply_value(outcome.old.as_ref());
     Ok(())
 }

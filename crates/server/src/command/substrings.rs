@@ -8,7 +8,6 @@ use super::strings::{expiry_of, stored};
 use crate::number::parse_i64;
 use crate::resp::request::Args;
 use std::ops::Range;
-use velella::Decision;
 use velella_sync::atomic::Ordering;
 
 pub(crate) const ROWS: &[Row] = &[
@@ -128,8 +127,7 @@ fn setrange(ctx: &mut Context<'_>, args: Args<'_>) -> Outcome {
         }
         value[offset..end].copy_from_slice(patch);
         len = value.len();
-        let changed: Decision = stored(value, expiry_of(old));
-        Ok(changed)
+        Ok(stored(value, expiry_of(old)))
     })?;
     ctx.reply.count(len);
     Ok(())
