@@ -7,14 +7,17 @@
 //!     older version never stays above a newer one.
 //! P2. A choice holds every table of the output level that overlaps its key range, so the level
 //!     stays disjoint; two running jobs never share an input, nor overlap in an output level.
-//! P3. When level 0 waits for tables of level 1, no other job takes tables of level 1: otherwise
-//!     it could wait for ever.
+//! P3. When level 0 is due and cannot start for tables of level 1 that are taken, no other job
+//!     takes tables of level 1, but for P6: otherwise it could wait for ever.
 //! P4. What is rewritten in its place loses by it whatever it was chosen for, so it is not chosen
 //!     again.
 //! P5. Where flushes are small and their keys ascend, tables move down and meet nothing. Such that
 //!     are small are merged with their neighbours, in their level, once they are many and none is
 //!     most of them: so an entry is written once more each time that its table doubles. What
 //!     becomes of them is small as well, since keys that come between them later meet all of it.
+//! P6. While level 1 is due, its tables go before those of level 0, until these are so many that
+//!     writers will soon be braked: level 0 takes all of level 1 along, and while that lasts
+//!     nothing leaves level 1. If none of level 1 can start, level 0 does.
 //!
 //! Tests: `picker/tests.rs`.
 
@@ -102,11 +105,13 @@ pub(crate) fn pick(
     due.sort_by(|a, b| b.0.total_cmp(&a.0));
     let level0_due = due.iter().any(|(_, level)| *level == 0);
     let from_level0 = level0_due.then(|| picker.level0_choice(|_| true)).flatten();
+    let level1_first = due.iter().any(|(_, level)| *level == 1) && picker.may_level0_wait();
     for (_, level) in due {
         let choice = match level {
+            0 if level1_first => picker.level_choice(1, |_| true).or(from_level0.clone()),
             0 => from_level0.clone(),
-            // P3: level 0 is due but cannot start.
-            1 if level0_due && from_level0.is_none() => None,
+            // P3.
+            1 if level0_due && from_level0.is_none() && !level1_first => None,
             _ => picker.level_choice(level, |_| true),
         };
         if choice.is_some() {
@@ -194,6 +199,17 @@ impl Picker<'_> {
             return if is_due { score } else { 0.0 };
         }
         bytes as f64 / target(level, self.options).max(1) as f64
+    }
+
+    /// Whether level 0 is not yet halfway from where it goes down at the latest to where writers
+    /// are braked for it (P6).
+    fn may_level0_wait(&self) -> bool {
+        let TreeOptions {
+            level0_latest,
+            level0_slow,
+            ..
+        } = *self.options;
+        self.tables(0).len() < level0_latest.midpoint(level0_slow)
     }
 
     fn overlaps(&self, table: &TableMeta, span: &Span) -> bool {

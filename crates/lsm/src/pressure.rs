@@ -32,7 +32,8 @@ pub(crate) fn target(level: usize, options: &TreeOptions) -> u64 {
 ///
 /// Each time, level 1 is rewritten. So from `level0_start` tables on they wait until they are most
 /// of that, or `level0_latest`: small write buffers would rewrite much for little. Whoever reads
-/// meanwhile has them gathered (`gather.rs` of the engine).
+/// meanwhile has them gathered (`gather.rs` of the engine). Due, they may have to wait for level 1
+/// (`picker`, P6).
 pub(crate) fn is_level0_due(tables: usize, bytes: u64, below: u64, options: &TreeOptions) -> bool {
     let (share, of) = LEVEL0_SHARE;
     let is_most = || bytes.saturating_mul(of) >= below.saturating_mul(share);

@@ -24,8 +24,9 @@ pub struct TreeOptions {
     pub table_bytes: u64,
     /// Bytes of level 1 (default 256 MiB); each further level is ten times larger.
     pub level_bytes: u64,
-    /// Level 0 tables that start a compaction if they are large beside level 1 (default 4), or
-    /// however small they are (16); that slow writes (24) and stop them (40).
+    /// Level 0 tables that are due to go down if they are large beside level 1 (default 4), or
+    /// however small they are (16); that slow writes (24) and stop them (40). Halfway between the
+    /// second and the third they wait no more for a level 1 that is too large.
     pub level0_start: usize,
     /// See `level0_start`.
     pub level0_latest: usize,

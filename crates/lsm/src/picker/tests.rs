@@ -193,13 +193,11 @@ fn a_table_that_meets_nothing_moves_unless_it_has_to_be_recompressed() {
 
 #[test]
 fn while_level_0_waits_for_level_1_nothing_else_takes_level_1() {
+    let upper = |tables: u64| (100..100 + tables).map(|file| table(file, 1, 99, 600));
+    // So many that level 1 does not go first (P6).
+    let many = 20;
     let levels = [
-        vec![
-            table(1, 1, 99, 600),
-            table(2, 1, 99, 600),
-            table(3, 1, 99, 600),
-            table(4, 1, 99, 600),
-        ],
+        upper(many).collect(),
         vec![table(10, 1, 9, 1600), table(11, 20, 30, 1600)],
         Vec::new(),
     ];
@@ -212,13 +210,38 @@ fn while_level_0_waits_for_level_1_nothing_else_takes_level_1() {
         None,
         "P3"
     );
-    let calm = [vec![levels[0][0].clone()], levels[1].clone(), Vec::new()];
-    assert_eq!(
-        pick(&shape(&calm), &running, &options(), &now(0))
-            .unwrap()
-            .upper,
-        [11]
-    );
+    for (tables, why) in [(1, "level 0 is not due"), (many - 1, "P6")] {
+        let calm = [upper(tables).collect(), levels[1].clone(), Vec::new()];
+        let picked = pick(&shape(&calm), &running, &options(), &now(0));
+        assert_eq!(picked.unwrap().upper, [11], "{why}");
+    }
+}
+
+#[test]
+fn a_level_1_that_is_due_goes_before_level_0_until_writers_would_soon_be_braked() {
+    let picked = |upper: u64, lower: u64, busy: &Busy| {
+        let levels = [
+            (100..100 + upper)
+                .map(|file| table(file, 1, 99, 600))
+                .collect(),
+            vec![table(10, 1, 9, lower), table(11, 20, 30, 500)],
+            vec![table(20, 1, 35, 900)],
+            vec![table(30, 1, 35, 900)],
+        ];
+        pick(&shape(&levels), busy, &options(), &now(0)).map(|choice| choice.level)
+    };
+    let free = Busy::default();
+    for (upper, lower) in [(4, 499), (19, 499), (20, 499), (20, 500)] {
+        assert_eq!(picked(upper, lower, &free), Some(0), "{upper} {lower}");
+    }
+    assert_eq!(picked(4, 500, &free), Some(1));
+    assert_eq!(picked(19, 500, &free), Some(1));
+    // What level 1 would meet is on its way to level 3.
+    let below = Busy {
+        files: HashSet::from([20, 30]),
+        outputs: Vec::new(),
+    };
+    assert_eq!(picked(4, 500, &below), Some(0));
 }
 
 #[test]
@@ -361,7 +384,9 @@ fn the_level_that_is_most_over_its_target_goes_first() {
         ((4_500, 30_000), 1),
         ((1_500, 14_000), 1),
         ((900, 9_000), 0),
-        ((1_000, 9_000), 0),
+        ((999, 9_000), 0),
+        // P6.
+        ((1_000, 9_000), 1),
     ];
     for ((level1, level2), expected) in cases {
         let mut levels = [
@@ -394,7 +419,13 @@ fn what_is_busy_counts_neither_as_due_nor_as_free() {
             files: files.iter().copied().collect(),
             outputs: Vec::new(),
         };
-        pick(&shape(&levels), &busy, &options(), &now(0))
+        // So few of level 0 may be there that it never lets level 1 go first (P6).
+        let options = TreeOptions {
+            level0_latest: 7,
+            level0_slow: 7,
+            ..options()
+        };
+        pick(&shape(&levels), &busy, &options, &now(0))
     };
     assert_eq!(with(&[]).unwrap().level, 0);
     assert_eq!(
@@ -530,7 +561,13 @@ fn running_choices_share_nothing_and_miss_nothing() {
         }
         let shape = shape(&levels);
         let mut taken = Busy::default();
-        while let Some(choice) = pick(&shape, &taken, &options(), &now(0)) {
+        // Level 1 goes before level 0, or not (P6).
+        let options = TreeOptions {
+            level0_latest: 4,
+            level0_slow: 4 + rng.below(8) as usize,
+            ..options()
+        };
+        while let Some(choice) = pick(&shape, &taken, &options, &now(0)) {
             check_choice(&levels, &taken, &choice);
             let new = busy(&choice);
             taken.files.extend(new.files);
