@@ -28,8 +28,39 @@ pub struct Lent<'a> {
     pub stamp: Stamp,
 }
 
-/// What a read-modify-write decides. What it stores may be borrowed for `'v`, like the value that a
-/// put-if-absent brings along; made of the old value it is owned, and a function that makes such
+/// What can be stored: bytes that are handed over, or borrowed for `'v`. Implemented for vectors
+/// and strings, and for references to whatever can be read as bytes.
+pub trait Storable<'v> {
+    /// The bytes.
+    fn into_bytes(self) -> Cow<'v, [u8]>;
+}
+
+impl<'v, T: AsRef<[u8]> + ?Sized> Storable<'v> for &'v T {
+    fn into_bytes(self) -> Cow<'v, [u8]> {
+        Cow::Borrowed(self.as_ref())
+    }
+}
+
+impl<'v> Storable<'v> for Vec<u8> {
+    fn into_bytes(self) -> Cow<'v, [u8]> {
+        Cow::Owned(self)
+    }
+}
+
+impl<'v> Storable<'v> for String {
+    fn into_bytes(self) -> Cow<'v, [u8]> {
+        Cow::Owned(self.into_bytes())
+    }
+}
+
+impl<'v> Storable<'v> for Cow<'v, [u8]> {
+    fn into_bytes(self) -> Cow<'v, [u8]> {
+        self
+    }
+}
+
+/// What a read-modify-write decides. What it stores may be borrowed for `'v`, like the value that
+/// a put-if-absent brings along; made of the old value it is owned, and a function that makes such
 /// ones returns `Decision<'static>`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Decision<'v> {
@@ -44,14 +75,22 @@ pub enum Decision<'v> {
 }
 
 impl<'v> Decision<'v> {
-    /// Stores `value`, a vector or a borrowed slice, without expiry.
-    pub fn put(value: impl Into<Cow<'v, [u8]>>) -> Self {
-        Decision::Put(value.into())
+    /// Stores `value` without expiry.
+    ///
+    /// ```
+    /// use velella::Decision;
+    ///
+    /// let brought = [1; 500];
+    /// assert_eq!(Decision::put(&brought), Decision::Put((&brought).into()));
+    /// assert_eq!(Decision::put("text"), Decision::put(String::from("text")));
+    /// ```
+    pub fn put(value: impl Storable<'v>) -> Self {
+        Decision::Put(value.into_bytes())
     }
 
     /// As [`Decision::put`], until `expires_at_ms` (milliseconds since 1970).
-    pub fn put_expiring(value: impl Into<Cow<'v, [u8]>>, expires_at_ms: u64) -> Self {
-        Decision::PutExpiring(value.into(), expires_at_ms)
+    pub fn put_expiring(value: impl Storable<'v>, expires_at_ms: u64) -> Self {
+        Decision::PutExpiring(value.into_bytes(), expires_at_ms)
     }
 
     /// Bytes of the value to be stored, if there is one.

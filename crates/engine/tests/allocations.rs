@@ -67,16 +67,24 @@ fn what_an_update_writes_is_borrowed_from_who_brings_it() {
     let dir = tempfile::tempdir().unwrap();
     let db = Db::builder().memory(64 << 20).open(dir.path()).unwrap();
     let values = [[1; 500], [2; 500]];
+    let counted = |write: &dyn Fn(usize)| allocations(|| (0..500).for_each(write));
     db.put("key", values[0]).unwrap();
-    let counted = allocations(|| {
-        for number in 0..500 {
-            let [old, new] = [number % 2, (number + 1) % 2].map(|place| &values[place][..]);
-            assert!(db.compare_and_swap("key", Some(old), Some(new)).unwrap());
-            db.update("key", |_| Decision::put(new)).unwrap();
-        }
+    let swaps = counted(&|number| {
+        let [old, new] = [number % 2, (number + 1) % 2].map(|place| &values[place][..]);
+        assert!(db.compare_and_swap("key", Some(old), Some(new)).unwrap());
     });
-    // Pruning a chain now and then takes a few; a copy for each would be a thousand more.
-    assert!(counted <= 500, "{counted} allocations in 1,000 updates");
+    let updates = counted(&|number| {
+        let decide = |_: Option<&[u8]>| Decision::put(&values[number % 2]);
+        assert!(db.update("key", decide).unwrap().is_some());
+    });
+    let keys: Vec<[u8; 8]> = (0..500u64).map(u64::to_be_bytes).collect();
+    let inserts = counted(&|number| {
+        assert!(db.put_if_absent(keys[number], values[0]).unwrap());
+    });
+    // Pruning a chain, or a chunk, now and then takes a few; a copy for each would be 500 more.
+    for (name, counted) in [("swaps", swaps), ("updates", updates), ("inserts", inserts)] {
+        assert!(counted <= 300, "{name}: {counted} allocations in 500");
+    }
 }
 
 #[test]

@@ -87,7 +87,7 @@ fn step(seed: &mut Seed, keyspace: &Keyspace, map: &mut Map, folded: Folded) {
                 0 => Decision::Keep,
                 1 => Decision::Delete,
                 2 => Decision::put(b"41"),
-                _ => Decision::put_expiring(b"42".to_vec(), later),
+                _ => Decision::put_expiring(b"42", later),
             };
             let outcome = keyspace.rmw_entry(&key, WriteOptions::default(), |seen| {
                 let seen = seen.map(|entry| (entry.value.to_vec(), entry.expires_at_ms));

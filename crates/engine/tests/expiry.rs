@@ -105,9 +105,7 @@ fn an_expiry_of_zero_is_refused_everywhere() {
         db.write(&batch).unwrap_err().kind(),
         ErrorKind::InvalidInput
     );
-    let refused = db
-        .rmw("k", |_| Decision::put_expiring(b"v".to_vec(), 0))
-        .unwrap_err();
+    let refused = db.rmw("k", |_| Decision::put_expiring("v", 0)).unwrap_err();
     assert_eq!(refused.kind(), ErrorKind::InvalidInput);
 }
 

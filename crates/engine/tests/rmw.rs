@@ -90,9 +90,8 @@ fn an_update_waits_until_it_is_as_durable_as_asked() {
     let db = fresh();
     for turn in 0..50u32 {
         let value = turn.to_string().into_bytes();
-        let stamp = db.update_entry::<Error>("k", WriteOptions::sync(), |_| {
-            Ok(Decision::put(value.clone()))
-        });
+        let stamp =
+            db.update_entry::<Error>("k", WriteOptions::sync(), |_| Ok(Decision::put(&value)));
         assert!(db.durable() >= stamp.unwrap().unwrap(), "{turn}");
     }
 }

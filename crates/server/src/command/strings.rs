@@ -10,8 +10,7 @@ use super::options::{Time, is};
 use super::row::{ALL_KEYS, Context, FAST, MEMORY, ONE_KEY, READ, Row, WRITE};
 use super::session::BUFFERED;
 use crate::resp::request::Args;
-use std::borrow::Cow;
-use velella::{Decision, Entry, Keyspace, RmwOutcome, WriteBatch, limits};
+use velella::{Decision, Entry, Keyspace, RmwOutcome, Storable, WriteBatch, limits};
 
 const WRITE_MEMORY: u16 = WRITE | MEMORY;
 const PAIRS: (i32, i32, i32) = (1, -1, 2);
@@ -73,10 +72,7 @@ pub(crate) const ROWS: &[Row] = &[
 ];
 
 /// What to store: a value, with an expiry or without.
-pub(crate) fn stored<'v>(
-    value: impl Into<Cow<'v, [u8]>>,
-    expires_at_ms: Option<u64>,
-) -> Decision<'v> {
+pub(crate) fn stored<'v>(value: impl Storable<'v>, expires_at_ms: Option<u64>) -> Decision<'v> {
     match expires_at_ms {
         Some(at) => Decision::put_expiring(value, at),
         None => Decision::put(value),
