@@ -108,10 +108,11 @@ pub(crate) fn pick(
     let level1_first = due.iter().any(|(_, level)| *level == 1) && picker.may_level0_wait();
     for (_, level) in due {
         let choice = match level {
+            // P6.
             0 if level1_first => picker.level_choice(1, |_| true).or(from_level0.clone()),
             0 => from_level0.clone(),
             // P3.
-            1 if level0_due && from_level0.is_none() && !level1_first => None,
+            1 if level0_due && from_level0.is_none() => None,
             _ => picker.level_choice(level, |_| true),
         };
         if choice.is_some() {

@@ -219,29 +219,31 @@ fn while_level_0_waits_for_level_1_nothing_else_takes_level_1() {
 
 #[test]
 fn a_level_1_that_is_due_goes_before_level_0_until_writers_would_soon_be_braked() {
-    let picked = |upper: u64, lower: u64, busy: &Busy| {
+    let picked = |upper: u64, lower: u64, others: u64, busy: &Busy| {
         let levels = [
             (100..100 + upper)
                 .map(|file| table(file, 1, 99, 600))
                 .collect(),
             vec![table(10, 1, 9, lower), table(11, 20, 30, 500)],
-            vec![table(20, 1, 35, 900)],
+            vec![table(20, 1, 35, 900), table(21, 40, 50, others)],
             vec![table(30, 1, 35, 900)],
         ];
         pick(&shape(&levels), busy, &options(), &now(0)).map(|choice| choice.level)
     };
     let free = Busy::default();
     for (upper, lower) in [(4, 499), (19, 499), (20, 499), (20, 500)] {
-        assert_eq!(picked(upper, lower, &free), Some(0), "{upper} {lower}");
+        assert_eq!(picked(upper, lower, 900, &free), Some(0), "{upper} {lower}");
     }
-    assert_eq!(picked(4, 500, &free), Some(1));
-    assert_eq!(picked(19, 500, &free), Some(1));
+    assert_eq!(picked(4, 500, 900, &free), Some(1));
+    assert_eq!(picked(19, 500, 900, &free), Some(1));
     // What level 1 would meet is on its way to level 3.
     let below = Busy {
         files: HashSet::from([20, 30]),
         outputs: Vec::new(),
     };
-    assert_eq!(picked(4, 500, &below), Some(0));
+    assert_eq!(picked(4, 500, 900, &below), Some(0));
+    // Level 2 is due as well, but less than level 0.
+    assert_eq!(picked(8, 500, 11_000, &below), Some(0));
 }
 
 #[test]
