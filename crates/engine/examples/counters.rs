@@ -44,7 +44,7 @@ fn count(db: &Db) -> velella::Result<u64> {
         db.rmw("left", |old| {
             runs += 1;
             let next = old.map_or(0, number) + 1;
-            Decision::put(next.to_string().into_bytes())
+            Decision::put(next.to_string())
         })?;
         db.increment("right", 1)?;
     }

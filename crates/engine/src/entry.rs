@@ -1,6 +1,6 @@
 //! What reads return, and what a read-modify-write decides and reports.
 //!
-//! Plain data. Threads: any. Tests: `tests/reads.rs`, `tests/rmw.rs`.
+//! Plain data. Threads: any. Tests: `tests/reads.rs`, `tests/rmw.rs`, `tests/allocations.rs`.
 
 use crate::value::Value;
 use std::borrow::Cow;

@@ -1,5 +1,5 @@
 //! A get from memory allocates nothing; nor does a read of an absent key, nor an update that keeps
-//! the value. A put takes its memory by the chunk.
+//! the value. A put takes its memory by the chunk, and so does an update that is brought its value.
 //!
 //! A test binary of its own: it counts through the global allocator, per thread.
 

@@ -202,7 +202,7 @@ impl Load<'_> {
             .rmw_entry(&key, class.options(), |old| {
                 let text = old.and_then(|old| std::str::from_utf8(&old.value).ok());
                 let before: i64 = text.and_then(|text| text.parse().ok()).unwrap_or(0);
-                Ok::<_, velella::Error>(Decision::put((before + delta).to_string().into_bytes()))
+                Ok::<_, velella::Error>(Decision::put((before + delta).to_string()))
             })
             .map_err(told)?;
         Ok(acknowledged(outcome.stamp.map_or(0, |stamp| stamp.0)))
