@@ -67,7 +67,7 @@ impl Effective {
             order,
         };
         TreeOptions {
-            table_bytes: options.write_buffer.min(64 << 20),
+            table_bytes: (options.write_buffer / 4).min(16 << 20),
             level_bytes: 4 * options.write_buffer,
             ..TreeOptions::new(id, table)
         }

@@ -197,7 +197,8 @@ impl Compaction {
 
     /// What is to be done, in the order of keys (Z4); takes the lower inputs.
     fn parts(&mut self) -> Vec<Part> {
-        let each = PART_TABLES.saturating_mul(self.shared.options.table_bytes);
+        let table_bytes = self.shared.options.table_bytes_at(self.choice.output.level);
+        let each = PART_TABLES.saturating_mul(table_bytes);
         let mut parts = vec![Part::default()];
         let mut bytes = 0;
         for file in std::mem::take(&mut self.inputs.lower) {
@@ -448,7 +449,7 @@ impl<'a> Splitter<'a> {
     fn new(shared: &'a Shared, version: &'a Version, level: usize) -> Self {
         Splitter {
             order: &shared.options.table.order,
-            table_bytes: shared.options.table_bytes.max(1),
+            table_bytes: shared.options.table_bytes_at(level).max(1),
             grandparents: version.files(level + 1),
             next: 0,
             passed_bytes: 0,

@@ -75,7 +75,7 @@ const CRUMBS_SHARE: u64 = 1024;
 /// So many neighbours become one table at least, and at most (P5).
 const NEIGHBOURS: usize = 8;
 const NEIGHBOURS_MAX: usize = 64;
-/// They have at most this share of a table: 4 MiB of 64 MiB.
+/// They have at most this share of a table: 1 MiB of 16 MiB.
 const NEIGHBOURS_SHARE: u64 = 16;
 /// An output may overlap this many tables' worth of the level below its own; then it is split.
 pub(crate) const GRANDPARENT_TABLES: u64 = 10;
@@ -336,8 +336,9 @@ impl Picker<'_> {
     /// wanted ones that follow it as far as they fit into one table.
     fn rewrite(&self, level: usize, wanted: impl Fn(&TableMeta) -> bool) -> Option<Choice> {
         let tables = self.tables(level);
+        let table_bytes = self.options.table_bytes_at(level);
         (0..tables.len()).find_map(|from| {
-            let run = self.run(&tables[from..], self.options.table_bytes, &wanted);
+            let run = self.run(&tables[from..], table_bytes, &wanted);
             self.rewrite_run(level, run)
                 .or_else(|| self.rewrite_run(level, run.get(..1)?))
         })
@@ -388,7 +389,7 @@ impl Picker<'_> {
 
     /// The most of the first tables that are to be merged.
     fn small_run(&self, level: usize, tables: &[&TableMeta]) -> Option<Choice> {
-        let TreeOptions { table_bytes, .. } = self.options;
+        let table_bytes = self.options.table_bytes_at(level);
         let near = &tables[..tables.len().min(NEIGHBOURS_MAX)];
         let mut run = self.run(near, table_bytes / NEIGHBOURS_SHARE, |_| true);
         // What meets more would be written as so many tables again (P4).

@@ -258,6 +258,31 @@ fn an_output_never_overlaps_much_of_the_level_below_its_own() {
 }
 
 #[test]
+fn tables_of_deeper_levels_are_larger_up_to_four_times() {
+    let ascending = |from: u32| -> Run {
+        (from..from + 10)
+            .map(|key| put(&format!("{key:06}"), 1))
+            .collect()
+    };
+    // The last level is written anew, into tables as large as they may be there.
+    let mean_at = |level: u32| {
+        let runs = (0..300).map(|part| ascending(part * 10)).collect();
+        let bench = bench_on(&MemFs::new(), Order::Bytewise);
+        let bench = install_at(bench, level, runs);
+        bench.work_all(Wanted::Everything, &at(0)).unwrap();
+        let levels = shape(&bench);
+        let tables = &levels[level as usize];
+        tables.iter().map(|table| table.bytes).sum::<u64>() / tables.len() as u64
+    };
+    let means: Vec<u64> = (2..6).map(mean_at).collect();
+    let growth: Vec<u64> = means.windows(2).map(|two| two[1] * 10 / two[0]).collect();
+    assert!(
+        growth[0] > 16 && growth[1] > 16 && growth[2] == 10,
+        "{means:?}"
+    );
+}
+
+#[test]
 fn a_full_compaction_ends_though_flushes_go_on_beside_it() {
     let bench = bench_on(&MemFs::new(), Order::Bytewise);
     let mut model = Model::default();

@@ -20,7 +20,8 @@ pub struct TreeOptions {
     pub table: TableOptions,
     /// Compression of level 0 and level 1 tables (others use `table.compression`).
     pub upper_compression: Compression,
-    /// Target bytes of a table (default 64 MiB).
+    /// Target bytes of a table of levels 1 and 2 (default 16 MiB); deeper ones are larger
+    /// ([`TreeOptions::table_bytes_at`]).
     pub table_bytes: u64,
     /// Bytes of level 1 (default 256 MiB); each further level is ten times larger.
     pub level_bytes: u64,
@@ -44,7 +45,7 @@ impl TreeOptions {
             keyspace,
             table,
             upper_compression: Compression::None,
-            table_bytes: 64 << 20,
+            table_bytes: 16 << 20,
             level_bytes: 256 << 20,
             level0_start: 4,
             level0_latest: 16,
@@ -66,6 +67,14 @@ pub struct TableStyle {
 }
 
 impl TreeOptions {
+    /// Target bytes of a table at `level` (1 or deeper): twice as many at level 3 as at 2, and from
+    /// level 4 on four times. A compaction holds some tables twice until it hands them over, which
+    /// shows where little is below; where much is, as many tables would be a long list.
+    #[must_use]
+    pub fn table_bytes_at(&self, level: usize) -> u64 {
+        self.table_bytes << level.saturating_sub(2).min(2)
+    }
+
     /// The part that can be changed.
     #[must_use]
     pub fn style(&self) -> TableStyle {
