@@ -4,7 +4,7 @@
 //!     database's, whatever that is at each opening.
 //! S2. What a newer build stored is passed on untouched.
 //!
-//! Pure. Tests: `tests/settings.rs`.
+//! Pure. Tests: below; `tests/settings.rs`.
 
 use crate::options::{KeyspaceOptions, Options, check_bloom_bits};
 use velella_base::order::BYTEWISE_NAME;
@@ -12,6 +12,10 @@ use velella_base::{Error, ErrorKind, KeyspaceId, Order, Result};
 use velella_memtable::MemtableKind;
 use velella_sst::{Compression, TableOptions};
 use velella_tree::{KeyspaceSettings, TableStyle, TreeOptions};
+
+/// Bounds of [`table_bytes`].
+const TABLE_BYTES_MIN: u64 = 2 << 20;
+const TABLE_BYTES_MAX: u64 = 16 << 20;
 
 /// The settings of a keyspace, nothing left open.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -67,12 +71,18 @@ impl Effective {
             order,
         };
         TreeOptions {
-            table_bytes: (options.write_buffer / 4).min(16 << 20),
+            table_bytes: table_bytes(options.write_buffer),
             level_bytes: 4 * options.write_buffer,
             ..TreeOptions::new(id, table)
         }
         .styled(self.style())
     }
+}
+
+/// Target bytes of a table in the upper levels: a quarter of a write buffer, no more than that, and
+/// within the bounds that syncs of many small files set, and what a compaction holds twice.
+fn table_bytes(write_buffer: u64) -> u64 {
+    (write_buffer / 4).clamp(TABLE_BYTES_MIN.min(write_buffer), TABLE_BYTES_MAX)
 }
 
 /// `stored` with what `own` says instead.
@@ -101,4 +111,19 @@ pub(crate) fn check(attempt: &str, own: &KeyspaceOptions) -> Result<()> {
     check_order(attempt, &own.order)?;
     own.bloom_bits
         .map_or(Ok(()), |bits| check_bloom_bits(attempt, bits))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::table_bytes;
+
+    #[test]
+    fn tables_are_a_quarter_of_a_write_buffer_within_bounds() {
+        let of = |write_buffer: u64| table_bytes(write_buffer << 10) >> 10;
+        assert_eq!(of(256), 256, "no more than a write buffer");
+        assert_eq!(of(3 << 10), 2 << 10, "the least");
+        assert_eq!(of(48 << 10), 12 << 10);
+        assert_eq!(of(64 << 10), 16 << 10, "the default");
+        assert_eq!(of(1 << 20), 16 << 10, "the most");
+    }
 }

@@ -75,9 +75,10 @@ const CRUMBS_SHARE: u64 = 1024;
 /// So many neighbours become one table at least, and at most (P5).
 const NEIGHBOURS: usize = 8;
 const NEIGHBOURS_MAX: usize = 64;
-/// They have at most this share of a table: 1 MiB of 16 MiB.
+/// They have at most this share of a table of their level: 1 MiB of 16 MiB.
 const NEIGHBOURS_SHARE: u64 = 16;
-/// An output may overlap this many tables' worth of the level below its own; then it is split.
+/// An output may overlap so much of the level below its own as this many tables of its own level
+/// have; then it is split.
 pub(crate) const GRANDPARENT_TABLES: u64 = 10;
 
 struct Picker<'a> {

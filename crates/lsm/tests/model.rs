@@ -204,6 +204,12 @@ fn outputs_have_the_size_that_was_asked_for_unless_a_key_is_longer() {
     assert_eq!(bench.all().unwrap().len(), 600 * 4 + 400);
 }
 
+/// So many keys from `from` on.
+fn ascending(from: u32, count: u32) -> Run {
+    let keys = from..from + count;
+    keys.map(|key| put(&format!("{key:06}"), 1)).collect()
+}
+
 /// Brings runs straight to `level`, as compactions would have in time.
 fn install_at(bench: Bench, level: u32, runs: Vec<Run>) -> Bench {
     for run in runs {
@@ -222,15 +228,10 @@ fn install_at(bench: Bench, level: u32, runs: Vec<Run>) -> Bench {
 #[test]
 fn an_output_never_overlaps_much_of_the_level_below_its_own() {
     // Level 3 is full; what comes to level 2 is little, but spans all of it.
-    let dense = |from: u32| -> Run {
-        (from..from + 60)
-            .map(|key| put(&format!("{key:06}"), 1))
-            .collect()
-    };
     let bench = install_at(
         bench_on(&MemFs::new(), Order::Bytewise),
         3,
-        (0..60).map(|part| dense(part * 60)).collect(),
+        (0..60).map(|part| ascending(part * 60, 60)).collect(),
     );
     let sparse: Run = (0..60)
         .map(|part| put(&format!("{:06}", part * 60 + 30), 2))
@@ -258,28 +259,35 @@ fn an_output_never_overlaps_much_of_the_level_below_its_own() {
 }
 
 #[test]
-fn tables_of_deeper_levels_are_larger_up_to_four_times() {
-    let ascending = |from: u32| -> Run {
-        (from..from + 10)
-            .map(|key| put(&format!("{key:06}"), 1))
-            .collect()
-    };
-    // The last level is written anew, into tables as large as they may be there.
-    let mean_at = |level: u32| {
-        let runs = (0..300).map(|part| ascending(part * 10)).collect();
+fn tables_and_parts_of_deeper_levels_are_larger() {
+    for level in 2..6u32 {
         let bench = bench_on(&MemFs::new(), Order::Bytewise);
-        let bench = install_at(bench, level, runs);
-        bench.work_all(Wanted::Everything, &at(0)).unwrap();
+        let below = (0..400).map(|part| ascending(part * 10, 10)).collect();
+        let bench = install_at(bench, level, below);
+        let sparse = (0..40).map(|part| put(&format!("{:06}", part * 100 + 50), 2));
+        let bench = install_at(bench, level - 1, vec![sparse.collect()]);
+        let bytes = bench.tree.levels()[level as usize].bytes;
+        let table_bytes = bench.options.table_bytes_at(level as usize);
+        let before = bench.tree.generation();
+        assert!(bench.work(Wanted::Everything, &at(0)).unwrap());
+        // Each part of two tables' worth is a change, which raises the generation twice.
+        let parts = (bench.tree.generation() - before) / 2;
+        let wanted = bytes / (2 * table_bytes);
+        assert!(
+            (wanted * 8 / 10..=wanted + 1).contains(&parts),
+            "level {level}: {parts} parts of {wanted}"
+        );
+        // What is left of a full compaction rewrites what is small.
+        bench.work_all(Wanted::Rest, &at(0)).unwrap();
         let levels = shape(&bench);
         let tables = &levels[level as usize];
-        tables.iter().map(|table| table.bytes).sum::<u64>() / tables.len() as u64
-    };
-    let means: Vec<u64> = (2..6).map(mean_at).collect();
-    let growth: Vec<u64> = means.windows(2).map(|two| two[1] * 10 / two[0]).collect();
-    assert!(
-        growth[0] > 16 && growth[1] > 16 && growth[2] == 10,
-        "{means:?}"
-    );
+        let mean = tables.iter().map(|table| table.bytes).sum::<u64>() / tables.len() as u64;
+        assert!(
+            (table_bytes / 3..=table_bytes).contains(&mean),
+            "level {level}: {mean} bytes of {table_bytes}"
+        );
+        check_shape(&bench);
+    }
 }
 
 #[test]

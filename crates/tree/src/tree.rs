@@ -68,11 +68,12 @@ pub struct TableStyle {
 
 impl TreeOptions {
     /// Target bytes of a table at `level` (1 or deeper): twice as many at level 3 as at 2, and from
-    /// level 4 on four times. A compaction holds some tables twice until it hands them over, which
-    /// shows where little is below; where much is, as many tables would be a long list.
+    /// level 4 on four times. A compaction holds a few tables twice until it hands them over: small
+    /// ones make that little. A deep level has so many that small ones would make its list long.
     #[must_use]
     pub fn table_bytes_at(&self, level: usize) -> u64 {
-        self.table_bytes << level.saturating_sub(2).min(2)
+        let times = [1, 1, 1, 2].get(level).copied().unwrap_or(4);
+        self.table_bytes.saturating_mul(times)
     }
 
     /// The part that can be changed.
@@ -285,4 +286,16 @@ pub struct Level {
     pub bytes: u64,
     /// Their entries.
     pub entries: u64,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tables_of_deeper_levels_are_larger_up_to_four_times() {
+        let options = TreeOptions::new(1, TableOptions::default());
+        let mib = |level| options.table_bytes_at(level) >> 20;
+        assert_eq!([1, 2, 3, 4, 5, 7].map(mib), [16, 16, 32, 64, 64, 64]);
+    }
 }

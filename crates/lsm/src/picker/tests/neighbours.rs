@@ -76,6 +76,32 @@ fn small_neighbours_are_merged_once_they_are_many_and_none_is_most_of_them() {
 }
 
 #[test]
+fn what_is_small_and_what_fits_goes_by_the_level() {
+    let options = TreeOptions {
+        table_bytes: 1_600,
+        level_bytes: 1 << 20,
+        ..options()
+    };
+    let at = |level: usize, sizes: &[u64], full: bool| {
+        let of = |(file, bytes): (u64, &u64)| table(file, 10 * file as u8, 10 * file as u8, *bytes);
+        let mut levels = vec![vec![]; level];
+        levels.push((1..).zip(sizes).map(of).collect());
+        let (shape, free) = (shape(&levels), Busy::default());
+        let choice = match full {
+            true => pick_full(&shape, &free, &(1..9).collect(), &options),
+            false => pick(&shape, &free, &options, &now(0)),
+        };
+        choice.map_or(0, |choice| choice.upper.len())
+    };
+    let small = |level, bytes| at(level, &[bytes; 8], false);
+    assert_eq!([small(1, 12), small(2, 12), small(2, 13)], [8, 8, 0]);
+    assert_eq!([small(3, 25), small(3, 26)], [8, 0]);
+    assert_eq!([small(4, 50), small(4, 51), small(5, 50)], [8, 0, 8]);
+    let fitting = |level| at(level, &[800; 8], true);
+    assert_eq!([1, 2, 3, 4, 5].map(fitting), [2, 2, 4, 8, 8]);
+}
+
+#[test]
 fn small_tables_that_ascend_stay_few_and_are_written_a_few_times() {
     let (tables, written) = arrive(10_000, 1_000);
     assert!(tables < 40, "{tables} tables");
