@@ -115,11 +115,20 @@ pub(crate) fn check(attempt: &str, own: &KeyspaceOptions) -> Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use super::table_bytes;
+    use super::*;
 
     #[test]
     fn tables_are_a_quarter_of_a_write_buffer_within_bounds() {
-        let of = |write_buffer: u64| table_bytes(write_buffer << 10) >> 10;
+        let own = KeyspaceSettings::default();
+        let of = |kib: u64| {
+            let options = Options {
+                write_buffer: kib << 10,
+                ..Options::default()
+            };
+            let effective = Effective::of(&options, &own, "k").unwrap();
+            let tree = effective.tree_options(&options, 1, Order::Bytewise);
+            tree.table_bytes >> 10
+        };
         assert_eq!(of(256), 256, "no more than a write buffer");
         assert_eq!(of(3 << 10), 2 << 10, "the least");
         assert_eq!(of(48 << 10), 12 << 10);
