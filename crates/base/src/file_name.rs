@@ -84,6 +84,14 @@ impl FileName {
         }
     }
 
+    /// The file of ours that lies at `path`, seen from the database directory. Where it belongs: a
+    /// table among segments is nobody's.
+    #[must_use]
+    pub fn at(path: &Path) -> Option<FileName> {
+        let name = FileName::parse(path.file_name()?.to_str()?)?;
+        (name.path(Path::new("")) == path).then_some(name)
+    }
+
     /// The file's number, if its kind has one.
     #[must_use]
     pub fn number(self) -> Option<u64> {
@@ -125,7 +133,12 @@ mod tests {
             let path = name.path(Path::new("/db"));
             let bare = path.file_name().unwrap().to_str().unwrap();
             assert_eq!(FileName::parse(bare), Some(name));
+            let (home, elsewhere) = (name.path(Path::new("")), Path::new("old").join(bare));
+            assert_eq!(FileName::at(&home), Some(name));
+            assert_eq!(FileName::at(&elsewhere), None, "{elsewhere:?}");
         }
+        assert_eq!(FileName::at(Path::new("journal/000042.sst")), None);
+        assert_eq!(FileName::at(Path::new("000042.seg")), None);
         for foreign in [
             "notes.txt",
             "42.sst",

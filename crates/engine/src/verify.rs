@@ -184,12 +184,7 @@ impl Engine {
             paths.extend(within.iter().map(|name| journal.join(name)));
         }
         let is_ours = |path: &Path| {
-            let name = path.file_name().and_then(|name| name.to_str());
-            // Where it belongs: a table among segments is nobody's.
-            let file = name.and_then(FileName::parse);
-            file.is_some_and(|name| name.path(Path::new("")) == path)
-                || path == journal
-                || path == Path::new(LOST_AND_FOUND)
+            FileName::at(path).is_some() || path == journal || path == Path::new(LOST_AND_FOUND)
         };
         let foreign = paths.iter().filter(|path| !is_ours(path));
         Ok(foreign

@@ -275,39 +275,27 @@ impl Files {
         let mut journal = false;
         for name in vfs.read_dir(dir)? {
             journal |= name == Path::new(JOURNAL_DIR);
-            files.add(vfs, dir, "", &name, foreign);
+            files.add(vfs, dir, &name, foreign);
         }
         if journal {
-            let dir = dir.join(JOURNAL_DIR);
-            for name in vfs.read_dir(&dir)? {
-                files.add(vfs, &dir, JOURNAL_DIR, &name, foreign);
+            for name in vfs.read_dir(&dir.join(JOURNAL_DIR))? {
+                let path = Path::new(JOURNAL_DIR).join(name);
+                files.add(vfs, dir, &path, foreign);
             }
         }
         Ok(files)
     }
 
-    fn add(
-        &mut self,
-        vfs: &dyn Vfs,
-        dir: &Path,
-        below: &str,
-        name: &Path,
-        foreign: &mut Vec<String>,
-    ) {
-        let name = name.file_name().unwrap_or_default().to_string_lossy();
-        // A file may also be at home in the other directory.
-        let ours = FileName::parse(&name).filter(|ours| {
-            let home = ours.path(Path::new(""));
-            home.parent().is_some_and(|home| home == Path::new(below))
-        });
-        match ours {
+    /// Enters what lies at `path` below `dir`.
+    fn add(&mut self, vfs: &dyn Vfs, dir: &Path, path: &Path, foreign: &mut Vec<String>) {
+        match FileName::at(path) {
             // Without a size it went away meanwhile.
             Some(ours) => {
-                let bytes = vfs.len(&dir.join(&*name));
+                let bytes = vfs.len(&dir.join(path));
                 self.0.extend(bytes.ok().map(|bytes| (ours, bytes)));
             }
-            None if below.is_empty() && name == JOURNAL_DIR => {}
-            None => foreign.push(Path::new(below).join(&*name).display().to_string()),
+            None if path == Path::new(JOURNAL_DIR) => {}
+            None => foreign.push(path.display().to_string()),
         }
     }
 
