@@ -63,8 +63,8 @@ pub fn file(path: &Path, entries: bool, out: &mut dyn Write) -> Result<()> {
 /// Lists a database directory: the state as its manifest has it, and the files that are there.
 ///
 /// # Errors
-/// `NotFound`: no database there; `Corruption`: `CURRENT` or the manifest is damaged, after the
-/// listing of the files; `Io`, also of `out`.
+/// `NotFound`: no database there; `AlreadyExists`: another library's; `Corruption`: `CURRENT` or
+/// the manifest is damaged, after the listing of the files; `Io`, also of `out`.
 pub fn directory(path: &Path, out: &mut dyn Write) -> Result<()> {
     let (listing, damage) = directory::survey(&OsFs::new(), path)?;
     directory::print(&listing, out).map_err(|error| unwritten(path, error))?;

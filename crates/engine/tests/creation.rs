@@ -82,3 +82,63 @@ fn a_creation_that_is_interrupted_anywhere_is_completed_by_the_next_opening() {
         }
     }
 }
+
+/// What LevelDB and RocksDB leave: files that are called as ours are.
+fn of_another(disk: &MemFs) -> Vec<(&'static str, Vec<u8>)> {
+    let files = vec![
+        ("CURRENT", b"MANIFEST-000005\n".to_vec()),
+        ("LOCK", Vec::new()),
+        (
+            "MANIFEST-000005",
+            b"\x56\xf9\xb8\xf8\x1c\0\x01\x01\x1aleveldb.BytewiseComparator".to_vec(),
+        ),
+        ("000004.log", b"a log".to_vec()),
+        ("000007.sst", vec![7; 100]),
+    ];
+    disk.create_dir_all(Path::new("/db")).unwrap();
+    for (name, bytes) in &files {
+        disk.write_file(&Path::new("/db").join(name), bytes)
+            .unwrap();
+    }
+    files
+}
+
+#[test]
+fn a_database_of_another_library_is_said_to_be_that_and_left_alone() {
+    for create in [true, false] {
+        let disk = MemFs::new();
+        let files = of_another(&disk);
+        let opened = Db::builder()
+            .vfs(Arc::new(disk.clone()))
+            .memory(velella::MEMORY_MIN)
+            .create(create)
+            .open("/db");
+        let error = opened.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::AlreadyExists);
+        let told = error.to_string();
+        assert!(told.contains("LevelDB or RocksDB"), "{told}");
+        assert!(!told.contains("restore"), "that would destroy it: {told}");
+        assert_eq!(disk.read_dir(Path::new("/db")).unwrap().len(), files.len());
+        for (name, bytes) in files {
+            let path = Path::new("/db").join(name);
+            assert_eq!(disk.read_file(&path).unwrap(), bytes, "{name}");
+        }
+    }
+}
+
+#[test]
+fn a_current_without_its_checksum_is_damaged_where_the_manifest_is_ours() {
+    let disk = MemFs::new();
+    open(&disk, "/db").unwrap().close().unwrap();
+    let path = Path::new("/db/CURRENT");
+    let line = disk.read_file(path).unwrap();
+    let name = line.split(|byte| *byte == b' ').next().unwrap();
+    let cut = [name, b"\n"].concat();
+    disk.write_file(path, &cut).unwrap();
+    assert_eq!(
+        open(&disk, "/db").unwrap_err().kind(),
+        ErrorKind::Corruption
+    );
+    disk.write_file(path, &line).unwrap();
+    open(&disk, "/db").unwrap();
+}

@@ -292,4 +292,9 @@ fn a_directory_without_a_database_says_so() {
     let error = inspect::directory(&dir.path().join("nowhere"), &mut out).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::NotFound, "{error}");
     assert!(out.is_empty());
+    fs::write(dir.path().join("CURRENT"), "MANIFEST-000002\n").unwrap();
+    fs::write(dir.path().join("MANIFEST-000002"), "one of LevelDB's").unwrap();
+    let error = inspect::directory(dir.path(), &mut out).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::AlreadyExists, "{error}");
+    assert!(out.is_empty(), "nothing there is damaged");
 }

@@ -119,7 +119,8 @@ pub struct TableListing {
 /// Lists a database directory, for programs.
 ///
 /// # Errors
-/// `NotFound`: no database there; `Io`. Damage is part of the listing.
+/// `NotFound`: no database there; `AlreadyExists`: another library's; `Io`. Damage is part of the
+/// listing.
 pub fn listing(path: &Path) -> Result<DirectoryListing> {
     survey(&OsFs::new(), path).map(|(listing, _)| listing)
 }
@@ -143,6 +144,8 @@ pub(super) fn survey(vfs: &dyn Vfs, dir: &Path) -> Result<(DirectoryListing, Opt
         Err(error) if error.kind() == ErrorKind::NotFound && !files.is_database() => {
             return Err(error);
         }
+        // Another library's, in which nothing is damaged.
+        Err(error) if error.kind() == ErrorKind::AlreadyExists => return Err(error),
         Err(error) => {
             let error = match error.kind() {
                 ErrorKind::NotFound => Manifest::lost_current(vfs, dir).unwrap_or(error),

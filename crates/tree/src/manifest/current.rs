@@ -3,8 +3,11 @@
 //! ```text
 //! MANIFEST-000001 89abcdef\n          the name, then its CRC-32C in hexadecimal
 //! ```
-//! The checksum keeps a flipped digit from naming an older manifest that is still there.
+//! The checksum keeps a flipped digit from naming an older manifest that is still there. LevelDB
+//! and RocksDB have a file of this name, too, whose line is the name alone: where theirs is,
+//! nothing is damaged, and nothing to be restored.
 
+use super::log;
 use std::path::{Path, PathBuf};
 use velella_base::checksum::crc32c;
 use velella_base::file_name::FileName;
@@ -112,6 +115,9 @@ pub(super) fn read(vfs: &dyn Vfs, dir: &Path) -> Result<u64> {
     let mut bytes = vec![0; usize::try_from(source.len()).unwrap_or(0)];
     source.read_exact_at(&mut bytes, 0)?;
     let text = std::str::from_utf8(&bytes).unwrap_or("");
+    if is_of_another(vfs, dir, text) {
+        return Err(of_another(dir, text.trim_end()));
+    }
     let name = text.split(' ').next().unwrap_or("");
     let Some(FileName::Manifest(file)) = FileName::parse(name) else {
         return Err(damaged("it does not name a manifest".into()));
@@ -124,4 +130,31 @@ pub(super) fn read(vfs: &dyn Vfs, dir: &Path) -> Result<u64> {
         return Err(damaged(format!("it names {name}, which does not exist")));
     }
     Ok(file)
+}
+
+/// Whether `CURRENT`, which says `text`, is LevelDB's or RocksDB's: it names a manifest, without a
+/// checksum, that begins otherwise than ours.
+fn is_of_another(vfs: &dyn Vfs, dir: &Path, text: &str) -> bool {
+    let name = text.strip_suffix('\n').and_then(FileName::parse);
+    let Some(manifest @ FileName::Manifest(_)) = name else {
+        return false;
+    };
+    let mut start = [0; log::MAGIC.len()];
+    let read = vfs.open_read(&manifest.path(dir));
+    read.and_then(|source| source.read_exact_at(&mut start, 0))
+        .is_ok_and(|()| start != *log::MAGIC)
+}
+
+fn of_another(dir: &Path, manifest: &str) -> Error {
+    let found = format!("its CURRENT and {manifest} are of LevelDB or RocksDB");
+    Error::new(
+        ErrorKind::AlreadyExists,
+        "open a database of Velella in",
+        found,
+    )
+    .on(dir)
+    .remedy(
+        "choose another directory; to bring the data over, read it with the library that wrote \
+             it, and `velella import` what you read",
+    )
 }
