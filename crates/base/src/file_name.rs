@@ -84,8 +84,8 @@ impl FileName {
         }
     }
 
-    /// The file of ours that lies at `path`, seen from the database directory. Where it belongs: a
-    /// table among segments is nobody's.
+    /// The file of ours that lies at `path`, seen from the database directory, if that is where it
+    /// belongs: a table among segments is nobody's.
     #[must_use]
     pub fn at(path: &Path) -> Option<FileName> {
         let name = FileName::parse(path.file_name()?.to_str()?)?;

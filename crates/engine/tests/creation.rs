@@ -83,62 +83,98 @@ fn a_creation_that_is_interrupted_anywhere_is_completed_by_the_next_opening() {
     }
 }
 
-/// What LevelDB and RocksDB leave: files that are called as ours are.
-fn of_another(disk: &MemFs) -> Vec<(&'static str, Vec<u8>)> {
-    let files = vec![
-        ("CURRENT", b"MANIFEST-000005\n".to_vec()),
-        ("LOCK", Vec::new()),
-        (
-            "MANIFEST-000005",
-            b"\x56\xf9\xb8\xf8\x1c\0\x01\x01\x1aleveldb.BytewiseComparator".to_vec(),
-        ),
-        ("000004.log", b"a log".to_vec()),
-        ("000007.sst", vec![7; 100]),
-    ];
+/// Opens a directory in which `CURRENT` is LevelDB's or RocksDB's, beside these files.
+fn open_anothers(create: bool, files: &[(&str, &[u8])]) -> velella::Error {
+    let disk = MemFs::new();
     disk.create_dir_all(Path::new("/db")).unwrap();
-    for (name, bytes) in &files {
-        disk.write_file(&Path::new("/db").join(name), bytes)
-            .unwrap();
+    for (name, bytes) in files {
+        let path = Path::new("/db").join(name);
+        disk.write_file(&path, bytes).unwrap();
     }
-    files
+    let opened = Db::builder()
+        .vfs(Arc::new(disk.clone()))
+        .memory(velella::MEMORY_MIN)
+        .create(create)
+        .open("/db");
+    let error = opened.unwrap_err();
+    assert_eq!(disk.read_dir(Path::new("/db")).unwrap().len(), files.len());
+    for (name, bytes) in files {
+        let path = Path::new("/db").join(name);
+        assert_eq!(disk.read_file(&path).unwrap(), *bytes, "{name}");
+    }
+    error
 }
 
 #[test]
 fn a_database_of_another_library_is_said_to_be_that_and_left_alone() {
+    let (current, manifest) = (
+        b"MANIFEST-000005\n",
+        b"\x56\xf9\xb8\xf8\x1c\0\x01\x01\x1aleveldb",
+    );
+    let lock = ("LOCK", &b""[..]);
+    let whole = [
+        ("CURRENT", &current[..]),
+        lock,
+        ("MANIFEST-000005", &manifest[..]),
+        ("000004.log", b"a log"),
+        ("000007.sst", &[7; 100]),
+    ];
+    let long = [
+        ("CURRENT", &b"MANIFEST-1000005\n"[..]),
+        lock,
+        ("MANIFEST-1000005", &manifest[..]),
+    ];
+    let without_manifest = [("CURRENT", &current[..]), lock];
+    let torn = [("CURRENT", &current[..]), lock, ("MANIFEST-000005", b"x")];
     for create in [true, false] {
-        let disk = MemFs::new();
-        let files = of_another(&disk);
-        let opened = Db::builder()
-            .vfs(Arc::new(disk.clone()))
-            .memory(velella::MEMORY_MIN)
-            .create(create)
-            .open("/db");
-        let error = opened.unwrap_err();
-        assert_eq!(error.kind(), ErrorKind::AlreadyExists);
-        let told = error.to_string();
-        assert!(told.contains("LevelDB or RocksDB"), "{told}");
-        assert!(!told.contains("restore"), "that would destroy it: {told}");
-        assert_eq!(disk.read_dir(Path::new("/db")).unwrap().len(), files.len());
-        for (name, bytes) in files {
-            let path = Path::new("/db").join(name);
-            assert_eq!(disk.read_file(&path).unwrap(), bytes, "{name}");
+        for files in [&whole[..], &long, &without_manifest, &torn] {
+            let error = open_anothers(create, files);
+            assert_eq!(error.kind(), ErrorKind::AlreadyExists, "{error}");
+            let told = error.to_string();
+            assert!(told.contains("LevelDB or RocksDB"), "{told}");
+            assert!(!told.contains("restore"), "that would destroy it: {told}");
         }
     }
 }
 
 #[test]
-fn a_current_without_its_checksum_is_damaged_where_the_manifest_is_ours() {
+fn a_current_of_ours_that_lost_its_checksum_is_damaged() {
     let disk = MemFs::new();
     open(&disk, "/db").unwrap().close().unwrap();
     let path = Path::new("/db/CURRENT");
     let line = disk.read_file(path).unwrap();
     let name = line.split(|byte| *byte == b' ').next().unwrap();
-    let cut = [name, b"\n"].concat();
-    disk.write_file(path, &cut).unwrap();
-    assert_eq!(
-        open(&disk, "/db").unwrap_err().kind(),
-        ErrorKind::Corruption
-    );
+    let manifest = Path::new("/db").join(std::str::from_utf8(name).unwrap());
+    let whole = disk.read_file(&manifest).unwrap();
+    disk.write_file(path, &[name, b"\n"].concat()).unwrap();
+    // The manifest's beginning tells, and the journal beside it.
+    let zeroed = [&[0; 8], &whole[8..]].concat();
+    for start in [&whole, &zeroed] {
+        disk.write_file(&manifest, start).unwrap();
+        let error = open(&disk, "/db").unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Corruption, "{error}");
+        assert!(error.to_string().contains("no checksum"), "{error}");
+    }
+    disk.write_file(&manifest, &whole).unwrap();
     disk.write_file(path, &line).unwrap();
     open(&disk, "/db").unwrap();
+}
+
+#[test]
+fn without_a_journal_the_manifest_alone_tells_whose_a_current_is() {
+    let disk = MemFs::new();
+    let open = || {
+        Db::builder()
+            .vfs(Arc::new(disk.clone()))
+            .journal(JournalMode::Off)
+            .memory(velella::MEMORY_MIN)
+            .open("/db")
+    };
+    open().unwrap().close().unwrap();
+    assert!(!disk.exists(Path::new("/db/journal")).unwrap());
+    let path = Path::new("/db/CURRENT");
+    let line = disk.read_file(path).unwrap();
+    let name = line.split(|byte| *byte == b' ').next().unwrap();
+    disk.write_file(path, &[name, b"\n"].concat()).unwrap();
+    assert_eq!(open().unwrap_err().kind(), ErrorKind::Corruption);
 }

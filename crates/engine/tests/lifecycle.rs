@@ -251,15 +251,17 @@ fn a_directory_of_something_else_is_left_alone() {
 }
 
 #[test]
-fn a_current_file_of_something_else_is_corruption_not_an_empty_database() {
-    for content in ["", "hello", "MANIFEST-999999\n"] {
+fn a_current_file_of_something_else_is_no_empty_database() {
+    let name_alone = ("MANIFEST-999999\n", ErrorKind::AlreadyExists);
+    for (content, kind) in [
+        ("", ErrorKind::Corruption),
+        ("hello", ErrorKind::Corruption),
+        name_alone,
+    ] {
         let dir = tempfile::tempdir().unwrap();
         std::fs::write(dir.path().join("CURRENT"), content).unwrap();
         let error = velella::open(dir.path()).unwrap_err();
-        assert!(
-            matches!(error.kind(), ErrorKind::Corruption | ErrorKind::NotFound),
-            "{content:?}: {error}"
-        );
+        assert_eq!(error.kind(), kind, "{content:?}: {error}");
         assert_eq!(
             std::fs::read_to_string(dir.path().join("CURRENT")).unwrap(),
             content

@@ -10,7 +10,7 @@
 use super::log;
 use std::path::{Path, PathBuf};
 use velella_base::checksum::crc32c;
-use velella_base::file_name::FileName;
+use velella_base::file_name::{FileName, JOURNAL_DIR};
 use velella_base::{Error, ErrorKind, Result, seeded};
 use velella_vfs::{Names, Vfs, WriteFile};
 
@@ -115,8 +115,12 @@ pub(super) fn read(vfs: &dyn Vfs, dir: &Path) -> Result<u64> {
     let mut bytes = vec![0; usize::try_from(source.len()).unwrap_or(0)];
     source.read_exact_at(&mut bytes, 0)?;
     let text = std::str::from_utf8(&bytes).unwrap_or("");
-    if is_of_another(vfs, dir, text) {
-        return Err(of_another(dir, text.trim_end()));
+    let bare = text.strip_suffix('\n').and_then(FileName::parse);
+    if let Some(named @ FileName::Manifest(_)) = bare {
+        return Err(match is_ours(vfs, dir, named)? {
+            true => damaged("it has no checksum".into()),
+            false => of_another(dir),
+        });
     }
     let name = text.split(' ').next().unwrap_or("");
     let Some(FileName::Manifest(file)) = FileName::parse(name) else {
@@ -132,29 +136,28 @@ pub(super) fn read(vfs: &dyn Vfs, dir: &Path) -> Result<u64> {
     Ok(file)
 }
 
-/// Whether `CURRENT`, which says `text`, is LevelDB's or RocksDB's: it names a manifest, without a
-/// checksum, that begins otherwise than ours.
-fn is_of_another(vfs: &dyn Vfs, dir: &Path, text: &str) -> bool {
-    let name = text.strip_suffix('\n').and_then(FileName::parse);
-    let Some(manifest @ FileName::Manifest(_)) = name else {
-        return false;
-    };
+/// Whether the directory is ours, in which `CURRENT` is the name of `manifest` alone: that begins
+/// as ours do, or beside it is what the others do not have.
+fn is_ours(vfs: &dyn Vfs, dir: &Path, manifest: FileName) -> Result<bool> {
+    if vfs.exists(&dir.join(JOURNAL_DIR))? {
+        return Ok(true);
+    }
+    let path = manifest.path(dir);
     let mut start = [0; log::MAGIC.len()];
-    let read = vfs.open_read(&manifest.path(dir));
-    read.and_then(|source| source.read_exact_at(&mut start, 0))
-        .is_ok_and(|()| start != *log::MAGIC)
+    if !vfs.exists(&path)? || vfs.len(&path)? < start.len() as u64 {
+        return Ok(false);
+    }
+    vfs.open_read(&path)?.read_exact_at(&mut start, 0)?;
+    Ok(start == *log::MAGIC)
 }
 
-fn of_another(dir: &Path, manifest: &str) -> Error {
-    let found = format!("its CURRENT and {manifest} are of LevelDB or RocksDB");
-    Error::new(
-        ErrorKind::AlreadyExists,
-        "open a database of Velella in",
-        found,
-    )
-    .on(dir)
-    .remedy(
-        "choose another directory; to bring the data over, read it with the library that wrote \
-             it, and `velella import` what you read",
-    )
+fn of_another(dir: &Path) -> Error {
+    let attempt = "open a database of Velella in";
+    let found = "its CURRENT is one of LevelDB or RocksDB";
+    Error::new(ErrorKind::AlreadyExists, attempt, found)
+        .on(dir)
+        .remedy(
+            "choose another directory; to bring the data over, read it with the library that \
+             wrote it, and `velella import` what you read",
+        )
 }

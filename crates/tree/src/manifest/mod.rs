@@ -167,7 +167,8 @@ impl Manifest {
     /// lock first.
     ///
     /// # Errors
-    /// `NotFound`: no database there; `Corruption`; `Unsupported`: a newer format.
+    /// `NotFound`: no database there; `AlreadyExists`: another library's; `Corruption`;
+    /// `Unsupported`: a newer format.
     pub fn open(vfs: Arc<dyn Vfs>, dir: &Path) -> Result<(Manifest, State)> {
         Self::open_if(vfs, dir, |_| Ok(()))
     }
