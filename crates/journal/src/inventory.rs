@@ -16,6 +16,10 @@
 //!     processor is asked to forget them, and who asks waits for the slowest (seen: 5 ms, for one
 //!     that the machine's host had taken away). Until then they keep their files' space, a
 //!     segment's at most: a writer that leaves one more gives that back itself.
+//! I8. What lanes have left goes to the device as it is given back, [`HANDED_ON_EVERY`] so often by
+//!     who waits to prepare. No writer waits for that, and nothing is durable by it; but a round
+//!     would find all that was written since the one before, and while a device takes that at its
+//!     full rate, writers are slower.
 //!
 //! Threads: any. Making is serialised by a lock of its own, which no writer takes unless I1.
 //!
@@ -34,6 +38,7 @@ use velella_sync::atomic::{AtomicBool, Ordering};
 use velella_sync::counter::Counter;
 use velella_sync::lock::Mutex;
 use velella_sync::parker::Parker;
+use velella_sync::thread;
 use velella_vfs::{Names, Window};
 
 /// Segments kept ready.
@@ -49,6 +54,9 @@ const LOOKS: u32 = 64;
 /// and closes should not wait for megabytes to be written. Whole ones follow in the background once
 /// an extent was taken, or soon after the opening.
 const FIRST_EXTENTS: u64 = 1;
+/// How long what lanes leave waits while they are leaving more (I8). Nobody wakes who gives it
+/// back: that thread would take the processor of the writer that wakes it.
+const HANDED_ON_EVERY: Duration = Duration::from_millis(20);
 /// How often a number may turn out to be taken by a leftover file.
 const NUMBER_ATTEMPTS: usize = 1 << 16;
 
@@ -65,7 +73,9 @@ pub(crate) struct Inventory {
     wanted: AtomicBool,
     preparer: Parker,
     /// I7.
-    left: Mutex<Vec<Window>>,
+    left: Mutex<Vec<Left>>,
+    /// Whether a lane has left one since somebody began to wait (I8).
+    is_leaving: AtomicBool,
     pub(crate) waits: Counter,
 }
 
@@ -119,6 +129,26 @@ pub(crate) struct Extent {
     pub(crate) piece: Piece,
 }
 
+/// An extent that its lane has left.
+#[derive(Debug)]
+pub(crate) struct Left {
+    /// Of one that is mapped.
+    pub(crate) window: Option<Window>,
+    pub(crate) segment: Arc<Segment>,
+    /// Where it begins in the segment, and the bytes that were written.
+    pub(crate) position: u64,
+    pub(crate) len: u64,
+}
+
+impl Left {
+    /// Unmaps it, then hands it to the device: of a page that is mapped, every processor is told
+    /// before it is written.
+    fn give_back(self) {
+        drop(self.window);
+        self.segment.write_back(self.position, self.len);
+    }
+}
+
 impl Inventory {
     pub(crate) fn new(config: Config, seal_file: u64, poison: Arc<Poison>) -> Inventory {
         let state = State {
@@ -135,6 +165,7 @@ impl Inventory {
             wanted: AtomicBool::new(false),
             preparer: Parker::new(),
             left: Mutex::default(),
+            is_leaving: AtomicBool::new(false),
             waits: Counter::new(),
         }
     }
@@ -224,22 +255,24 @@ impl Inventory {
         self.sweep()
     }
 
-    /// Takes the window of an extent that its lane has left (I7).
-    pub(crate) fn leave(&self, window: Window) {
+    /// Takes an extent that its lane has left (I7, I8).
+    pub(crate) fn leave(&self, extent: Left) {
         let most = self.config.segment_bytes / self.config.extent_bytes;
         let mut left = self.left.lock();
         if (left.len() as u64) < most {
-            left.push(window);
+            left.push(extent);
+            // Relaxed: a hint, of how soon to look again.
+            self.is_leaving.store(true, Ordering::Relaxed);
             return;
         }
         drop(left);
-        drop(window);
+        drop(extent);
     }
 
     fn give_back(&self) {
         let left = std::mem::take(&mut *self.left.lock());
         // Without the lock, for which writers would wait.
-        drop(left);
+        left.into_iter().for_each(Left::give_back);
     }
 
     /// Asks for the pages that lanes write to next (G3 of segments): the more of them, the more
@@ -266,12 +299,26 @@ impl Inventory {
         }
     }
 
-    /// Waits until `prepare` has something to do, or `limit` passes.
+    /// Waits until `prepare` has something to do, or `limit` passes, and hands on meanwhile what
+    /// lanes leave (I8).
     pub(crate) fn wait_for_preparation(&self, limit: Duration, stopped: impl Fn() -> bool) {
-        self.preparer.wait_until(Some(limit), || {
-            // Acquire, partner: `want_preparation`.
-            self.wanted.load(Ordering::Acquire) || stopped()
-        });
+        let began = thread::now();
+        loop {
+            let rest = limit.saturating_sub(thread::now().saturating_duration_since(began));
+            // Relaxed: see `leave`.
+            let nap = match self.is_leaving.swap(false, Ordering::Relaxed) {
+                true => rest.min(HANDED_ON_EVERY),
+                false => rest,
+            };
+            let is_wanted = self.preparer.wait_until(Some(nap), || {
+                // Acquire, partner: `want_preparation`.
+                self.wanted.load(Ordering::Acquire) || stopped()
+            });
+            if is_wanted || nap == rest {
+                return;
+            }
+            self.give_back();
+        }
     }
 
     /// Lets `wait_for_preparation` look again.

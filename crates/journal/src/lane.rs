@@ -357,9 +357,8 @@ impl Lane {
             span.closed = Some(closed);
         }
         self.ledger().move_tail(self.next);
-        if let Some(window) = open.space.into_window() {
-            self.core.inventory.leave(window);
-        }
+        let end = open.position(self.next);
+        self.core.inventory.leave(open.space.into_left(end));
         Ok(())
     }
 

@@ -174,6 +174,11 @@ impl Segment {
         }
     }
 
+    /// Has the device begin with bytes that were written, by either way.
+    pub(crate) fn write_back(&self, position: u64, len: u64) {
+        self.file.write_back(position, len);
+    }
+
     /// Writes through the file: the fallback's way, and only it.
     pub(crate) fn write_at(&self, position: u64, bytes: &[u8]) -> Result<()> {
         debug_assert!(!self.is_mapped(), "a mapped segment is written by windows");

@@ -20,7 +20,7 @@
 //! Tests: `tests/lanes.rs`, both ways.
 
 use crate::header::PAGE;
-use crate::inventory::Extent;
+use crate::inventory::{Extent, Left};
 use crate::record;
 use crate::segment::{Piece, Segment};
 use std::sync::Arc;
@@ -151,11 +151,17 @@ impl Space {
         matches!(self, Space::Written(_))
     }
 
-    /// The window, of one that is mapped.
-    pub(crate) fn into_window(self) -> Option<Window> {
-        match self {
-            Space::Mapped(mapped) => Some(mapped.window),
-            Space::Written(_) => None,
+    /// What its lane leaves, which wrote up to `end`.
+    pub(crate) fn into_left(self, end: u64) -> Left {
+        let (segment, position, window) = match self {
+            Space::Mapped(mapped) => (mapped.segment, mapped.base, Some(mapped.window)),
+            Space::Written(written) => (written.segment, written.base, None),
+        };
+        Left {
+            window,
+            segment,
+            position,
+            len: end,
         }
     }
 

@@ -2,8 +2,9 @@
 
 use crate::common::*;
 use std::sync::Arc;
+use std::time::Duration;
 use velella_base::Stamp;
-use velella_journal::{Recovery, Report, Rule};
+use velella_journal::{Access, Recovery, Report, Rule};
 use velella_vfs::mem::CrashMode;
 use velella_vfs::{MemFs, Vfs};
 
@@ -124,6 +125,43 @@ fn eight_extents_are_fetched_for_each_one_that_was_taken() {
     assert_eq!(fetched(), [(3 * extent, extent), whole, whole]);
     bench.journal.prepare(|| false).unwrap();
     assert_eq!(fetched(), [], "nobody took an extent meanwhile");
+}
+
+#[test]
+fn what_lanes_left_goes_to_the_device_while_somebody_waits_to_prepare() {
+    for access in [Access::Mapped, Access::Write] {
+        let fs = MemFs::new();
+        let mut config = config(Arc::new(fs.clone()), 1, 1);
+        (config.access, config.segment_bytes) = (access, 1 << 20);
+        let extent = config.extent_bytes;
+        let mut bench = Bench::start(config).unwrap();
+        let journal = Arc::clone(&bench.journal);
+        let mut fill_extents = |count: usize| {
+            for _ in 0..63 * count {
+                bench.write(0, &[1; 1000]).unwrap();
+            }
+        };
+        let wait = |limit| journal.wait_for_preparation(Duration::from_millis(limit), || false);
+        let handed = || -> Vec<(u64, u64)> {
+            let all = files(&fs, "seg");
+            let handed = all.iter().map(|path| fs.take_written_back(path).unwrap());
+            handed.flatten().collect()
+        };
+        // The first segment is one extent; with the next a preparation is due.
+        fill_extents(2);
+        journal.prepare(|| false).unwrap();
+        assert!(!handed().is_empty(), "who prepares hands on");
+        fill_extents(4);
+        wait(100);
+        let all = handed();
+        let [(from, len)] = all[..] else {
+            panic!("{all:?}: not of one segment");
+        };
+        assert!(from >= 3 * extent && from % extent == 0, "{from}");
+        assert!((60 << 10..=extent).contains(&len), "{len}");
+        wait(50);
+        assert_eq!(handed(), [], "once");
+    }
 }
 
 #[test]

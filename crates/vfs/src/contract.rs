@@ -327,6 +327,7 @@ fn windows_write_into_the_file(vfs: &dyn Vfs, dir: &Path) {
     ] {
         mapped.populate(offset, len);
         mapped.fetch(offset, len);
+        vfs.open_write(&path).unwrap().write_back(offset, len);
     }
     let reader = vfs.open_read(&path).unwrap();
     let mut first = Arc::clone(&mapped).window(0, 4096).unwrap();

@@ -42,6 +42,11 @@ pub trait WriteFile: Send + Sync + Debug {
 
     /// As [`WriteFile::sync_data`], with all metadata.
     fn sync_all(&self) -> Result<()>;
+
+    /// Has the device begin with what was written to `[offset, offset + len)`, through a mapping
+    /// too, so that the next sync finds less to do (best effort). Nothing is durable by it. It does
+    /// not wait for what is written, but may wait until the device takes the request.
+    fn write_back(&self, offset: u64, len: u64);
 }
 
 /// A file being read, from any thread at any offset.

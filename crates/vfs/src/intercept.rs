@@ -1,8 +1,8 @@
 //! A file system with someone in front of it, who sees every call and may refuse it.
 //!
 //! I1. Each call is asked about once, before anything happens, and reported once, after.
-//! I2. A call is what may fail at any time: windows, `populate`, `fetch`, `maps_well` and closing
-//!     are none, nor is `hold`, which comes before all else.
+//! I2. A call is what may fail at any time: windows, `populate`, `fetch`, `write_back`, `maps_well`
+//!     and closing are none, nor is `hold`, which comes before all else.
 //! I3. Nothing is added or left out of a call that is let pass.
 //! I4. Stores through windows are told as well if the mapped file is a model; those into memory
 //!     are not: nothing stands between a thread and its mapping.
@@ -269,6 +269,10 @@ impl<I: Interceptor> WriteFile for Opened<Box<dyn WriteFile>, I> {
     fn sync_all(&self) -> Result<()> {
         let call = Call::new(Operation::SyncAll, self.inner.path());
         simply(&*self.by, &call, || self.inner.sync_all())
+    }
+
+    fn write_back(&self, offset: u64, len: u64) {
+        self.inner.write_back(offset, len);
     }
 }
 

@@ -137,6 +137,16 @@ impl MemFs {
         Ok(machine.file(number).fetched.take())
     }
 
+    /// Offset and bytes of the file's last [`WriteFile::write_back`] since this was asked before.
+    /// That does nothing else: what is not synced may be on the device anyway.
+    ///
+    /// # Errors
+    /// `NotFound`.
+    pub fn take_written_back(&self, path: &Path) -> Result<Option<(u64, u64)>> {
+        let (mut machine, number) = self.file("look at", path)?;
+        Ok(machine.file(number).written_back.take())
+    }
+
     /// Flips the bits of `mask` in one byte, on the device and in every copy of it.
     ///
     /// # Errors

@@ -225,6 +225,8 @@ impl WriteFile for Handle {
         Ok(())
     }
 
+    fn write_back(&self, _offset: u64, _len: u64) {}
+
     fn sync_data(&self) -> Result<()> {
         let pending = std::mem::take(&mut locked(&self.file.0).pending);
         if std::mem::take(&mut locked(&self.region.0).is_failing) {

@@ -153,6 +153,13 @@ impl WriteFile for MemWriteFile {
     fn sync_all(&self) -> Result<()> {
         self.handle.sync()
     }
+
+    fn write_back(&self, offset: u64, len: u64) {
+        let mut machine = self.handle.machine.lock();
+        if machine.runs() {
+            machine.file(self.handle.number).written_back = Some((offset, len));
+        }
+    }
 }
 
 /// A file open for reading.

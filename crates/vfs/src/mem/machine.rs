@@ -19,6 +19,8 @@ pub(super) struct File {
     pub(super) open: usize,
     /// Offset and bytes that were last to be fetched.
     pub(super) fetched: Option<(u64, u64)>,
+    /// Offset and bytes that were last to be written back.
+    pub(super) written_back: Option<(u64, u64)>,
     born: u64,
 }
 

@@ -5,6 +5,8 @@
 use crate::file::{ReadFile, WriteFile, ends_early};
 use std::fs::File;
 use std::io;
+#[cfg(target_os = "linux")]
+use std::os::fd::AsRawFd;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use velella_base::{Error, Result};
@@ -77,6 +79,24 @@ impl WriteFile for OsWriteFile {
             .sync_all()
             .map_err(|e| Error::io("sync", &self.path, e))
     }
+
+    fn write_back(&self, offset: u64, len: u64) {
+        write_back(&self.file, offset, len);
+    }
+}
+
+/// Has the kernel hand dirty pages to the device. Whether it can is not asked, and an error of the
+/// device is left for the next sync to report: of those that were written but not waited for the
+/// kernel keeps note.
+fn write_back(file: &File, offset: u64, len: u64) {
+    #[cfg(target_os = "linux")]
+    if let (Ok(offset), Ok(len)) = (offset.try_into(), len.try_into()) {
+        let only_begin = libc::SYNC_FILE_RANGE_WRITE;
+        // SAFETY: a system call on a file that is open, with numbers only.
+        let _ = unsafe { libc::sync_file_range(file.as_raw_fd(), offset, len, only_begin) };
+    }
+    #[cfg(not(target_os = "linux"))]
+    let _ = (file, offset, len);
 }
 
 /// Gives the first `len` bytes space, and the file at least that length (it has `now`).

@@ -224,6 +224,47 @@ fn pages_that_the_system_gave_up_are_read_again_when_they_are_fetched() {
     assert!(fetched > whole / 10 * 8, "{fetched} of {whole} bytes");
 }
 
+/// Pages of `file` in `[offset, offset + len)` that the system has yet to hand to the device, if it
+/// tells (Linux 6.5).
+#[cfg(target_os = "linux")]
+fn dirty(file: &File, offset: u64, len: u64) -> Option<u64> {
+    use std::os::fd::AsRawFd;
+    /// Of all architectures.
+    const CACHESTAT: i64 = 451;
+    let (range, mut seen) = ([offset, len], [0_u64; 5]);
+    // SAFETY: the call reads two numbers and writes five, as there are.
+    let done = unsafe {
+        libc::syscall(
+            CACHESTAT,
+            file.as_raw_fd(),
+            range.as_ptr(),
+            seen.as_mut_ptr(),
+            0,
+        )
+    };
+    (done == 0).then_some(seen[1])
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn what_is_to_be_written_back_goes_to_the_device_at_once() {
+    const HALF: u64 = 4 << 20;
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("file");
+    fs::write(&path, vec![1; 8 << 20]).unwrap();
+    let reader = File::open(&path).unwrap();
+    reader.sync_all().unwrap();
+    let file = OsFs::new().open_write(&path).unwrap();
+    file.write_at(0, &vec![2; 8 << 20]).unwrap();
+    if dirty(&reader, 0, 2 * HALF) != Some(2 * HALF / 4096) {
+        println!("skipped: nobody says what is dirty in {}", path.display());
+        return;
+    }
+    file.write_back(0, HALF);
+    assert_eq!(dirty(&reader, 0, HALF), Some(0));
+    assert_eq!(dirty(&reader, HALF, HALF), Some(HALF / 4096), "that alone");
+}
+
 /// Bytes of the mapped file that are in this process, if the system says.
 #[cfg(target_os = "linux")]
 fn resident(path: &Path) -> Option<u64> {
