@@ -16,21 +16,23 @@
 //!     processor is asked to forget them, and who asks waits for the slowest (seen: 5 ms, for one
 //!     that the machine's host had taken away). Until then they keep their files' space, a
 //!     segment's at most: a writer that leaves one more gives that back itself.
-//! I8. What lanes have left goes to the device as it is given back, [`HANDED_ON_EVERY`] so often by
-//!     who waits to prepare. No writer waits for that, and nothing is durable by it; but a round
-//!     would find all that was written since the one before, and while a device takes that at its
-//!     full rate, writers are slower.
+//! I8. What lanes have left is handed to the device by who prepares, and waits to prepare: every
+//!     [`HANDED_ON_EVERY`] while lanes leave extents that fast. Nobody else waits for the device
+//!     there, preparation goes before, and nothing is durable by it; but a round would find all
+//!     that was written since the one before, and while a device takes that at its full rate,
+//!     writers are slower. What is more than [`HANDED_ON_MOST`] is left to the round.
 //!
 //! Threads: any. Making is serialised by a lock of its own, which no writer takes unless I1.
 //!
-//! Tests: `tests/retention.rs`, `tests/errors.rs` (I6, what is left of a failure); I7 below.
+//! Tests: `tests/retention.rs` (and I8), `tests/errors.rs` (I6, what is left of a failure); I7
+//! below.
 
 use crate::config::Config;
 use crate::poison::Poison;
 use crate::segment::{Piece, Segment, journal_dir};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 use velella_base::file_name::FileName;
 use velella_base::{Error, ErrorKind, Result};
@@ -54,9 +56,12 @@ const LOOKS: u32 = 64;
 /// and closes should not wait for megabytes to be written. Whole ones follow in the background once
 /// an extent was taken, or soon after the opening.
 const FIRST_EXTENTS: u64 = 1;
-/// How long what lanes leave waits while they are leaving more (I8). Nobody wakes who gives it
-/// back: that thread would take the processor of the writer that wakes it.
+/// How long what lanes leave waits while they are leaving more (I8). Nobody wakes who hands it on:
+/// that thread might take the processor of the writer that wakes it.
 const HANDED_ON_EVERY: Duration = Duration::from_millis(20);
+/// Extents that wait to be handed on, at most: what a fast writer leaves while two segments are
+/// made.
+const HANDED_ON_MOST: usize = 256;
 /// How often a number may turn out to be taken by a leftover file.
 const NUMBER_ATTEMPTS: usize = 1 << 16;
 
@@ -73,7 +78,9 @@ pub(crate) struct Inventory {
     wanted: AtomicBool,
     preparer: Parker,
     /// I7.
-    left: Mutex<Vec<Left>>,
+    left: Mutex<Vec<Window>>,
+    /// I8.
+    written: Mutex<Vec<Written>>,
     /// Whether a lane has left one since somebody began to wait (I8).
     is_leaving: AtomicBool,
     pub(crate) waits: Counter,
@@ -129,24 +136,14 @@ pub(crate) struct Extent {
     pub(crate) piece: Piece,
 }
 
-/// An extent that its lane has left.
+/// What a lane has written to an extent that it left.
 #[derive(Debug)]
-pub(crate) struct Left {
-    /// Of one that is mapped.
-    pub(crate) window: Option<Window>,
-    pub(crate) segment: Arc<Segment>,
-    /// Where it begins in the segment, and the bytes that were written.
+pub(crate) struct Written {
+    /// If it is gone, so is all that was to be written.
+    pub(crate) segment: Weak<Segment>,
+    /// Where the extent begins in the segment, and the bytes that were written.
     pub(crate) position: u64,
     pub(crate) len: u64,
-}
-
-impl Left {
-    /// Unmaps it, then hands it to the device: of a page that is mapped, every processor is told
-    /// before it is written.
-    fn give_back(self) {
-        drop(self.window);
-        self.segment.write_back(self.position, self.len);
-    }
 }
 
 impl Inventory {
@@ -165,6 +162,7 @@ impl Inventory {
             wanted: AtomicBool::new(false),
             preparer: Parker::new(),
             left: Mutex::default(),
+            written: Mutex::default(),
             is_leaving: AtomicBool::new(false),
             waits: Counter::new(),
         }
@@ -241,7 +239,9 @@ impl Inventory {
             }
         }
         self.fetch_next(cancelled);
-        self.sweep()
+        self.sweep()?;
+        self.hand_on(&|| self.is_wanted() || cancelled());
+        Ok(())
     }
 
     /// Deletes the segments that are ready, for others want what they keep open.
@@ -255,24 +255,56 @@ impl Inventory {
         self.sweep()
     }
 
-    /// Takes an extent that its lane has left (I7, I8).
-    pub(crate) fn leave(&self, extent: Left) {
+    /// Takes the window, if it has one, of an extent that its lane has left, and what was written
+    /// to it (I7, I8).
+    pub(crate) fn leave(&self, window: Option<Window>, written: Written) {
+        let mut waiting = self.written.lock();
+        if waiting.len() < HANDED_ON_MOST {
+            waiting.push(written);
+        }
+        drop(waiting);
+        // Relaxed: a hint, of how soon to look again.
+        self.is_leaving.store(true, Ordering::Relaxed);
+
         let most = self.config.segment_bytes / self.config.extent_bytes;
         let mut left = self.left.lock();
         if (left.len() as u64) < most {
-            left.push(extent);
-            // Relaxed: a hint, of how soon to look again.
-            self.is_leaving.store(true, Ordering::Relaxed);
+            left.extend(window);
             return;
         }
         drop(left);
-        drop(extent);
+        drop(window);
     }
 
     fn give_back(&self) {
         let left = std::mem::take(&mut *self.left.lock());
         // Without the lock, for which writers would wait.
-        left.into_iter().for_each(Left::give_back);
+        drop(left);
+    }
+
+    /// Has the device begin with what lanes have left (I8), until there is something else to do.
+    fn hand_on(&self, is_wanted: &dyn Fn() -> bool) {
+        let mut written = std::mem::take(&mut *self.written.lock()).into_iter();
+        // First: of a page that is mapped, every processor is told before it is written.
+        self.give_back();
+        for extent in written.by_ref() {
+            if let Some(segment) = extent.segment.upgrade() {
+                segment.write_back(extent.position, extent.len);
+            }
+            if is_wanted() {
+                break;
+            }
+        }
+        let mut waiting = self.written.lock();
+        let left_since = std::mem::replace(&mut *waiting, written.collect());
+        waiting.extend(left_since);
+        waiting.truncate(HANDED_ON_MOST);
+    }
+
+    /// Whether `prepare` has something to do.
+    fn is_wanted(&self) -> bool {
+        // Acquire, partner: `want_preparation`.
+        self.wanted.load(Ordering::Acquire)
     }
 
     /// Asks for the pages that lanes write to next (G3 of segments): the more of them, the more
@@ -310,14 +342,11 @@ impl Inventory {
                 true => rest.min(HANDED_ON_EVERY),
                 false => rest,
             };
-            let is_wanted = self.preparer.wait_until(Some(nap), || {
-                // Acquire, partner: `want_preparation`.
-                self.wanted.load(Ordering::Acquire) || stopped()
-            });
-            if is_wanted || nap == rest {
+            let is_over = || self.is_wanted() || stopped();
+            if self.preparer.wait_until(Some(nap), is_over) || nap == rest {
                 return;
             }
-            self.give_back();
+            self.hand_on(&is_over);
         }
     }
 

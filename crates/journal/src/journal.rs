@@ -327,7 +327,8 @@ impl Journal {
     }
 
     /// Waits until a segment has been taken and `prepare` should run, or `limit` passes, or the
-    /// journal is poisoned or closed, or `over`, which is looked at again on `wake_preparer`.
+    /// journal is poisoned or closed, or `over`, which is looked at again on `wake_preparer`. What
+    /// lanes leave meanwhile is handed to the device, for which it may take longer than `limit`.
     pub fn wait_for_preparation(&self, limit: Duration, over: impl Fn() -> bool) {
         let poison = &self.core.poison;
         self.core

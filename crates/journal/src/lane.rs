@@ -358,7 +358,8 @@ impl Lane {
         }
         self.ledger().move_tail(self.next);
         let end = open.position(self.next);
-        self.core.inventory.leave(open.space.into_left(end));
+        let (window, written) = open.space.into_left(end);
+        self.core.inventory.leave(window, written);
         Ok(())
     }
 

@@ -20,7 +20,7 @@
 //! Tests: `tests/lanes.rs`, both ways.
 
 use crate::header::PAGE;
-use crate::inventory::{Extent, Left};
+use crate::inventory::{self, Extent};
 use crate::record;
 use crate::segment::{Piece, Segment};
 use std::sync::Arc;
@@ -151,18 +151,18 @@ impl Space {
         matches!(self, Space::Written(_))
     }
 
-    /// What its lane leaves, which wrote up to `end`.
-    pub(crate) fn into_left(self, end: u64) -> Left {
+    /// What its lane leaves: the window, of one that is mapped, and what was written up to `end`.
+    pub(crate) fn into_left(self, end: u64) -> (Option<Window>, inventory::Written) {
         let (segment, position, window) = match self {
             Space::Mapped(mapped) => (mapped.segment, mapped.base, Some(mapped.window)),
             Space::Written(written) => (written.segment, written.base, None),
         };
-        Left {
-            window,
-            segment,
+        let written = inventory::Written {
+            segment: Arc::downgrade(&segment),
             position,
             len: end,
-        }
+        };
+        (window, written)
     }
 
     /// Writes now, the first word last (S3).

@@ -1,6 +1,7 @@
 //! Which segments stay, which are reused, and what their old bytes may not do.
 
 use crate::common::*;
+use std::cell::RefCell;
 use std::sync::Arc;
 use std::time::Duration;
 use velella_base::Stamp;
@@ -141,7 +142,6 @@ fn what_lanes_left_goes_to_the_device_while_somebody_waits_to_prepare() {
                 bench.write(0, &[1; 1000]).unwrap();
             }
         };
-        let wait = |limit| journal.wait_for_preparation(Duration::from_millis(limit), || false);
         let handed = || -> Vec<(u64, u64)> {
             let all = files(&fs, "seg");
             let handed = all.iter().map(|path| fs.take_written_back(path).unwrap());
@@ -152,14 +152,17 @@ fn what_lanes_left_goes_to_the_device_while_somebody_waits_to_prepare() {
         journal.prepare(|| false).unwrap();
         assert!(!handed().is_empty(), "who prepares hands on");
         fill_extents(4);
-        wait(100);
-        let all = handed();
-        let [(from, len)] = all[..] else {
-            panic!("{all:?}: not of one segment");
-        };
-        assert!(from >= 3 * extent && from % extent == 0, "{from}");
+        // Each time that it looks whether it is over, until then.
+        let seen = RefCell::new(Vec::new());
+        journal.wait_for_preparation(Duration::from_mins(1), || {
+            seen.borrow_mut().extend(handed());
+            seen.borrow().iter().any(|(from, _)| *from >= 4 * extent)
+        });
+        let seen = seen.into_inner();
+        let (from, len) = *seen.last().expect("it ended by them");
+        assert_eq!(from % extent, 0);
         assert!((60 << 10..=extent).contains(&len), "{len}");
-        wait(50);
+        journal.prepare(|| false).unwrap();
         assert_eq!(handed(), [], "once");
     }
 }

@@ -10,7 +10,8 @@
 //! remove 000041.sst !             it failed
 //! ```
 //! T1. Lines are in the order in which calls ended; paths are relative to the root given.
-//! T2. What is stored through a window is no call, and not seen.
+//! T2. What is stored through a window is no call, and not seen, nor is what may fail at any time
+//!     (I2 of `intercept.rs`).
 //!
 //! Threads: any number; counting takes no lock, writing down does.
 //!

@@ -86,14 +86,20 @@ impl WriteFile for OsWriteFile {
 }
 
 /// Has the kernel hand dirty pages to the device. Whether it can is not asked, and an error of the
-/// device is left for the next sync to report: of those that were written but not waited for the
-/// kernel keeps note.
+/// device is left for the next sync to report: what is only begun here, the kernel keeps note of.
 fn write_back(file: &File, offset: u64, len: u64) {
     #[cfg(target_os = "linux")]
-    if let (Ok(offset), Ok(len)) = (offset.try_into(), len.try_into()) {
-        let only_begin = libc::SYNC_FILE_RANGE_WRITE;
-        // SAFETY: a system call on a file that is open, with numbers only.
-        let _ = unsafe { libc::sync_file_range(file.as_raw_fd(), offset, len, only_begin) };
+    {
+        const END: u64 = i64::MAX.cast_unsigned();
+        let len = len.min(END.saturating_sub(offset));
+        // Of no bytes, the system writes all that follow.
+        if len > 0
+            && let (Ok(offset), Ok(len)) = (offset.try_into(), len.try_into())
+        {
+            let only_begin = libc::SYNC_FILE_RANGE_WRITE;
+            // SAFETY: a system call on a file that is open, with numbers only.
+            let _ = unsafe { libc::sync_file_range(file.as_raw_fd(), offset, len, only_begin) };
+        }
     }
     #[cfg(not(target_os = "linux"))]
     let _ = (file, offset, len);
