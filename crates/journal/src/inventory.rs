@@ -12,27 +12,18 @@
 //!     and reads the same; its records are of other incarnations and its extents may lie elsewhere.
 //! I6. A failed sync of the directory stops the journal, whoever made a file; one for which there
 //!     was no descriptor was none.
-//! I7. Windows that lanes have left are given back by who prepares or sweeps: to unmap pages, every
-//!     processor is asked to forget them, and who asks waits for the slowest (seen: 5 ms, for one
-//!     that the machine's host had taken away). Until then they keep their files' space, a
-//!     segment's at most: a writer that leaves one more gives that back itself.
-//! I8. What lanes have left is handed to the device by who prepares, and waits to prepare: every
-//!     [`HANDED_ON_EVERY`] while lanes leave extents that fast. Nobody else waits for the device
-//!     there, preparation goes before, and nothing is durable by it; but a round would find all
-//!     that was written since the one before, and while a device takes that at its full rate,
-//!     writers are slower. What is more than [`HANDED_ON_MOST`] is left to the round.
 //!
 //! Threads: any. Making is serialised by a lock of its own, which no writer takes unless I1.
 //!
-//! Tests: `tests/retention.rs` (and I8), `tests/errors.rs` (I6, what is left of a failure); I7
-//! below.
+//! Tests: `tests/retention.rs`, `tests/errors.rs` (I6, what is left of a failure).
 
 use crate::config::Config;
+use crate::left::Left;
 use crate::poison::Poison;
 use crate::segment::{Piece, Segment, journal_dir};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 use std::time::Duration;
 use velella_base::file_name::FileName;
 use velella_base::{Error, ErrorKind, Result};
@@ -41,7 +32,7 @@ use velella_sync::counter::Counter;
 use velella_sync::lock::Mutex;
 use velella_sync::parker::Parker;
 use velella_sync::thread;
-use velella_vfs::{Names, Window};
+use velella_vfs::Names;
 
 /// Segments kept ready.
 const READY: usize = 2;
@@ -56,12 +47,6 @@ const LOOKS: u32 = 64;
 /// and closes should not wait for megabytes to be written. Whole ones follow in the background once
 /// an extent was taken, or soon after the opening.
 const FIRST_EXTENTS: u64 = 1;
-/// How long what lanes leave waits while they are leaving more (I8). Nobody wakes who hands it on:
-/// that thread might take the processor of the writer that wakes it.
-const HANDED_ON_EVERY: Duration = Duration::from_millis(20);
-/// Extents that wait to be handed on, at most: what a fast writer leaves while two segments are
-/// made.
-const HANDED_ON_MOST: usize = 256;
 /// How often a number may turn out to be taken by a leftover file.
 const NUMBER_ATTEMPTS: usize = 1 << 16;
 
@@ -77,12 +62,7 @@ pub(crate) struct Inventory {
     /// Something to prepare, and who waits for that.
     wanted: AtomicBool,
     preparer: Parker,
-    /// I7.
-    left: Mutex<Vec<Window>>,
-    /// I8.
-    written: Mutex<Vec<Written>>,
-    /// Whether a lane has left one since somebody began to wait (I8).
-    is_leaving: AtomicBool,
+    pub(crate) left: Left,
     pub(crate) waits: Counter,
 }
 
@@ -136,16 +116,6 @@ pub(crate) struct Extent {
     pub(crate) piece: Piece,
 }
 
-/// What a lane has written to an extent that it left.
-#[derive(Debug)]
-pub(crate) struct Written {
-    /// If it is gone, so is all that was to be written.
-    pub(crate) segment: Weak<Segment>,
-    /// Where the extent begins in the segment, and the bytes that were written.
-    pub(crate) position: u64,
-    pub(crate) len: u64,
-}
-
 impl Inventory {
     pub(crate) fn new(config: Config, seal_file: u64, poison: Arc<Poison>) -> Inventory {
         let state = State {
@@ -153,6 +123,7 @@ impl Inventory {
             ..State::default()
         };
         Inventory {
+            left: Left::new(config.segment_bytes / config.extent_bytes),
             names: Names::new(Arc::clone(&config.vfs), &journal_dir(&config)),
             config,
             seal_file,
@@ -161,9 +132,6 @@ impl Inventory {
             making: Mutex::new(()),
             wanted: AtomicBool::new(false),
             preparer: Parker::new(),
-            left: Mutex::default(),
-            written: Mutex::default(),
-            is_leaving: AtomicBool::new(false),
             waits: Counter::new(),
         }
     }
@@ -232,7 +200,7 @@ impl Inventory {
         // Relaxed: set again by whoever takes a segment after this.
         self.wanted.store(false, Ordering::Relaxed);
         while self.state.lock().ready.len() < READY && !cancelled() {
-            self.give_back();
+            self.left.give_back();
             let making = self.making.lock();
             if self.state.lock().ready.len() < READY {
                 self.make_one(&making, self.config.segment_bytes, cancelled)?;
@@ -240,7 +208,7 @@ impl Inventory {
         }
         self.fetch_next(cancelled);
         self.sweep()?;
-        self.hand_on(&|| self.is_wanted() || cancelled());
+        self.left.hand_on(&|| self.is_wanted() || cancelled());
         Ok(())
     }
 
@@ -253,52 +221,6 @@ impl Inventory {
         }
         drop(making);
         self.sweep()
-    }
-
-    /// Takes the window, if it has one, of an extent that its lane has left, and what was written
-    /// to it (I7, I8).
-    pub(crate) fn leave(&self, window: Option<Window>, written: Written) {
-        let mut waiting = self.written.lock();
-        if waiting.len() < HANDED_ON_MOST {
-            waiting.push(written);
-        }
-        drop(waiting);
-        // Relaxed: a hint, of how soon to look again.
-        self.is_leaving.store(true, Ordering::Relaxed);
-
-        let most = self.config.segment_bytes / self.config.extent_bytes;
-        let mut left = self.left.lock();
-        if (left.len() as u64) < most {
-            left.extend(window);
-            return;
-        }
-        drop(left);
-        drop(window);
-    }
-
-    fn give_back(&self) {
-        let left = std::mem::take(&mut *self.left.lock());
-        // Without the lock, for which writers would wait.
-        drop(left);
-    }
-
-    /// Has the device begin with what lanes have left (I8), until there is something else to do.
-    fn hand_on(&self, is_wanted: &dyn Fn() -> bool) {
-        let mut written = std::mem::take(&mut *self.written.lock()).into_iter();
-        // First: of a page that is mapped, every processor is told before it is written.
-        self.give_back();
-        for extent in written.by_ref() {
-            if let Some(segment) = extent.segment.upgrade() {
-                segment.write_back(extent.position, extent.len);
-            }
-            if is_wanted() {
-                break;
-            }
-        }
-        let mut waiting = self.written.lock();
-        let left_since = std::mem::replace(&mut *waiting, written.collect());
-        waiting.extend(left_since);
-        waiting.truncate(HANDED_ON_MOST);
     }
 
     /// Whether `prepare` has something to do.
@@ -332,21 +254,17 @@ impl Inventory {
     }
 
     /// Waits until `prepare` has something to do, or `limit` passes, and hands on meanwhile what
-    /// lanes leave (I8).
+    /// lanes leave.
     pub(crate) fn wait_for_preparation(&self, limit: Duration, stopped: impl Fn() -> bool) {
         let began = thread::now();
         loop {
             let rest = limit.saturating_sub(thread::now().saturating_duration_since(began));
-            // Relaxed: see `leave`.
-            let nap = match self.is_leaving.swap(false, Ordering::Relaxed) {
-                true => rest.min(HANDED_ON_EVERY),
-                false => rest,
-            };
+            let nap = self.left.pause(rest);
             let is_over = || self.is_wanted() || stopped();
             if self.preparer.wait_until(Some(nap), is_over) || nap == rest {
                 return;
             }
-            self.hand_on(&is_over);
+            self.left.hand_on(&is_over);
         }
     }
 
@@ -457,7 +375,7 @@ impl Inventory {
     /// Deletes doomed files and retired segments beyond those that will be reused. What cannot be
     /// deleted is tried again at the next sweep.
     pub(crate) fn sweep(&self) -> Result<()> {
-        self.give_back();
+        self.left.give_back();
         let doomed = {
             let mut state = self.state.lock();
             let mut doomed = std::mem::take(&mut state.doomed);
@@ -574,51 +492,4 @@ pub(crate) fn no_number(config: &Config) -> Error {
     )
     .on(&journal_dir(config))
     .remedy("the database's file counter went backwards: restore its manifest")
-}
-
-#[cfg(all(test, not(any(loom, shuttle))))]
-mod tests {
-    use crate::config::{Access, Config};
-    use crate::core::Core;
-    use crate::lane::Lane;
-    use crate::segment::journal_dir;
-    use std::path::PathBuf;
-    use std::sync::Arc;
-    use std::sync::atomic::{AtomicU64, Ordering};
-    use velella_base::Stamp;
-    use velella_vfs::MemFs;
-
-    #[test]
-    fn windows_that_lanes_left_wait_for_who_prepares_and_are_few() {
-        let number = AtomicU64::new(2);
-        let config = Config {
-            vfs: Arc::new(MemFs::new()),
-            dir: PathBuf::from("/db"),
-            database: 1,
-            incarnation: 1,
-            lanes: 1,
-            segment_bytes: 32 << 10,
-            extent_bytes: 8 << 10,
-            access: Access::Mapped,
-            ack_after_done: false,
-            next_file: Arc::new(move || Ok(number.fetch_add(1, Ordering::Relaxed))),
-            note: None,
-            make_room: None,
-        };
-        config.vfs.create_dir_all(&journal_dir(&config)).unwrap();
-        let core = Arc::new(Core::new(config, 1, Stamp::ZERO));
-        core.inventory.first().unwrap();
-        let mut lane = Lane::new(&core, 0);
-        let left = || core.inventory.left.lock().len();
-        let most = (1..200)
-            .map(|stamp| {
-                lane.reserve(&[&[1; 1_000]]).unwrap();
-                lane.commit(Stamp(stamp)).unwrap();
-                left()
-            })
-            .max();
-        assert_eq!(most, Some(4), "a segment's");
-        core.inventory.prepare(&|| false).unwrap();
-        assert_eq!(left(), 0, "somebody prepared");
-    }
 }

@@ -359,7 +359,7 @@ impl Lane {
         self.ledger().move_tail(self.next);
         let end = open.position(self.next);
         let (window, written) = open.space.into_left(end);
-        self.core.inventory.leave(window, written);
+        self.core.inventory.left.add(window, written);
         Ok(())
     }
 

@@ -31,6 +31,7 @@ mod poison;
 mod waits;
 mod seal;
 mod segment;
+mod left;
 mod inventory;
 mod large;
 mod space;

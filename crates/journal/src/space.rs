@@ -20,7 +20,8 @@
 //! Tests: `tests/lanes.rs`, both ways.
 
 use crate::header::PAGE;
-use crate::inventory::{self, Extent};
+use crate::inventory::Extent;
+use crate::left;
 use crate::record;
 use crate::segment::{Piece, Segment};
 use std::sync::Arc;
@@ -152,12 +153,12 @@ impl Space {
     }
 
     /// What its lane leaves: the window, of one that is mapped, and what was written up to `end`.
-    pub(crate) fn into_left(self, end: u64) -> (Option<Window>, inventory::Written) {
+    pub(crate) fn into_left(self, end: u64) -> (Option<Window>, left::Written) {
         let (segment, position, window) = match self {
             Space::Mapped(mapped) => (mapped.segment, mapped.base, Some(mapped.window)),
             Space::Written(written) => (written.segment, written.base, None),
         };
-        let written = inventory::Written {
+        let written = left::Written {
             segment: Arc::downgrade(&segment),
             position,
             len: end,

@@ -1,0 +1,168 @@
+//! Extents that lanes have left: their windows, and what was written to them.
+//!
+//! L1. Windows are given back by who prepares or sweeps: to unmap pages, every processor is asked
+//!     to forget them, and who asks waits for the slowest (seen: 5 ms, for one that the machine's
+//!     host had taken away). Until then they keep their files' space, a segment's at most: a writer
+//!     that leaves one more gives that back itself.
+//! L2. What was written is handed to the device by who prepares, and waits to prepare: every
+//!     [`HANDED_ON_EVERY`] while lanes leave extents that fast. Nobody else waits for the device
+//!     there, preparation goes before, and nothing is durable by it; but a round would find all
+//!     that was written since the one before, and while a device takes that at its full rate,
+//!     writers are slower. What is more than [`HANDED_ON_MOST`] is left to the round.
+//!
+//! Threads: any. Tests: `tests/retention.rs` (L2); L1 below.
+
+use crate::segment::Segment;
+use std::sync::Weak;
+use std::time::Duration;
+use velella_sync::atomic::{AtomicBool, Ordering};
+use velella_sync::lock::Mutex;
+use velella_vfs::Window;
+
+/// How long what lanes leave waits while they are leaving more (L2). Nobody wakes who hands it on:
+/// that thread might take the processor of the writer that wakes it.
+const HANDED_ON_EVERY: Duration = Duration::from_millis(20);
+/// Extents that wait to be handed on, at most: what a fast writer leaves while two segments are
+/// made.
+const HANDED_ON_MOST: usize = 256;
+
+/// What lanes have left.
+#[derive(Debug)]
+pub(crate) struct Left {
+    /// How many windows are kept at most (L1).
+    most: u64,
+    windows: Mutex<Vec<Window>>,
+    written: Mutex<Vec<Written>>,
+    /// Whether a lane has left an extent since it was asked before.
+    is_growing: AtomicBool,
+}
+
+/// What a lane has written to an extent that it left.
+#[derive(Debug)]
+pub(crate) struct Written {
+    /// If it is gone, so is all that was to be written.
+    pub(crate) segment: Weak<Segment>,
+    /// Where the extent begins in the segment, and the bytes that were written.
+    pub(crate) position: u64,
+    pub(crate) len: u64,
+}
+
+impl Left {
+    /// Nothing, and at most so many windows.
+    pub(crate) fn new(most: u64) -> Left {
+        Left {
+            most,
+            windows: Mutex::default(),
+            written: Mutex::default(),
+            is_growing: AtomicBool::new(false),
+        }
+    }
+
+    /// Takes the window, if it has one, of an extent that its lane has left, and what was written
+    /// to it.
+    pub(crate) fn add(&self, window: Option<Window>, written: Written) {
+        let mut waiting = self.written.lock();
+        if waiting.len() < HANDED_ON_MOST {
+            waiting.push(written);
+        }
+        drop(waiting);
+        // Relaxed: a hint, of how soon to look again.
+        self.is_growing.store(true, Ordering::Relaxed);
+
+        let mut windows = self.windows.lock();
+        if (windows.len() as u64) < self.most {
+            windows.extend(window);
+            return;
+        }
+        drop(windows);
+        drop(window);
+    }
+
+    /// Gives windows back (L1).
+    pub(crate) fn give_back(&self) {
+        let windows = std::mem::take(&mut *self.windows.lock());
+        // Without the lock, for which writers would wait.
+        drop(windows);
+    }
+
+    /// Has the device begin with what was written (L2), until there is something else to do.
+    pub(crate) fn hand_on(&self, is_wanted: &dyn Fn() -> bool) {
+        let mut written = std::mem::take(&mut *self.written.lock()).into_iter();
+        // First: of a page that is mapped, every processor is told before it is written.
+        self.give_back();
+        for extent in written.by_ref() {
+            if let Some(segment) = extent.segment.upgrade() {
+                segment.write_back(extent.position, extent.len);
+            }
+            if is_wanted() {
+                break;
+            }
+        }
+        let mut waiting = self.written.lock();
+        let left_since = std::mem::replace(&mut *waiting, written.collect());
+        waiting.extend(left_since);
+        waiting.truncate(HANDED_ON_MOST);
+    }
+
+    /// After how long of a pause of `limit` to hand on again.
+    pub(crate) fn pause(&self, limit: Duration) -> Duration {
+        // Relaxed: see `add`.
+        match self.is_growing.swap(false, Ordering::Relaxed) {
+            true => limit.min(HANDED_ON_EVERY),
+            false => limit,
+        }
+    }
+
+    /// Windows that wait to be given back.
+    #[cfg(all(test, not(any(loom, shuttle))))]
+    pub(crate) fn windows(&self) -> usize {
+        self.windows.lock().len()
+    }
+}
+
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod tests {
+    use crate::config::{Access, Config};
+    use crate::core::Core;
+    use crate::lane::Lane;
+    use crate::segment::journal_dir;
+    use std::path::PathBuf;
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicU64, Ordering};
+    use velella_base::Stamp;
+    use velella_vfs::MemFs;
+
+    #[test]
+    fn windows_that_lanes_left_wait_for_who_prepares_and_are_few() {
+        let number = AtomicU64::new(2);
+        let config = Config {
+            vfs: Arc::new(MemFs::new()),
+            dir: PathBuf::from("/db"),
+            database: 1,
+            incarnation: 1,
+            lanes: 1,
+            segment_bytes: 32 << 10,
+            extent_bytes: 8 << 10,
+            access: Access::Mapped,
+            ack_after_done: false,
+            next_file: Arc::new(move || Ok(number.fetch_add(1, Ordering::Relaxed))),
+            note: None,
+            make_room: None,
+        };
+        config.vfs.create_dir_all(&journal_dir(&config)).unwrap();
+        let core = Arc::new(Core::new(config, 1, Stamp::ZERO));
+        core.inventory.first().unwrap();
+        let mut lane = Lane::new(&core, 0);
+        let left = || core.inventory.left.windows();
+        let most = (1..200)
+            .map(|stamp| {
+                lane.reserve(&[&[1; 1_000]]).unwrap();
+                lane.commit(Stamp(stamp)).unwrap();
+                left()
+            })
+            .max();
+        assert_eq!(most, Some(4), "a segment's");
+        core.inventory.prepare(&|| false).unwrap();
+        assert_eq!(left(), 0, "somebody prepared");
+    }
+}
