@@ -214,6 +214,8 @@ impl Inventory {
 
     /// Deletes the segments that are ready, for others want what they keep open.
     pub(crate) fn forgo(&self) -> Result<()> {
+        // Relaxed: as in `prepare`; who forgoes looks again after a while, not at once.
+        self.wanted.store(false, Ordering::Relaxed);
         let making = self.making.lock();
         let ready = std::mem::take(&mut self.state.lock().ready);
         for segment in ready {

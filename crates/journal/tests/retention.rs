@@ -1,7 +1,7 @@
 //! Which segments stay, which are reused, and what their old bytes may not do.
 
 use crate::common::*;
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::sync::Arc;
 use std::time::Duration;
 use velella_base::Stamp;
@@ -165,6 +165,22 @@ fn what_lanes_left_goes_to_the_device_while_somebody_waits_to_prepare() {
         journal.prepare(|| false).unwrap();
         assert_eq!(handed(), [], "once");
     }
+}
+
+#[test]
+fn who_forgoes_segments_has_nothing_to_prepare_at_once() {
+    let mut bench = Bench::start(config(Arc::new(MemFs::new()), 1, 1)).unwrap();
+    for _ in 0..80 {
+        // The second segment: others are wanted.
+        bench.write(0, &[1; 1000]).unwrap();
+    }
+    bench.journal.forgo().unwrap();
+    let has_waited = Cell::new(false);
+    bench.journal.wait_for_preparation(Duration::ZERO, || {
+        has_waited.set(true);
+        false
+    });
+    assert!(has_waited.get(), "or it would be asked again and again");
 }
 
 #[test]
