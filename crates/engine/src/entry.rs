@@ -93,6 +93,18 @@ impl<'v> Decision<'v> {
         Decision::PutExpiring(value.into_bytes(), expires_at_ms)
     }
 
+    /// The same, with a value of its own: it may outlive what was borrowed.
+    #[must_use]
+    pub fn into_owned(self) -> Decision<'static> {
+        let own = |value: Cow<'_, [u8]>| Cow::Owned(value.into_owned());
+        match self {
+            Decision::Keep => Decision::Keep,
+            Decision::Put(value) => Decision::Put(own(value)),
+            Decision::PutExpiring(value, at_ms) => Decision::PutExpiring(own(value), at_ms),
+            Decision::Delete => Decision::Delete,
+        }
+    }
+
     /// Bytes of the value to be stored, if there is one.
     pub(crate) fn value_bytes(&self) -> usize {
         match self {
@@ -114,6 +126,28 @@ pub struct RmwOutcome<'v> {
 }
 
 impl RmwOutcome<'_> {
+    /// The same, for who keeps it longer than what was stored is borrowed for.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// # let db = velella::open(dir.path())?;
+    /// use velella::{Decision, RmwOutcome};
+    ///
+    /// fn set(db: &velella::Db, value: &str) -> velella::Result<RmwOutcome<'static>> {
+    ///     Ok(db.rmw("key", |_| Decision::put(value))?.into_owned())
+    /// }
+    /// assert_eq!(set(&db, "new")?.new_value(), Some(&b"new"[..]));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn into_owned(self) -> RmwOutcome<'static> {
+        RmwOutcome {
+            old: self.old,
+            decision: self.decision.into_owned(),
+            stamp: self.stamp,
+        }
+    }
+
     /// The value after it.
     #[must_use]
     pub fn new_value(&self) -> Option<&[u8]> {
