@@ -10,7 +10,7 @@
 //!     that was written since the one before, and while a device takes that at its full rate,
 //!     writers are slower. What is more than [`HANDED_ON_MOST`] is left to the round.
 //!
-//! Threads: any. Tests: `tests/retention.rs` (L2); L1 below.
+//! Threads: any. Tests: below; `tests/retention.rs` (L2).
 
 use crate::segment::Segment;
 use std::sync::Weak;
@@ -22,8 +22,7 @@ use velella_vfs::Window;
 /// How long what lanes leave waits while they are leaving more (L2). Nobody wakes who hands it on:
 /// that thread might take the processor of the writer that wakes it.
 const HANDED_ON_EVERY: Duration = Duration::from_millis(20);
-/// Extents that wait to be handed on, at most: what a fast writer leaves while two segments are
-/// made.
+/// Extents that wait to be handed on, at most: four segments by default.
 const HANDED_ON_MOST: usize = 256;
 
 /// What lanes have left.
@@ -61,6 +60,18 @@ impl Left {
     /// Takes the window, if it has one, of an extent that its lane has left, and what was written
     /// to it.
     pub(crate) fn add(&self, window: Option<Window>, written: Written) {
+        let mut windows = self.windows.lock();
+        let own = match (windows.len() as u64) < self.most {
+            true => {
+                windows.extend(window);
+                None
+            }
+            false => window,
+        };
+        drop(windows);
+        drop(own);
+
+        // Last: who takes it to be written finds its window among those to be given back.
         let mut waiting = self.written.lock();
         if waiting.len() < HANDED_ON_MOST {
             waiting.push(written);
@@ -68,14 +79,6 @@ impl Left {
         drop(waiting);
         // Relaxed: a hint, of how soon to look again.
         self.is_growing.store(true, Ordering::Relaxed);
-
-        let mut windows = self.windows.lock();
-        if (windows.len() as u64) < self.most {
-            windows.extend(window);
-            return;
-        }
-        drop(windows);
-        drop(window);
     }
 
     /// Gives windows back (L1).
@@ -122,6 +125,7 @@ impl Left {
 
 #[cfg(all(test, not(any(loom, shuttle))))]
 mod tests {
+    use super::*;
     use crate::config::{Access, Config};
     use crate::core::Core;
     use crate::lane::Lane;
@@ -164,5 +168,35 @@ mod tests {
         assert_eq!(most, Some(4), "a segment's");
         core.inventory.prepare(&|| false).unwrap();
         assert_eq!(left(), 0, "somebody prepared");
+    }
+
+    #[test]
+    fn who_hands_on_stops_for_something_else_and_the_rest_waits() {
+        let left = Left::new(1);
+        let leave = || {
+            let written = Written {
+                segment: Weak::new(),
+                position: 0,
+                len: 1,
+            };
+            left.add(None, written);
+        };
+        let waiting = || left.written.lock().len();
+        let second = Duration::from_secs(1);
+        assert_eq!(left.pause(second), second, "nothing was left");
+        (0..HANDED_ON_MOST + 1).for_each(|_| leave());
+        assert_eq!(waiting(), HANDED_ON_MOST);
+        assert_eq!(left.pause(second), HANDED_ON_EVERY);
+        assert_eq!(left.pause(second), second, "nothing more was left");
+        left.hand_on(&|| true);
+        assert_eq!(waiting(), HANDED_ON_MOST - 1);
+        left.hand_on(&|| {
+            // While it is at it.
+            leave();
+            true
+        });
+        assert_eq!(waiting(), HANDED_ON_MOST - 1);
+        left.hand_on(&|| false);
+        assert_eq!(waiting(), 0);
     }
 }
