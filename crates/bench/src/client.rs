@@ -106,7 +106,7 @@ pub(crate) fn record(histogram: &mut Histogram<u64>, from: Instant) {
     record_time(histogram, from.elapsed());
 }
 
-fn record_time(histogram: &mut Histogram<u64>, time: Duration) {
+pub(crate) fn record_time(histogram: &mut Histogram<u64>, time: Duration) {
     let ns = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
     histogram.saturating_record(ns.clamp(1, LATENCY_NS_MAX));
 }
@@ -114,7 +114,7 @@ fn record_time(histogram: &mut Histogram<u64>, time: Duration) {
 /// Waits until `then`; what time it is. A client that has a microsecond to wait must not yield:
 /// where another thread can run, that costs it a turn of milliseconds, and its next operations
 /// would be blamed for them.
-fn wait_until(then: Instant) -> Instant {
+pub(crate) fn wait_until(then: Instant) -> Instant {
     loop {
         let now = Instant::now();
         let left = then.saturating_duration_since(now);

@@ -8,6 +8,8 @@
 //!
 //! Threads: starts the clients and joins them. Tests: `drive/tests.rs`.
 
+mod idle;
+pub(crate) mod bare;
 mod open_loop;
 #[cfg(test)]
 mod tests;

@@ -13,16 +13,17 @@
 //! Threads: the main one, and one that tells how far it is. Tests: below, `tests/run.rs`.
 
 use crate::audit::Known;
-use crate::drive::Bench;
+use crate::drive::{Bench, bare};
 use crate::failure::{Failure, Outcome};
 use crate::message::remove;
 pub use crate::message::{Task, Told};
 use crate::meters::{Meters, Reading, space};
 use crate::progress::Progress;
 use crate::result::{Measurement, float};
-use crate::spec::{Body, Spec, Start};
+use crate::spec::{Body, Pace, Spec, Start};
 use crate::store::{Peer, Store};
 use crate::{kill, several, versions, write_out};
+use std::collections::BTreeMap;
 use std::io::Write;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -135,6 +136,7 @@ impl<'a> Worker<'a> {
     }
 
     fn mix(&mut self, spec: &Spec) -> Outcome<Measurement> {
+        let bare = self.bare(spec);
         self.prepare(spec)?;
         if let Some(current) = self.current.as_ref().filter(|_| spec.settled) {
             current.store.settle()?;
@@ -150,6 +152,7 @@ impl<'a> Worker<'a> {
             ..spec.clone()
         };
         current.bytes_put += measured.bytes_put;
+        measured.figures.extend(bare);
         let now = self.meters.read();
         let written = crate::meters::grown(&current.opened, &now);
         let meters = &mut measured.meters;
@@ -159,6 +162,16 @@ impl<'a> Worker<'a> {
             meters.insert("write_amplification".to_owned(), bytes / put);
         }
         Ok(measured)
+    }
+
+    /// What the machine makes of an open loop without a store, where `spec` is one; only before
+    /// there is a store, whose threads would work beside it.
+    fn bare(&self, spec: &Spec) -> BTreeMap<String, f64> {
+        if self.current.is_some() || spec.pace == Pace::Closed {
+            return BTreeMap::new();
+        }
+        (self.tell)(Told::Begun(format!("{}, without a store", spec.name)));
+        bare::figures(spec)
     }
 
     /// Sees to it that the store is as `spec` wants it.

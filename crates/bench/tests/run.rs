@@ -160,7 +160,12 @@ fn the_tail_runs_at_a_given_rate_and_tells_the_slowest() {
     let (text, results, _) = run(dir.path(), &arguments);
     let one = &results.measurements[0];
     assert_eq!((one.operations, one.latencies.count), (1000, 1000));
-    for name in ["took_max_ns", "unnamed_over_20ms", "late_over_20ms"] {
+    for name in [
+        "took_max_ns",
+        "unnamed_over_20ms",
+        "late_over_20ms",
+        "bare_p999_ns",
+    ] {
         assert!(
             one.figures.contains_key(name) && text.contains(name),
             "{text}"

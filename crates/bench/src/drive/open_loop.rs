@@ -8,19 +8,17 @@
 //!
 //! Threads: two beside the clients. Tests: `drive/tests.rs`.
 
+use super::idle::idle;
 use super::{All, Bench};
-use crate::client::{SLOW, Schedule, histogram, record};
+use crate::client::{SLOW, Schedule};
 use crate::failure::Outcome;
 use crate::result::float;
 use crate::spec::Spec;
 use crate::store::{Store, Waits};
-use hdrhistogram::Histogram;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-/// Between two wakes of the idle thread.
-const TICK: Duration = Duration::from_millis(1);
 /// Between two looks at what was waited.
 const LOOK_EVERY: Duration = Duration::from_millis(10);
 
@@ -44,22 +42,6 @@ impl Look {
             waited: Duration::from_micros(us),
         })
     }
-}
-
-/// How late an idle thread wakes, which has nothing to do but wake at intended times.
-fn idle(every: Duration, stop: &AtomicBool) -> Histogram<u64> {
-    let mut late = histogram();
-    let start = Instant::now();
-    for n in 1..u64::MAX {
-        let intended = start + every.mul_f64(float(n));
-        std::thread::sleep(intended.saturating_duration_since(Instant::now()));
-        record(&mut late, intended);
-        // Relaxed: stops within one more wait.
-        if stop.load(Ordering::Relaxed) {
-            break;
-        }
-    }
-    late
 }
 
 /// Looks until told to stop; nothing where there is nothing to see.
@@ -107,7 +89,7 @@ impl Bench<'_> {
         let waits = store.waits().unwrap_or_default();
         let first = Look::take(store);
         let (all, late, looks) = std::thread::scope(|scope| {
-            let idler = scope.spawn(|| idle(TICK, stop));
+            let idler = scope.spawn(|| idle(stop));
             let looker = first.map(|first| scope.spawn(move || looks(store, first, stop)));
             let all = self.threads_run(spec, |_, _| Schedule::Timed { every, count });
             // Relaxed: they stop within a wait.
