@@ -5,8 +5,9 @@
 //! or to another machine on the same host, or runs it slower for a while. This loop has nothing
 //! of its own to wait for, so what it is late by is the machine's.
 //!
-//! A1. An operation is arithmetic on one number, about as long as a put: it looks into no memory,
-//!     allocates nothing, calls nobody.
+//! A1. An operation adds up a few KiB that no cache of the processor's is too small for, about as
+//!     long as a put takes: it waits for no memory, allocates nothing, calls nobody. It is no
+//!     chain of steps that wait for each other, which takes as long on a core that others use too.
 //! A2. Everything else is as around a store: the share of what a closed loop did right before,
 //!     latencies from the intended times and taken in both loops, the idle timer beside.
 //!
@@ -24,8 +25,11 @@ use std::time::{Duration, Instant};
 
 /// The part of a benchmark's own time that this loop gets before.
 const PART: f64 = 0.2;
-/// Steps of an operation, which follow each other: a microsecond, or nearly.
-const STEPS: u32 = 500;
+/// What an operation adds up, so many times: a microsecond, or nearly.
+const WORDS: usize = 1 << 10;
+const TIMES: usize = 4;
+
+type Words = [u64; WORDS];
 
 /// Its figures, `bare_*`, for `spec`; none if that is a closed loop.
 pub(crate) fn figures(spec: &Spec) -> BTreeMap<String, f64> {
@@ -52,22 +56,20 @@ pub(crate) fn figures(spec: &Spec) -> BTreeMap<String, f64> {
 }
 
 /// An operation (A1).
-fn compute(number: &mut u64) {
-    for _ in 0..STEPS {
-        *number ^= *number << 13;
-        *number ^= *number >> 7;
-        *number ^= *number << 17;
+fn compute(words: &Words) {
+    for _ in 0..TIMES {
+        let sum = |sum: u64, word: &u64| sum.wrapping_add(word.rotate_left(5));
+        black_box(black_box(words).iter().fold(0, sum));
     }
-    *number = black_box(*number);
 }
 
 /// How many operations a second a closed loop does.
 fn saturation(time: Duration) -> f64 {
-    let (mut late, mut number, mut done) = (histogram(), 1, 0);
+    let (mut late, words, mut done) = (histogram(), [3; WORDS], 0);
     let start = Instant::now();
     let mut begun = start;
     while begun - start < time {
-        compute(&mut number);
+        compute(&words);
         let end = Instant::now();
         record_time(&mut late, end - begun);
         begun = end;
@@ -79,7 +81,7 @@ fn saturation(time: Duration) -> f64 {
 /// The latencies of so many operations a second.
 fn open(rate: f64, time: Duration) -> Histogram<u64> {
     let every = 1.0 / rate.max(1e-3);
-    let (mut late, mut number) = (histogram(), 1);
+    let (mut late, words) = (histogram(), [3; WORDS]);
     let stop = &AtomicBool::new(false);
     std::thread::scope(|scope| {
         scope.spawn(|| idle(stop));
@@ -91,7 +93,7 @@ fn open(rate: f64, time: Duration) -> Histogram<u64> {
             }
             let intended = start + offset;
             wait_until(intended);
-            compute(&mut number);
+            compute(&words);
             record_time(&mut late, intended.elapsed());
         }
         // Relaxed: it stops within a wait.
