@@ -115,7 +115,8 @@ pub(crate) fn prune(node: Node<'_>, retention: &Retention, guard: &Guard) -> Vec
     {
         return Vec::new();
     }
-    let mut retired = Vec::new();
+    // As many as go each time where nobody reads what is old (P4).
+    let mut retired = Vec::with_capacity(PRUNE_STEP as usize);
     let mut due = due;
     if let Some(newest) = super::newest_version(node, guard) {
         let survivors = unlink(newest, retention, guard, &mut retired);

@@ -56,6 +56,8 @@ impl Store {
             return;
         }
         let bytes: usize = retired.iter().map(Retired::bytes).sum();
+        // With the store three words: more would be put into a block of their own.
+        let retired = retired.into_boxed_slice();
         let store = Arc::downgrade(self);
         guard.defer(move || {
             // O1. Without it there is nobody to give them to.
