@@ -245,7 +245,7 @@ pub(crate) struct Run {
     /// Let stores write out and compact what they have before each benchmark
     #[arg(long)]
     settled: bool,
-    /// Seconds of what is measured in seconds
+    /// Seconds of what is measured in seconds (`tail`: a fifth more before, without a store)
     #[arg(long, value_name = "X", value_parser = positive)]
     seconds: Option<f64>,
     /// Operations per second of an open loop (`tail`), instead of its share of saturation

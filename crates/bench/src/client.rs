@@ -106,7 +106,7 @@ pub(crate) fn record(histogram: &mut Histogram<u64>, from: Instant) {
     record_time(histogram, from.elapsed());
 }
 
-pub(crate) fn record_time(histogram: &mut Histogram<u64>, time: Duration) {
+fn record_time(histogram: &mut Histogram<u64>, time: Duration) {
     let ns = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
     histogram.saturating_record(ns.clamp(1, LATENCY_NS_MAX));
 }

@@ -9,6 +9,8 @@
 //!     loaded anew. What needs the store of another benchmark comes after it in the task
 //!     (`session`).
 //! T2. Whatever is in the task's directory when it begins is removed, and nothing is left there.
+//! T3. Before the store of an open loop is made, a loop runs without one: no store's threads work
+//!     beside it. Where what an earlier benchmark left will do, there are no such figures.
 //!
 //! Threads: the main one, and one that tells how far it is. Tests: below, `tests/run.rs`.
 
@@ -136,7 +138,7 @@ impl<'a> Worker<'a> {
     }
 
     fn mix(&mut self, spec: &Spec) -> Outcome<Measurement> {
-        let bare = self.bare(spec);
+        let bare = self.bare(spec)?;
         self.prepare(spec)?;
         if let Some(current) = self.current.as_ref().filter(|_| spec.settled) {
             current.store.settle()?;
@@ -164,28 +166,38 @@ impl<'a> Worker<'a> {
         Ok(measured)
     }
 
-    /// What the machine makes of an open loop without a store, where `spec` is one; only before
-    /// there is a store, whose threads would work beside it.
-    fn bare(&self, spec: &Spec) -> BTreeMap<String, f64> {
-        if self.current.is_some() || spec.pace == Pace::Closed {
-            return BTreeMap::new();
+    /// What the machine makes of a loop without a store, where `spec` is an open loop (T3).
+    fn bare(&mut self, spec: &Spec) -> Outcome<BTreeMap<String, f64>> {
+        if spec.pace == Pace::Closed || spec.unmeasured || self.has_fitting(spec) {
+            return Ok(BTreeMap::new());
         }
+        self.close()?;
         (self.tell)(Told::Begun(format!("{}, without a store", spec.name)));
-        bare::figures(spec)
+        let figures = telling(&self.progress, self.tell, || {
+            bare::figures(spec, &self.progress)
+        });
+        (self.tell)(Told::Begun(spec.name.clone()));
+        Ok(figures)
+    }
+
+    /// Whether a store is open that will do (T1).
+    fn has_fitting(&self, spec: &Spec) -> bool {
+        self.current
+            .as_ref()
+            .is_some_and(|current| match spec.start {
+                Start::Empty | Start::Anew => false,
+                Start::AsIs => current.spec.leaves_for(spec),
+                Start::Loaded => {
+                    let known = &current.known;
+                    let loaded = known.whole && known.inserted >= spec.records;
+                    loaded && current.spec.leaves_for(spec)
+                }
+            })
     }
 
     /// Sees to it that the store is as `spec` wants it.
     fn prepare(&mut self, spec: &Spec) -> Outcome<()> {
-        let fits = |current: &Current| match spec.start {
-            Start::Empty | Start::Anew => false,
-            Start::AsIs => current.spec.leaves_for(spec),
-            Start::Loaded => {
-                let known = &current.known;
-                let loaded = known.whole && known.inserted >= spec.records;
-                loaded && current.spec.leaves_for(spec)
-            }
-        };
-        if self.current.as_ref().is_some_and(fits) {
+        if self.has_fitting(spec) {
             return Ok(());
         }
         self.close()?;
@@ -229,8 +241,6 @@ impl<'a> Worker<'a> {
         let Some(current) = &mut self.current else {
             return Err(Failure::system("measure", "no store is open"));
         };
-        let (progress, tell) = (&self.progress, self.tell);
-        let over = AtomicBool::new(false);
         let mut bench = Bench {
             store: current.store.as_ref(),
             name: self.peer.name(),
@@ -238,26 +248,9 @@ impl<'a> Worker<'a> {
             known: &mut current.known,
             meters: &mut self.meters,
             part: &mut self.part,
-            progress,
+            progress: &self.progress,
         };
-        std::thread::scope(|scope| {
-            let teller = scope.spawn(|| {
-                // Relaxed: for people; and the flag ends it one round later at worst.
-                while !over.load(Ordering::Relaxed) {
-                    tell(Told::Progress(
-                        progress.done.load(Ordering::Relaxed),
-                        progress.of.load(Ordering::Relaxed),
-                        progress.inserted.load(Ordering::Relaxed),
-                    ));
-                    std::thread::park_timeout(TELL_EVERY);
-                }
-            });
-            let result = work(&mut bench);
-            // Relaxed: as above.
-            over.store(true, Ordering::Relaxed);
-            teller.thread().unpark();
-            result
-        })
+        telling(&self.progress, self.tell, || work(&mut bench))
     }
 
     fn close(&mut self) -> Outcome<()> {
@@ -268,16 +261,43 @@ impl<'a> Worker<'a> {
     }
 }
 
+/// Tells how far `work` is while it runs. Who has nobody to tell any more ends with that.
+fn telling<R>(progress: &Progress, tell: &(dyn Fn(Told) + Sync), work: impl FnOnce() -> R) -> R {
+    let over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let teller = scope.spawn(|| {
+            // Relaxed: for people; and the flag ends it one round later at worst.
+            while !over.load(Ordering::Relaxed) {
+                tell(Told::Progress(
+                    progress.done.load(Ordering::Relaxed),
+                    progress.of.load(Ordering::Relaxed),
+                    progress.inserted.load(Ordering::Relaxed),
+                ));
+                std::thread::park_timeout(TELL_EVERY);
+            }
+        });
+        let result = work();
+        // Relaxed: as above.
+        over.store(true, Ordering::Relaxed);
+        teller.thread().unpark();
+        result
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::catalogue::{self, Changes};
     use crate::stores;
 
-    /// How often stores were loaded for the benchmarks of these names, done in turn.
-    fn loads(names: &[&str]) -> usize {
+    /// How often it was told that something began, for the benchmarks of these names in turn,
+    /// which is called by `what`.
+    fn begun(names: &[&str], what: impl Fn(&str) -> bool + Sync) -> usize {
         let changes = Changes {
             records: Some(300),
+            operations: Some(300),
+            rate: Some(2000),
+            seconds: Some(0.1),
             ..Changes::default()
         };
         let dir = tempfile::tempdir().unwrap();
@@ -289,13 +309,26 @@ mod tests {
             dir: dir.path().join("store"),
             specs: names.iter().map(spec).collect(),
         };
-        let loads = Mutex::new(0);
+        let count = Mutex::new(0);
         let tell = |told: Told| {
-            let is_load = matches!(&told, Told::Begun(what) if what.starts_with("loading"));
-            *loads.lock().unwrap() += usize::from(is_load);
+            let is_it = matches!(&told, Told::Begun(name) if what(name));
+            *count.lock().unwrap() += usize::from(is_it);
         };
         perform(stores::named("velella").unwrap(), &task, &tell).unwrap();
-        loads.into_inner().unwrap()
+        count.into_inner().unwrap()
+    }
+
+    fn loads(names: &[&str]) -> usize {
+        begun(names, |name| name.starts_with("loading"))
+    }
+
+    #[test]
+    fn an_open_loop_runs_without_a_store_before_its_own_is_made() {
+        let bare = |names: &[&str]| begun(names, |name| name == "tail, without a store");
+        assert_eq!(bare(&["tail"]), 1);
+        // What is written on the device has other settings: its store is closed.
+        assert_eq!(bare(&["sync.writes", "tail"]), 1, "T3");
+        assert_eq!(bare(&["ycsb.a", "tail"]), 0, "its store will do");
     }
 
     #[test]

@@ -165,6 +165,7 @@ fn the_tail_runs_at_a_given_rate_and_tells_the_slowest() {
         "unnamed_over_20ms",
         "late_over_20ms",
         "bare_p999_ns",
+        "bare_idle_p999_ns",
     ] {
         assert!(
             one.figures.contains_key(name) && text.contains(name),

@@ -81,7 +81,8 @@ pub(super) const ALL: &[Benchmark] = &[
             "tail",
             OWN,
             "ours; cLSM (EuroSys '15), figure 5b, in an open loop",
-            "puts at 70 % of saturation, latency from intended times, beside an idle timer",
+            "puts at 70 % of saturation, latency from intended times, beside an idle timer; a fifth of \
+             the time before, a loop without a store",
             || {
                 let mut spec = usual(&[(Operation::Update, 1.0)], Choice::Uniform);
                 // Each is measured in the open loop, so also where its saturation is found.

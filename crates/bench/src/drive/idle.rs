@@ -1,7 +1,7 @@
 //! A thread that has nothing to do but wake at intended times.
 //!
-//! Source: ours. How late it wakes is what the machine and its scheduler take from anybody, so it
-//! is the measure for what waits beside it.
+//! Source: ours. How late it wakes the machine and its scheduler are to blame for, so it is the
+//! measure for what runs beside it, which they take more from: who mostly sleeps is favoured.
 //!
 //! Threads: its own, beside those that are measured. Tests: `drive/tests.rs`.
 
@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 /// Between two wakes.
 const TICK: Duration = Duration::from_millis(1);
 
-/// How late an idle thread wakes, which has nothing to do but wake at intended times.
+/// How late the calling thread wakes, until told to stop.
 pub(super) fn idle(stop: &AtomicBool) -> Histogram<u64> {
     let mut late = histogram();
     let start = Instant::now();
