@@ -56,7 +56,8 @@ impl Store {
             return;
         }
         let bytes: usize = retired.iter().map(Retired::bytes).sum();
-        // With the store three words: more would be put into a block of their own.
+        // With the store's word three, which the collector keeps in place; a vector would make
+        // them four, and those it puts in a box.
         let retired = retired.into_boxed_slice();
         let store = Arc::downgrade(self);
         guard.defer(move || {
