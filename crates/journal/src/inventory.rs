@@ -2,7 +2,7 @@
 //!
 //! I1. A writer takes extents; it makes a segment only when none is ready, and that is counted.
 //! I2. The number of a file is known here before the file exists, so what is not known here is of
-//!     another incarnation.
+//!     another incarnation. Once what those left is discarded, no number is kept.
 //! I3. A segment is retired when all its extents were given out and none is held any more (J6).
 //! I4. A flush retires several at once. As many are kept as were taken since the flush before: the
 //!     next ones need no zeros, which would be written and synced as the records are. Those that
@@ -15,7 +15,7 @@
 //!
 //! Threads: any. Making is serialised by a lock of its own, which no writer takes unless I1.
 //!
-//! Tests: `tests/retention.rs`, `tests/errors.rs` (I6, what is left of a failure).
+//! Tests: `tests/retention.rs`, `tests/errors.rs` (I6, what is left of a failure); below.
 
 use crate::config::Config;
 use crate::left::Left;
@@ -86,7 +86,8 @@ struct State {
     looks: u32,
     /// Files to delete.
     doomed: Vec<PathBuf>,
-    known: BTreeSet<u64>,
+    /// Numbers of this journal's files, as long as others' are looked for (I2).
+    known: Option<BTreeSet<u64>>,
 }
 
 impl State {
@@ -119,7 +120,7 @@ pub(crate) struct Extent {
 impl Inventory {
     pub(crate) fn new(config: Config, seal_file: u64, poison: Arc<Poison>) -> Inventory {
         let state = State {
-            known: BTreeSet::from([seal_file]),
+            known: Some(BTreeSet::from([seal_file])),
             ..State::default()
         };
         Inventory {
@@ -328,7 +329,7 @@ impl Inventory {
             let mut state = self.state.lock();
             match removed {
                 Err(error) if error.kind() != ErrorKind::NotFound => state.doomed.push(path),
-                _ => drop(state.known.remove(&number)),
+                _ => drop(state.known.as_mut().map(|known| known.remove(&number))),
             }
         }
     }
@@ -336,7 +337,9 @@ impl Inventory {
     /// A number for a new file of this journal (I2).
     pub(crate) fn new_number(&self) -> Result<u64> {
         let number = (self.config.next_file)()?;
-        self.state.lock().known.insert(number);
+        if let Some(known) = &mut self.state.lock().known {
+            known.insert(number);
+        }
         Ok(number)
     }
 
@@ -417,10 +420,12 @@ impl Inventory {
                 continue;
             };
             let mut state = self.state.lock();
-            if !state.known.contains(&number) {
+            let is_ours = |known: &BTreeSet<u64>| known.contains(&number);
+            if !state.known.as_ref().is_none_or(is_ours) {
                 state.doomed.push(dir.join(&name));
             }
         }
+        self.state.lock().known = None;
         // Their names may come back after a crash: the next opening ignores and deletes them.
         self.sweep()
     }
@@ -494,4 +499,51 @@ pub(crate) fn no_number(config: &Config) -> Error {
     )
     .on(&journal_dir(config))
     .remedy("the database's file counter went backwards: restore its manifest")
+}
+
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod tests {
+    use super::*;
+    use crate::config::Access;
+    use std::sync::atomic::AtomicU64;
+    use velella_vfs::{MemFs, Vfs};
+
+    #[test]
+    fn numbers_are_kept_only_until_what_others_left_is_discarded() {
+        let vfs = Arc::new(MemFs::new());
+        let number = AtomicU64::new(1);
+        let config = Config {
+            vfs: Arc::clone(&vfs) as Arc<dyn Vfs>,
+            dir: PathBuf::from("/db"),
+            database: 1,
+            incarnation: 1,
+            lanes: 1,
+            segment_bytes: 32 << 10,
+            extent_bytes: 8 << 10,
+            access: Access::Auto,
+            ack_after_done: false,
+            // Relaxed: any number will do that nobody else has.
+            next_file: Arc::new(move || Ok(number.fetch_add(1, Ordering::Relaxed))),
+            note: None,
+            make_room: None,
+        };
+        let inventory = Inventory::new(config, 0, Arc::default());
+        let kept = || inventory.state.lock().known.as_ref().map(BTreeSet::len);
+        let path = |number| FileName::Segment(number).path(&inventory.config.dir);
+        vfs.create_dir_all(&journal_dir(&inventory.config)).unwrap();
+        let ours = inventory.new_number().unwrap();
+        for number in [ours, 1000] {
+            vfs.create(&path(number)).unwrap();
+        }
+        assert_eq!(kept(), Some(2), "the seal file's, and that");
+        inventory.discard_older().unwrap();
+        assert!(vfs.exists(&path(ours)).unwrap() && !vfs.exists(&path(1000)).unwrap());
+        // A journal gives a new number to a segment each time that it is used again.
+        for _ in 0..100 {
+            inventory.new_number().unwrap();
+        }
+        assert_eq!(kept(), None);
+        inventory.discard_older().unwrap();
+        assert!(vfs.exists(&path(ours)).unwrap(), "nobody else's is left");
+    }
 }
