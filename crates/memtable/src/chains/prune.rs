@@ -6,7 +6,8 @@
 //! P1. One pruner at a time per key: the low bit of the node's `prune` word.
 //! P2. Only versions below the first committed one are unlinked, all of them committed (J1, J2).
 //! P3. External values, range deletes and merge operands stay, and so does what a merge operand
-//!     builds on: the next older version.
+//!     builds on: the next older version that is no range delete. A range delete stands at its
+//!     first key and says nothing of that key's versions, so readers go on below it.
 //! P4. The next pruning is due when the list has grown by twice what this one left, at least by
 //!     [`PRUNE_STEP`]: so pruning costs each version a constant number of steps; and at most by
 //!     what depths can be apart.
@@ -155,7 +156,8 @@ fn unlink(
             continue;
         };
         let kind = current.record().kind();
-        let is_read = rule.keeps(stamp) && !seeded("pruning-drops-what-is-read");
+        let is_range = kind == ValueKind::RangeDelete;
+        let is_read = !is_range && rule.keeps(stamp) && !seeded("pruning-drops-what-is-read");
         let stays = is_read | kept.is_none() | is_base | !is_droppable(kind);
         if !stays {
             // SAFETY: this pruner unlinks it before it gives up the lock, and nobody else can
@@ -164,7 +166,9 @@ fn unlink(
             is_gap = true;
             continue;
         }
-        is_base = kind == ValueKind::Merge;
+        if !is_range {
+            is_base = kind == ValueKind::Merge;
+        }
         survivors += 1;
         if is_gap && let Some(kept) = kept {
             kept.set_next(Some(current));

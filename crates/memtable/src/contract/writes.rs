@@ -16,6 +16,7 @@ pub(super) fn run(world: &dyn Fn() -> World) {
     an_aborted_batch_never_appears(&world());
     keys_and_values_of_extreme_sizes(&world());
     pruning_keeps_what_readers_need(&world());
+    pruning_keeps_what_lies_under_a_range_delete(&world());
     kinds_round_trip(&world());
     an_empty_memtable_has_nothing(&world());
 }
@@ -244,6 +245,31 @@ fn pruning_keeps_what_readers_need(world: &World) {
         );
     }
     assert!(dropped == 0 || dropped == 200 - 13, "{dropped}");
+}
+
+/// It says nothing of its own first key's versions: readers look on below it.
+fn pruning_keeps_what_lies_under_a_range_delete(world: &World) {
+    let write = |kind, value: &[u8]| {
+        let payload = [value, b""];
+        let key = b"k";
+        world.write(0, &Intent { key, kind, payload }).0
+    };
+    write(ValueKind::Put, b"0");
+    let read = write(ValueKind::Put, b"1");
+    let range = write(ValueKind::RangeDelete, b"l");
+    let prune = || {
+        let retention = Retention::new(world.clock.now(), world.clock.now(), Vec::new());
+        world.table.prune(b"k", &retention, &epoch::pin())
+    };
+    prune();
+    let value = |stamp| world.value(b"k", at(stamp));
+    assert_eq!(value(Stamp(range.0 - 1)).unwrap(), b"1");
+    write(ValueKind::Merge, b"operand");
+    write(ValueKind::RangeDelete, b"l");
+    write(ValueKind::Merge, b"another");
+    let dropped = prune();
+    assert_eq!(value(read).unwrap(), b"1", "an operand builds on it");
+    assert!(dropped == 0, "{dropped}: nothing is left to go");
 }
 
 fn kinds_round_trip(world: &World) {
