@@ -118,24 +118,39 @@ impl std::fmt::Debug for Config {
 }
 
 #[cfg(test)]
+impl Config {
+    /// A journal of one lane in small mapped segments of the file system `vfs`, for tests.
+    pub(crate) fn small(vfs: &velella_vfs::MemFs) -> Config {
+        use velella_sync::atomic::machine::{AtomicU64, Ordering};
+        let next = AtomicU64::new(1);
+        Config {
+            vfs: Arc::new(vfs.clone()),
+            dir: PathBuf::from("/db"),
+            database: 1,
+            incarnation: 1,
+            lanes: 1,
+            segment_bytes: 32 << 10,
+            extent_bytes: 8 << 10,
+            access: Access::Mapped,
+            ack_after_done: false,
+            // Relaxed: any number will do that nobody else has.
+            next_file: Arc::new(move || Ok(next.fetch_add(1, Ordering::Relaxed))),
+            note: None,
+            make_room: None,
+        }
+    }
+}
+
+#[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn sizes_out_of_range_are_refused() {
         let good = Config {
-            vfs: Arc::new(velella_vfs::MemFs::new()),
-            dir: PathBuf::from("/db"),
-            database: 1,
-            incarnation: 1,
-            lanes: 1,
             segment_bytes: Config::SEGMENT_BYTES,
             extent_bytes: Config::EXTENT_BYTES,
-            access: Access::Auto,
-            ack_after_done: false,
-            next_file: Arc::new(|| Ok(1)),
-            note: None,
-            make_room: None,
+            ..Config::small(&velella_vfs::MemFs::new())
         };
         good.check().unwrap();
         let change: [fn(&mut Config); 6] = [

@@ -504,30 +504,12 @@ pub(crate) fn no_number(config: &Config) -> Error {
 #[cfg(all(test, not(any(loom, shuttle))))]
 mod tests {
     use super::*;
-    use crate::config::Access;
-    use std::sync::atomic::AtomicU64;
     use velella_vfs::{MemFs, Vfs};
 
     #[test]
     fn numbers_are_kept_only_until_what_others_left_is_discarded() {
-        let vfs = Arc::new(MemFs::new());
-        let number = AtomicU64::new(1);
-        let config = Config {
-            vfs: Arc::clone(&vfs) as Arc<dyn Vfs>,
-            dir: PathBuf::from("/db"),
-            database: 1,
-            incarnation: 1,
-            lanes: 1,
-            segment_bytes: 32 << 10,
-            extent_bytes: 8 << 10,
-            access: Access::Auto,
-            ack_after_done: false,
-            // Relaxed: any number will do that nobody else has.
-            next_file: Arc::new(move || Ok(number.fetch_add(1, Ordering::Relaxed))),
-            note: None,
-            make_room: None,
-        };
-        let inventory = Inventory::new(config, 0, Arc::default());
+        let vfs = MemFs::new();
+        let inventory = Inventory::new(Config::small(&vfs), 0, Arc::default());
         let kept = || inventory.state.lock().known.as_ref().map(BTreeSet::len);
         let path = |number| FileName::Segment(number).path(&inventory.config.dir);
         vfs.create_dir_all(&journal_dir(&inventory.config)).unwrap();

@@ -126,33 +126,17 @@ impl Left {
 #[cfg(all(test, not(any(loom, shuttle))))]
 mod tests {
     use super::*;
-    use crate::config::{Access, Config};
+    use crate::config::Config;
     use crate::core::Core;
     use crate::lane::Lane;
     use crate::segment::journal_dir;
-    use std::path::PathBuf;
     use std::sync::Arc;
-    use std::sync::atomic::{AtomicU64, Ordering};
     use velella_base::Stamp;
     use velella_vfs::MemFs;
 
     #[test]
     fn windows_that_lanes_left_wait_for_who_prepares_and_are_few() {
-        let number = AtomicU64::new(2);
-        let config = Config {
-            vfs: Arc::new(MemFs::new()),
-            dir: PathBuf::from("/db"),
-            database: 1,
-            incarnation: 1,
-            lanes: 1,
-            segment_bytes: 32 << 10,
-            extent_bytes: 8 << 10,
-            access: Access::Mapped,
-            ack_after_done: false,
-            next_file: Arc::new(move || Ok(number.fetch_add(1, Ordering::Relaxed))),
-            note: None,
-            make_room: None,
-        };
+        let config = Config::small(&MemFs::new());
         config.vfs.create_dir_all(&journal_dir(&config)).unwrap();
         let core = Arc::new(Core::new(config, 1, Stamp::ZERO));
         core.inventory.first().unwrap();

@@ -3,11 +3,10 @@
 
 use super::{Last, Recovery, Rule};
 use crate::record::{self, Kind, LaneSeed};
-use crate::{Access, Config, Journal, Lane, Start};
-use std::path::{Path, PathBuf};
+use crate::{Config, Journal, Lane, Start};
+use std::path::Path;
 use std::sync::Arc;
 use velella_base::Stamp;
-use velella_sync::atomic::{AtomicU64, Ordering};
 use velella_vfs::mem::CrashMode;
 use velella_vfs::{MemFs, Vfs};
 
@@ -16,20 +15,11 @@ const DATABASE: u128 = 5;
 fn start(fs: &MemFs) -> (Arc<Journal>, Vec<Lane>, Start) {
     fs.create_dir_all(Path::new("/db")).unwrap();
     fs.sync_dir(Path::new("/")).unwrap();
-    let next = AtomicU64::new(1);
     let config = Config {
-        vfs: Arc::new(fs.clone()),
-        dir: PathBuf::from("/db"),
         database: DATABASE,
-        incarnation: 1,
-        lanes: 1,
         segment_bytes: 128 << 10,
         extent_bytes: 64 << 10,
-        access: Access::Mapped,
-        ack_after_done: false,
-        next_file: Arc::new(move || Ok(next.fetch_add(1, Ordering::Relaxed))),
-        note: None,
-        make_room: None,
+        ..Config::small(fs)
     };
     Journal::create(config, Stamp::ZERO).unwrap()
 }
