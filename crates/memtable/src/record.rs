@@ -4,7 +4,7 @@
 //!     that points to a batch's cell is replaced by the cell's decision before the cell is freed.
 //! D2. Length, kind and depth never change while the version is reachable.
 //!
-//! Threads: any. Tests: `tests/loom.rs`, the contract suite.
+//! Threads: any. Tests: `tests/loom.rs`, the contract suite; below.
 
 use crate::ordering::{Site, release};
 use std::fmt;
@@ -46,6 +46,9 @@ impl Depth {
         self.0.wrapping_sub(other.0) & DEPTH_MASK <= DEPTHS_APART
     }
 }
+
+/// Beside the depth at which a key's list is to be pruned, `depth << 8 | busy`: somebody is at it.
+pub(crate) const BUSY: u32 = 1;
 
 /// Depth and kind in one word.
 pub(crate) fn tag(kind: ValueKind, depth: Depth) -> u32 {
@@ -127,7 +130,7 @@ unsafe fn cell_state(word: u64) -> u64 {
 #[must_use = "an undecided version blocks its key"]
 pub struct Pending<'g> {
     record: &'g Record,
-    /// The depth at which the key's list is to be pruned, where there is such a list.
+    /// The depth at which the key's list is to be pruned, with [`BUSY`]; none without such a list.
     prune_at: Option<&'g AtomicU32>,
 }
 
@@ -160,14 +163,15 @@ impl<'g> Pending<'g> {
         std::mem::forget(self);
     }
 
-    /// Whether the key's list has grown long since it was last pruned.
+    /// Whether the key's list has grown long since it was last pruned, and nobody is at it: who
+    /// asks finds out first what is still read, which is for nothing then.
     #[must_use]
     #[inline]
     pub fn is_list_long(&self) -> bool {
         self.prune_at.is_some_and(|at| {
             // Relaxed: a hint.
-            let at = Depth(at.load(Ordering::Relaxed) >> 8);
-            self.record.depth().has_reached(at)
+            let at = at.load(Ordering::Relaxed);
+            at & BUSY == 0 && self.record.depth().has_reached(Depth(at >> 8))
         })
     }
 
@@ -229,5 +233,25 @@ impl fmt::Debug for Undecided<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let word = Word::decode(self.record.state(self.guard));
         write!(f, "Undecided({word:?})")
+    }
+}
+
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_list_is_long_once_it_is_as_long_as_it_may_be_and_nobody_prunes_it() {
+        let record = Record {
+            word: AtomicU64::new(Word::Pending(0).encode()),
+            len: 0,
+            tag: tag(ValueKind::Put, Depth(40)),
+        };
+        for (due, is_long) in [(40 << 8, true), (41 << 8, false), (40 << 8 | BUSY, false)] {
+            let due = AtomicU32::new(due);
+            let pending = Pending::new(&record, Some(&due));
+            assert_eq!(pending.is_list_long(), is_long, "{due:?}");
+            std::mem::forget(pending);
+        }
     }
 }

@@ -17,7 +17,7 @@
 use crate::chains::node::{Node, PRUNE_STEP};
 use crate::chains::version::{Retired, VersionRef};
 use crate::ordering::{Site, is_sound};
-use crate::record::DEPTHS_APART;
+use crate::record::{BUSY, DEPTHS_APART};
 use velella_base::{ValueKind, seeded};
 use velella_mvcc::Retention;
 use velella_sync::atomic::{AtomicUsize, Ordering, spin};
@@ -99,8 +99,6 @@ impl Drop for Pass<'_> {
 
 /// Turns after which who waits for a pruner gives its processor away.
 const SPINS: u32 = if cfg!(any(loom, shuttle)) { 1 } else { 100 };
-
-const BUSY: u32 = 1;
 
 /// Unlinks what `retention` does not keep, unless another thread is at it; the caller retires it.
 pub(crate) fn prune(node: Node<'_>, retention: &Retention, guard: &Guard) -> Vec<Retired> {
