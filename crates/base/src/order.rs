@@ -29,8 +29,9 @@ pub enum Order {
 pub const BYTEWISE_NAME: &str = "velella.bytewise";
 
 impl Order {
-    /// A user's order. The database's own threads ask it too: it does nothing with the database,
-    /// and waits for no thread that does, or its work, and a close, may wait for themselves.
+    /// A user's order. The database's own threads call it as well, so it must not use the
+    /// database, nor wait for a thread that does: background work, or a close, would wait for
+    /// itself.
     pub fn custom(
         name: &str,
         compare: impl Fn(&[u8], &[u8]) -> Ordering + Send + Sync + 'static,
