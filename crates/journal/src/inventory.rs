@@ -329,7 +329,11 @@ impl Inventory {
             let mut state = self.state.lock();
             match removed {
                 Err(error) if error.kind() != ErrorKind::NotFound => state.doomed.push(path),
-                _ => drop(state.known.as_mut().map(|known| known.remove(&number))),
+                _ => {
+                    if let Some(known) = &mut state.known {
+                        known.remove(&number);
+                    }
+                }
             }
         }
     }
@@ -420,8 +424,8 @@ impl Inventory {
                 continue;
             };
             let mut state = self.state.lock();
-            let is_ours = |known: &BTreeSet<u64>| known.contains(&number);
-            if !state.known.as_ref().is_none_or(is_ours) {
+            let is_other = |known: &BTreeSet<u64>| !known.contains(&number);
+            if state.known.as_ref().is_some_and(is_other) {
                 state.doomed.push(dir.join(&name));
             }
         }

@@ -46,6 +46,7 @@ fn read_while_it_expires<R>(
         }
         a.cmp(b)
     });
+    let asked = order.clone();
     let options = KeyspaceOptions {
         order,
         ..KeyspaceOptions::default()
@@ -74,6 +75,8 @@ fn read_while_it_expires<R>(
         });
         writer.join().unwrap();
     }));
+    let elsewhere = std::thread::spawn(move || asked.compare(b"a", b"b"));
+    assert!(elsewhere.join().unwrap().is_lt() && hook.lock().unwrap().is_some());
     let answer = read(&keyspace);
     assert!(hook.lock().unwrap().is_none(), "it went to the table");
     drop(paused);

@@ -115,8 +115,8 @@ pub(crate) fn prune(node: Node<'_>, retention: &Retention, guard: &Guard) -> Vec
         return Vec::new();
     }
     // As many as go each time where nobody reads what is old, and all but one do (P4). A thousand
-    // puts of one key allocated 194 times with a vector that grows, put in a box (`Store::retire`);
-    // so they do 70 times.
+    // puts of one key allocated 194 times with a vector that grows, put in a box (`Store::retire`),
+    // and 70 times like this.
     let mut retired = Vec::with_capacity(PRUNE_STEP as usize);
     let mut due = due;
     if let Some(newest) = super::newest_version(node, guard) {
