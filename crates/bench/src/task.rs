@@ -27,6 +27,7 @@ use crate::store::{Peer, Store};
 use crate::{kill, several, versions, write_out};
 use std::collections::BTreeMap;
 use std::io::Write;
+use std::panic::AssertUnwindSafe;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -276,11 +277,12 @@ fn telling<R>(progress: &Progress, tell: &(dyn Fn(Told) + Sync), work: impl FnOn
                 std::thread::park_timeout(TELL_EVERY);
             }
         });
-        let result = work();
+        // The scope waits for the teller, also where the work panics.
+        let result = std::panic::catch_unwind(AssertUnwindSafe(work));
         // Relaxed: as above.
         over.store(true, Ordering::Relaxed);
         teller.thread().unpark();
-        result
+        result.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
     })
 }
 
@@ -329,6 +331,12 @@ mod tests {
         // What is written on the device has other settings: its store is closed.
         assert_eq!(bare(&["sync.writes", "tail"]), 1, "T3");
         assert_eq!(bare(&["ycsb.a", "tail"]), 0, "its store will do");
+    }
+
+    #[test]
+    #[should_panic(expected = "a store's fault")]
+    fn who_tells_of_work_that_panics_ends_with_it() {
+        telling(&Progress::default(), &|_| (), || panic!("a store's fault"));
     }
 
     #[test]
