@@ -28,6 +28,8 @@ const PART_MIN: usize = 32 << 10;
 const LEAD: usize = 8;
 /// Entries looked at to find where a part begins.
 const SAMPLE: usize = 1000;
+/// 2^64 by the golden ratio: its multiples are spread evenly, and never in step with anything.
+const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
 
 /// What was gathered for one keyspace.
 pub(super) struct Piece {
@@ -115,8 +117,10 @@ impl Piece {
 
     /// Where the last entry of a key is remembered, and the key's tag.
     fn place_of(&self, key: &[u8]) -> (usize, u32) {
-        let tail = key.last_chunk().map_or(0, |tail| u64::from_le_bytes(*tail));
-        let mixed = (word(key) ^ tail.rotate_left(32)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        // All of the key: many differ in their middles only.
+        let mixed = key.chunks(8).fold(key.len() as u64, |mixed, chunk| {
+            (mixed.rotate_left(5) ^ word(chunk)).wrapping_mul(GOLDEN)
+        });
         // The upper bits are the mixed ones; some of them are the place.
         let tag = u32::try_from(mixed >> 32).expect("32 bits");
         (tag as usize & (self.last.len() - 1), tag)
@@ -214,7 +218,10 @@ impl Run {
         let parts = parts.min(self.entries.len() / PART_MIN).max(1);
         let mut runs = Vec::with_capacity(parts);
         for left in (2..=parts).rev() {
-            let border = self.border(left);
+            // Of few keys, or one that is written most, the parts so far may have taken all.
+            let Some(border) = self.border(left) else {
+                break;
+            };
             let (upper, lower) = std::mem::take(&mut self.entries)
                 .into_iter()
                 .partition(|entry| compare_keys(&self.order, &self.bytes, entry, &border).is_ge());
@@ -232,12 +239,17 @@ impl Run {
         runs
     }
 
-    /// An entry that about one in `parts` entries is not below.
-    fn border(&self, parts: usize) -> Gathered {
-        let step = (self.entries.len() / SAMPLE).max(1);
-        let mut sample: Vec<Gathered> = self.entries.iter().step_by(step).copied().collect();
+    /// An entry that about one in `parts` entries is not below; `None` if there are none.
+    fn border(&self, parts: usize) -> Option<Gathered> {
+        let len = self.entries.len() as u128;
+        // At uneven distances: keys may have been written in turn.
+        let place = |n: usize| (len * u128::from((n as u64).wrapping_mul(GOLDEN))) >> 64;
+        let looks = 0..self.entries.len().min(SAMPLE);
+        let mut sample: Vec<Gathered> = looks
+            .filter_map(|n| self.entries.get(usize::try_from(place(n)).ok()?).copied())
+            .collect();
         sample.sort_unstable_by(|a, b| compare_keys(&self.order, &self.bytes, a, b));
-        sample[sample.len() * (parts - 1) / parts]
+        sample.get(sample.len() * (parts - 1) / parts).copied()
     }
 
     /// Sorts the entries, and drops doubles.
@@ -431,6 +443,43 @@ mod tests {
         assert_eq!(runs.len(), 1);
         runs[0].sort();
         assert_eq!(runs[0].entries.len(), 2 * PART_MIN);
+    }
+
+    #[test]
+    fn few_keys_make_few_parts_wherever_their_borders_are_looked_for() {
+        let (db, _engine) = fresh();
+        // All versions count, and as many keys as there are looks between two of them.
+        for keys in [1, 2, 3, 4 * PART_MIN / SAMPLE] {
+            let mut piece = Piece::new(Arc::clone(&db.core));
+            for stamp in 1..=4 * PART_MIN as u64 {
+                let key = format!("{:03}", stamp % keys as u64);
+                piece.add(Stamp(stamp), &operation(ValueKind::External, &key, ""));
+            }
+            let mut runs = piece.take(4);
+            assert!((1..=keys).contains(&runs.len()), "{} of {keys}", runs.len());
+            runs.iter_mut().for_each(Run::sort);
+            let entries: usize = runs.iter().map(|run| run.entries.len()).sum();
+            assert_eq!(entries, 4 * PART_MIN);
+            let border = |run: &Run, at: usize| run.key(&run.entries[at]).to_vec();
+            for pair in runs.windows(2) {
+                let last = pair[0].entries.len() - 1;
+                assert!(border(&pair[0], last) < border(&pair[1], 0), "P3");
+            }
+            if keys > 100 {
+                assert_eq!(runs.len(), 4);
+            }
+        }
+    }
+
+    #[test]
+    fn keys_that_differ_in_their_middles_only_take_few_places_too() {
+        let (db, _engine) = fresh();
+        let mut piece = Piece::new(Arc::clone(&db.core));
+        for stamp in 1..=1000 {
+            let key = format!("heartbeat:{}:timestamp", stamp % 4);
+            piece.add(Stamp(stamp), &operation(ValueKind::Put, &key, "value"));
+        }
+        assert_eq!(piece.entries.len(), 4);
     }
 
     #[test]
