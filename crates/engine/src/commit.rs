@@ -44,8 +44,10 @@ use velella_sync::{PoolGuard, spot, thread};
 pub(crate) enum Attempt {
     /// Published.
     Done(Stamp, Aftermath),
-    /// Waited, or lost against a switch: try again.
+    /// Waited: try again.
     Again,
+    /// Step 9 said no to this stamp: unpin, see to it (`after_abort`), then try again.
+    Lost(Stamp),
 }
 
 /// What a published write leaves to do, once its pair and pin are given back.
@@ -93,6 +95,10 @@ impl Engine {
                     return Ok(stamp);
                 }
                 Attempt::Again => {}
+                Attempt::Lost(stamp) => {
+                    drop(guard);
+                    self.after_abort(core, stamp)?;
+                }
             }
         }
     }
@@ -165,8 +171,7 @@ impl Engine {
         if expired || !self.owns(core, view, stamp, guard) || stamp > self.clock.lease() {
             pending.abort();
             window.close();
-            self.after_abort(core, stamp)?;
-            return Ok(Attempt::Again);
+            return Ok(Attempt::Lost(stamp));
         }
         spot(9);
         if seeded("a-version-is-published-before-its-record") {
@@ -206,7 +211,8 @@ impl Engine {
         before.is_some_and(|(_, split)| stamp < split.decide(&self.clock)) && !core.is_dropped()
     }
 
-    /// What to do before the next attempt after step 9 said no.
+    /// What to do before the next attempt after step 9 said no; unpinned, since the lease may have
+    /// to be extended, which waits for the device.
     #[cold]
     pub(crate) fn after_abort(&self, core: &Core, stamp: Stamp) -> Result<()> {
         self.counters.switch_aborts.increment();

@@ -87,24 +87,32 @@ impl Engine {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fixture::{open, tiny};
+    use crate::entry::Decision;
+    use crate::fixture::{open, tiny, until};
     use crate::options::JournalMode;
     use crate::sizes::Sizes;
     use crate::write_batch::WriteBatch;
     use std::sync::Arc;
-    use velella_vfs::MemFs;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use velella_sync::epoch;
+    use velella_testkit::Watchdog;
+    use velella_vfs::intercept::{Call, Intercepted, Interceptor, Verdict};
     use velella_vfs::mem::CrashMode;
+    use velella_vfs::{MemFs, Operation};
 
-    /// Without threads of its own: none renews the lease ahead of its end.
-    fn alone(fs: MemFs) -> (crate::db::Db, Arc<Engine>) {
-        let sizes = Sizes {
+    fn sizes() -> Sizes {
+        Sizes {
             lanes: 4,
             segment_bytes: 1 << 20,
             extent_bytes: 64 << 10,
             inline_value_bytes: 4_000,
             manifest_bytes: None,
-        };
-        open(Arc::new(fs), tiny().simulated(sizes))
+        }
+    }
+
+    /// Without threads of its own: none renews the lease ahead of its end.
+    fn alone(fs: MemFs) -> (crate::db::Db, Arc<Engine>) {
+        open(Arc::new(fs), tiny().simulated(sizes()))
     }
 
     /// Draws until so many stamps are left.
@@ -146,6 +154,62 @@ mod tests {
         assert_eq!(again.get([2]).unwrap().unwrap(), "v");
         assert_eq!(again.get_entry("b").unwrap().unwrap().stamp, last);
         assert!(again.put("k", "v").unwrap() > engine.clock.lease());
+    }
+
+    /// In front of a manifest: sees that memory can be reclaimed while it is synced.
+    #[derive(Debug, Default)]
+    struct Reclaims {
+        asked: AtomicUsize,
+    }
+
+    impl Interceptor for Reclaims {
+        fn before(&self, call: &Call<'_>) -> Verdict {
+            let name = call.path.file_name().unwrap_or_default().to_string_lossy();
+            let syncs = matches!(call.operation, Operation::SyncData | Operation::SyncAll);
+            if syncs && name.starts_with("MANIFEST") {
+                // Relaxed: the test's thread asks and looks.
+                self.asked.fetch_add(1, Ordering::Relaxed);
+                let kept = Arc::new(());
+                let held = Arc::clone(&kept);
+                // Another thread, so that it is this one's pin that would be in the way.
+                let reclaim = || {
+                    epoch::pin().defer(move || drop(held));
+                    until(|| {
+                        epoch::flush();
+                        Arc::strong_count(&kept) == 1
+                    });
+                };
+                std::thread::scope(|scope| scope.spawn(reclaim).join().unwrap());
+            }
+            Verdict::Pass
+        }
+
+        fn after(&self, _: &Call<'_>, _: bool) {}
+    }
+
+    #[test]
+    fn no_writer_is_pinned_while_its_lease_is_written_down() {
+        let _watchdog = Watchdog::new("no_writer_is_pinned", 60);
+        let manifest = Arc::new(Reclaims::default());
+        let fs = Intercepted::standing(Arc::clone(&manifest), Arc::new(MemFs::new()));
+        let (db, engine) = open(Arc::new(fs), tiny().simulated(sizes()));
+        type Write<'w> = &'w dyn Fn() -> Option<Stamp>;
+        let writes: [Write<'_>; 4] = [
+            &|| db.put("k", "v").ok(),
+            &|| db.rmw("k", |_| Decision::put(b"w")).unwrap().stamp,
+            &|| db.update("k", |_| Decision::put(b"x")).unwrap(),
+            &|| {
+                let mut batch = WriteBatch::new();
+                batch.put(&db, "k", "y").put(&db, "l", "y");
+                db.write(&batch).ok()
+            },
+        ];
+        for write in writes {
+            draw_until(&engine, 0);
+            let before = manifest.asked.load(Ordering::Relaxed);
+            assert!(write().is_some());
+            assert!(manifest.asked.load(Ordering::Relaxed) > before);
+        }
     }
 
     /// Its stamp is beyond the lease, and so may be above all that the manifest tells of stamps.

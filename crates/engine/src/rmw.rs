@@ -219,6 +219,10 @@ impl Engine {
             match attempt {
                 None => return Ok(None),
                 Some(Attempt::Again) => {}
+                Some(Attempt::Lost(stamp)) => {
+                    drop(guard);
+                    self.after_abort(core, stamp)?;
+                }
                 Some(Attempt::Done(stamp, aftermath)) => {
                     self.counters.writes.increment();
                     return Ok(Some((stamp, aftermath, guard)));

@@ -64,8 +64,8 @@ enum AtOnce {
     Written(Stamp, Aftermath, usize),
     /// The head that was found is not the key's any more.
     Moved,
-    /// It ends in another way (U2).
-    PutOff,
+    /// It ends in another way (U2), once what step 9 refused is seen to.
+    PutOff { lost: Option<Stamp> },
 }
 
 impl Engine {
@@ -118,11 +118,14 @@ impl Engine {
                     return Ok(Some(stamp));
                 }
                 AtOnce::Moved => {}
-                AtOnce::PutOff => {
+                AtOnce::PutOff { lost } => {
                     let Found { base, basis, .. } = found;
                     // With what it holds of a table, and what the pin holds of all else.
                     drop(base);
                     drop(guard);
+                    if let Some(stamp) = lost {
+                        self.after_abort(core, stamp)?;
+                    }
                     if let Some(change) = self.change_to(key, &decision)?
                         && let Some(stamp) = self.finish_above(core, &change, &basis, options)?
                     {
@@ -188,14 +191,14 @@ impl Engine {
         guard: &Guard,
     ) -> Result<AtOnce> {
         if decision.value_bytes() > self.sizes.inline_value_bytes {
-            return Ok(AtOnce::PutOff);
+            return Ok(AtOnce::PutOff { lost: None });
         }
         let Some(change) = self.change_to(key, decision)? else {
-            return Ok(AtOnce::PutOff);
+            return Ok(AtOnce::PutOff { lost: None });
         };
         debug_assert!(change.external.is_none(), "nobody would hold or abandon it");
         let Some(mut pair) = self.checkout_now(options) else {
-            return Ok(AtOnce::PutOff);
+            return Ok(AtOnce::PutOff { lost: None });
         };
         // Closing waits for the pairs, then for nobody: who gets one later must not write.
         self.check()?;
@@ -213,7 +216,8 @@ impl Engine {
         };
         Ok(
             match self.window(core, view, pending, &mut pair, basis.until, guard)? {
-                Attempt::Again => AtOnce::PutOff,
+                Attempt::Again => AtOnce::PutOff { lost: None },
+                Attempt::Lost(stamp) => AtOnce::PutOff { lost: Some(stamp) },
                 Attempt::Done(stamp, aftermath) => {
                     AtOnce::Written(stamp, aftermath, change.payload_len())
                 }
