@@ -28,6 +28,17 @@ pub struct Lent<'a> {
     pub stamp: Stamp,
 }
 
+/// What is known of a live value without reading it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct EntryInfo {
+    /// The value's length in bytes.
+    pub value_bytes: u64,
+    /// Milliseconds since 1970 from which on the key is absent.
+    pub expires_at_ms: Option<u64>,
+    /// When it was written.
+    pub stamp: Stamp,
+}
+
 /// What can be stored: bytes that are handed over, or borrowed for `'v`. Implemented for vectors
 /// and strings, and for references to whatever can be read as bytes.
 pub trait Storable<'v> {

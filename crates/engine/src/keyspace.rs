@@ -8,7 +8,7 @@
 
 use crate::change::Change;
 use crate::core::Engine;
-use crate::entry::{Decision, Entry, Lent, RmwOutcome};
+use crate::entry::{Decision, Entry, EntryInfo, Lent, RmwOutcome};
 use crate::handle::Handle;
 use crate::iterator::{Iter, IterOptions};
 use crate::keyspace_core::Core;
@@ -179,6 +179,16 @@ impl Keyspace {
             .is_some())
     }
 
+    /// Length, expiry and stamp of the value of `key`, which is not read: that of a large one lies
+    /// in a file of its own.
+    ///
+    /// # Errors
+    /// As [`Keyspace::get`].
+    pub fn entry_info(&self, key: impl AsRef<[u8]>) -> Result<Option<EntryInfo>> {
+        self.engine()
+            .read_info(&self.core, key.as_ref(), Reader::NEWEST)
+    }
+
     /// Whether `key` has a value.
     ///
     /// # Errors
@@ -303,6 +313,36 @@ impl Keyspace {
             .update(&self.core, key.as_ref(), options, &mut decide)
     }
 
+    /// As [`Keyspace::update_entry`], but `decide` is told of the value without its being read: of
+    /// a large one that would be another file, which may be damaged.
+    ///
+    /// ```
+    /// # use velella::{Db, Decision, Error, WriteOptions};
+    /// # let dir = tempfile::tempdir()?;
+    /// # let db = Db::builder().open(dir.path())?;
+    /// db.put("k", "v")?;
+    /// let deleted = db.update_unread("k", WriteOptions::default(), |old| {
+    ///     Ok::<_, Error>(match old {
+    ///         Some(old) if old.value_bytes < 100 => Decision::Delete,
+    ///         _ => Decision::Keep,
+    ///     })
+    /// })?;
+    /// assert!(deleted.is_some());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Keyspace::update_entry`].
+    pub fn update_unread<'v, E: From<Error>>(
+        &self,
+        key: impl AsRef<[u8]>,
+        options: WriteOptions,
+        mut decide: impl FnMut(Option<EntryInfo>) -> Result<Decision<'v>, E>,
+    ) -> Result<Option<Stamp>, E> {
+        self.engine()
+            .update_unread(&self.core, key.as_ref(), options, &mut decide)
+    }
+
     /// As [`Keyspace::rmw`], with the old entry's expiry and stamp, and with write options. An
     /// error of `decide` ends it, and nothing is written.
     ///
@@ -346,9 +386,11 @@ impl Keyspace {
     /// As [`Keyspace::rmw`].
     pub fn put_if_absent(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<bool> {
         let value = value.as_ref();
-        let stamp = self.update(key, |old| match old {
-            Some(_) => Decision::Keep,
-            None => Decision::put(value),
+        let stamp = self.update_unread(key, WriteOptions::default(), |old| {
+            Ok::<_, Error>(match old {
+                Some(_) => Decision::Keep,
+                None => Decision::put(value),
+            })
         })?;
         Ok(stamp.is_some())
     }

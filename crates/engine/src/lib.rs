@@ -83,7 +83,7 @@ pub mod inspect;
 
 pub use catalogue::DEFAULT_KEYSPACE;
 pub use db::Db;
-pub use entry::{Decision, Entry, Lent, RmwOutcome, Storable};
+pub use entry::{Decision, Entry, EntryInfo, Lent, RmwOutcome, Storable};
 pub use iterator::{Iter, IterOptions, Rev};
 pub use keyspace::Keyspace;
 pub use options::{

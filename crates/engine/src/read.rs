@@ -17,7 +17,7 @@
 //! Tests: `tests/reads.rs`, below.
 
 use crate::core::Engine;
-use crate::entry::{Entry, Lent};
+use crate::entry::{Entry, EntryInfo, Lent};
 use crate::keyspace_core::Core;
 use crate::value::Value;
 use crate::view::View;
@@ -94,10 +94,26 @@ pub(crate) enum Said<T> {
 }
 
 /// A live version's value with what belongs to it.
-struct Seen<'a> {
+pub(crate) struct Seen<'a> {
     live: Live<'a>,
-    expires_at_ms: Option<u64>,
+    pub(crate) expires_at_ms: Option<u64>,
     stamp: Stamp,
+}
+
+impl Seen<'_> {
+    /// What is known without reading the value.
+    pub(crate) fn info(&self) -> EntryInfo {
+        let value_bytes = match &self.live {
+            Live::Memory(bytes) => bytes.len() as u64,
+            Live::Block(slice, skip) => (slice.len() - skip) as u64,
+            Live::External(reference) => reference.length,
+        };
+        EntryInfo {
+            value_bytes,
+            expires_at_ms: self.expires_at_ms,
+            stamp: self.stamp,
+        }
+    }
 }
 
 impl Engine {
@@ -288,23 +304,19 @@ impl Engine {
         })
     }
 
-    /// Lends what the version found says now; if that is `Expired`, the caller has to look again
-    /// (G4).
-    pub(crate) fn lend<R>(
-        &self,
-        core: &Core,
-        base: &Base<'_>,
-        lend: impl FnOnce(Lent<'_>) -> R,
-    ) -> Result<Said<R>> {
-        Ok(match self.interpret(core, base, None)? {
-            Said::Live(seen) => Said::Live(self.lend_seen(&seen, lend)?),
-            Said::Absent => Said::Absent,
-            Said::Expired => Said::Expired,
-        })
+    /// What the version found says now; if that is `Expired`, the caller has to look again (G4).
+    #[inline]
+    pub(crate) fn seen<'b>(&self, core: &Core, base: &'b Base<'_>) -> Result<Said<Seen<'b>>> {
+        self.interpret(core, base, None)
     }
 
+    /// Lends the value that was seen to `lend`.
     #[inline]
-    fn lend_seen<R>(&self, seen: &Seen<'_>, lend: impl FnOnce(Lent<'_>) -> R) -> Result<R> {
+    pub(crate) fn lend_seen<R>(
+        &self,
+        seen: &Seen<'_>,
+        lend: impl FnOnce(Lent<'_>) -> R,
+    ) -> Result<R> {
         let with = |value: &[u8]| {
             lend(Lent {
                 value,
@@ -317,6 +329,16 @@ impl Engine {
             Live::Block(slice, skip) => with(&slice[*skip..]),
             Live::External(reference) => with(&self.env.externals.read(reference)?),
         })
+    }
+
+    /// What is known of the value of `key` without reading it.
+    pub(crate) fn read_info(
+        &self,
+        core: &Core,
+        key: &[u8],
+        reader: Reader,
+    ) -> Result<Option<EntryInfo>> {
+        self.look_up(core, key, reader, |seen| Ok(seen.info()))
     }
 
     /// Whether `key` has a live value; an external one is not read.

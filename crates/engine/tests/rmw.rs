@@ -3,7 +3,7 @@
 //! Claims: `rmw.rs` R1-R3, `rmw/update.rs` U1 and U2.
 
 use crate::common::{KINDS, counter, fresh, on, tiny, wall_ms};
-use velella::vfs::MemFs;
+use velella::vfs::{MemFs, Vfs};
 use velella::{Decision, Error, ErrorKind, WriteOptions};
 use velella_testkit::Watchdog;
 
@@ -82,6 +82,52 @@ fn an_update_is_lent_what_is_there_wherever_it_is() {
         assert_eq!(db.update(key, absent).unwrap(), None);
         db.flush().unwrap();
         assert_eq!(db.update(key, absent).unwrap(), None);
+    }
+}
+
+/// What is only told of need not be whole: who deletes or replaces it gets rid of the damage.
+#[test]
+fn a_large_value_is_told_of_deleted_and_replaced_without_being_read() {
+    let (fs, expiry) = (MemFs::new(), wall_ms() + 1_000_000);
+    let db = on(&fs, tiny());
+    let told = |key: &str| {
+        let info = db.entry_info(key).unwrap();
+        info.map(|info| (info.value_bytes, info.expires_at_ms, info.stamp))
+    };
+    let unread = |key: &str, decision: Decision<'static>| {
+        db.update_unread(key, WriteOptions::default(), |old| {
+            assert_eq!(
+                old.map(|old| (old.value_bytes, old.expires_at_ms, old.stamp)),
+                told(key)
+            );
+            Ok::<_, Error>(decision.clone())
+        })
+    };
+    for bytes in [5, 2 << 20] {
+        for flushed in [false, true] {
+            let large = vec![7; bytes];
+            let plain = db.put("plain", &large).unwrap();
+            let expiring = db.put_expiring("expiring", &large, expiry, WriteOptions::default());
+            if flushed {
+                db.flush().unwrap();
+            }
+            assert_eq!(told("plain"), Some((bytes as u64, None, plain)));
+            let expected = Some((bytes as u64, Some(expiry), expiring.unwrap()));
+            assert_eq!(told("expiring"), expected);
+            for path in fs.files() {
+                if path.extension().is_some_and(|end| end == "ext") {
+                    fs.remove(&path).unwrap();
+                    assert!(db.get("plain").is_err() || db.get("expiring").is_err());
+                }
+            }
+            assert!(!db.put_if_absent("plain", "new").unwrap());
+            assert_eq!(unread("plain", Decision::Keep).unwrap(), None);
+            assert!(unread("plain", Decision::put(b"new")).unwrap().is_some());
+            assert_eq!(db.get("plain").unwrap().unwrap(), "new");
+            assert!(unread("expiring", Decision::Delete).unwrap().is_some());
+            assert_eq!(told("expiring"), None);
+            assert_eq!(unread("expiring", Decision::Keep).unwrap(), None);
+        }
     }
 }
 

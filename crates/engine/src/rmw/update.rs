@@ -20,10 +20,10 @@
 use super::Basis;
 use crate::commit::{Aftermath, Attempt, reserve};
 use crate::core::Engine;
-use crate::entry::{Decision, Lent};
+use crate::entry::{Decision, EntryInfo, Lent};
 use crate::keyspace_core::Core;
 use crate::options::WriteOptions;
-use crate::read::{Base, Reader, Said};
+use crate::read::{Base, Reader, Said, Seen};
 use crate::view::View;
 use std::sync::Arc;
 use velella_base::{Error, Result, Stamp, seeded};
@@ -78,6 +78,30 @@ impl Engine {
         options: WriteOptions,
         decide: &mut dyn FnMut(Option<Lent<'_>>) -> Result<Decision<'v>, E>,
     ) -> Result<Option<Stamp>, E> {
+        self.update_seen(core, key, options, |seen| match seen {
+            Some(seen) => self.lend_seen(seen, |lent| decide(Some(lent)))?,
+            None => decide(None),
+        })
+    }
+
+    /// As `update`, but the value is not read: `decide` is told of it.
+    pub(crate) fn update_unread<'v, E: From<Error>>(
+        &self,
+        core: &Arc<Core>,
+        key: &[u8],
+        options: WriteOptions,
+        decide: &mut dyn FnMut(Option<EntryInfo>) -> Result<Decision<'v>, E>,
+    ) -> Result<Option<Stamp>, E> {
+        self.update_seen(core, key, options, |seen| decide(seen.map(Seen::info)))
+    }
+
+    fn update_seen<'v, E: From<Error>>(
+        &self,
+        core: &Arc<Core>,
+        key: &[u8],
+        options: WriteOptions,
+        mut decide: impl FnMut(Option<&Seen<'_>>) -> Result<Decision<'v>, E>,
+    ) -> Result<Option<Stamp>, E> {
         velella_base::limits::check_key(key)?;
         self.counters.rmws.increment();
         let mut doubts = Doubts {
@@ -91,16 +115,15 @@ impl Engine {
                 self.counters.rmw_retries.increment();
                 continue;
             };
-            let until = &mut found.basis.until;
-            let said = self.lend(core, &found.base, |lent| {
-                *until = lent.expires_at_ms;
-                decide(Some(lent))
-            })?;
+            let said = self.seen(core, &found.base)?;
             if doubts.raise(core, &found.base, &said) {
                 continue;
             }
-            let decision = match said {
-                Said::Live(decision) => decision?,
+            let decision = match &said {
+                Said::Live(seen) => {
+                    found.basis.until = seen.expires_at_ms;
+                    decide(Some(seen))?
+                }
                 Said::Absent | Said::Expired => decide(None)?,
             };
             if decision == Decision::Keep {
