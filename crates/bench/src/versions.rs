@@ -5,6 +5,9 @@
 //! again; then they are scanned as they are, and in the view.
 //!
 //! V1. What is shown is checked: the newest, or the oldest, of every key.
+//! V2. Keys of many versions are scanned in turn with keys of one version, which another store of
+//!     the same kind holds: a machine that runs slower for a while slows both, and their ratio
+//!     tells of versions only. Where both have one version it tells how far such ratios stray.
 //!
 //! Threads: one. Tests: `tests/run.rs`.
 
@@ -12,13 +15,14 @@ use crate::failure::{Failure, Outcome};
 use crate::message::{Task, remove};
 use crate::result::{Latencies, Measurement, float};
 use crate::spec::Spec;
-use crate::store::{Peer, Store, Visit};
+use crate::store::{Peer, Store, View, Visit};
 use crate::values::Values;
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::time::Instant;
 
-/// Scans of each kind.
-const SCANS: u64 = 200;
+/// Scans of each kind, of either store.
+const SCANS: u64 = 400;
 
 /// Measures `peer` with each number of versions, each in a fresh store.
 pub(crate) fn measure(
@@ -29,28 +33,30 @@ pub(crate) fn measure(
     versions: &[u64],
 ) -> Outcome<Measurement> {
     let start = Instant::now();
+    remove(&task.dir)?;
+    let (one_dir, many_dir) = (task.dir.join("one"), task.dir.join("many"));
+    let one = opened(peer, &one_dir, spec)?;
+    let one_side = Side::filled(one.as_ref(), peer.name(), spec, keys, 1)?;
     let mut figures = BTreeMap::new();
     for &count in versions {
-        remove(&task.dir)?;
-        std::fs::create_dir_all(&task.dir)
-            .map_err(|error| Failure::file("create", &task.dir, error))?;
-        let store = peer.open(&task.dir, &spec.settings)?;
-        let (newest, oldest) = scans(store.as_ref(), peer.name(), spec, keys, count)?;
-        figures.insert(format!("newest_ns_of_{count}"), newest);
-        figures.insert(format!("oldest_ns_of_{count}"), oldest);
-        store.close()?;
+        let many = opened(peer, &many_dir, spec)?;
+        let many_side = Side::filled(many.as_ref(), peer.name(), spec, keys, count)?;
+        in_turn(&one_side, &many_side, &mut figures)?;
+        drop(many_side);
+        many.close()?;
+        remove(&many_dir)?;
     }
+    drop(one_side);
+    one.close()?;
     remove(&task.dir)?;
     for kind in ["newest", "oldest"] {
-        let of = |count: Option<&u64>| {
-            let name = format!("{kind}_ns_of_{}", count.copied().unwrap_or(0));
-            figures.get(&name).copied()
-        };
-        if let (Some(one), Some(many)) = (of(versions.first()), of(versions.last())) {
-            figures.insert(format!("{kind}_many_to_one"), many / one.max(1.0));
-        }
+        let ratios = versions
+            .iter()
+            .filter_map(|count| figures.get(&format!("{kind}_to_one_of_{count}")));
+        let most = ratios.copied().fold(0.0, f64::max);
+        figures.insert(format!("{kind}_to_one_most"), most);
     }
-    let scans = SCANS * 2 * versions.len() as u64;
+    let scans = SCANS * 4 * versions.len() as u64;
     Ok(Measurement {
         benchmark: spec.name.clone(),
         store: peer.name().to_owned(),
@@ -70,58 +76,116 @@ pub(crate) fn measure(
     })
 }
 
-/// Nanoseconds of a scan over all keys: as they are, and in the oldest view.
-fn scans(store: &dyn Store, name: &str, spec: &Spec, all: u64, count: u64) -> Outcome<(f64, f64)> {
-    let values = Values::new(usize::try_from(spec.value_bytes).unwrap_or(0), spec.seed);
-    let mut keys = spec.key_maker();
-    let mut value = Vec::new();
-    let mut put = |version: u64| -> Outcome<()> {
-        for n in 0..all {
-            let key = keys.key(n);
-            values.fill(key, version, &mut value);
-            store.put(key, &value)?;
-        }
-        Ok(())
-    };
-    put(1)?;
-    let view = store.view()?;
-    for version in 2..=count {
-        put(version)?;
-    }
-    let limit = usize::try_from(all).unwrap_or(usize::MAX);
-    let newest = timed(name, &values, (all, count), |visit| {
-        store.scan(&[0], limit, visit)
-    })?;
-    let oldest = timed(name, &values, (all, 1), |visit| {
-        view.scan(&[0], limit, visit)
-    })?;
-    Ok((newest, oldest))
+/// An empty store in a directory of its own.
+fn opened(peer: &dyn Peer, dir: &Path, spec: &Spec) -> Outcome<Box<dyn Store>> {
+    std::fs::create_dir_all(dir).map_err(|error| Failure::file("create", dir, error))?;
+    peer.open(dir, &spec.settings)
 }
 
-/// Median nanoseconds of `scan`, which must show `expected.0` keys at version `expected.1`.
-fn timed(
-    name: &str,
-    values: &Values,
-    expected: (u64, u64),
-    scan: impl Fn(Visit<'_>) -> Outcome<usize>,
-) -> Outcome<f64> {
-    let mut times = Vec::new();
-    for _ in 0..SCANS {
+/// A store whose keys have so many versions each, and the view that sees the first of each.
+struct Side<'a> {
+    store: &'a dyn Store,
+    name: &'a str,
+    view: Box<dyn View + 'a>,
+    values: Values,
+    keys: u64,
+    versions: u64,
+}
+
+impl<'a> Side<'a> {
+    fn filled(
+        store: &'a dyn Store,
+        name: &'a str,
+        spec: &Spec,
+        keys: u64,
+        versions: u64,
+    ) -> Outcome<Self> {
+        let values = Values::new(usize::try_from(spec.value_bytes).unwrap_or(0), spec.seed);
+        let mut maker = spec.key_maker();
+        let mut value = Vec::new();
+        let mut put = |version: u64| -> Outcome<()> {
+            for n in 0..keys {
+                let key = maker.key(n);
+                values.fill(key, version, &mut value);
+                store.put(key, &value)?;
+            }
+            Ok(())
+        };
+        put(1)?;
+        let view = store.view()?;
+        for version in 2..=versions {
+            put(version)?;
+        }
+        Ok(Side {
+            store,
+            name,
+            view,
+            values,
+            keys,
+            versions,
+        })
+    }
+
+    /// Nanoseconds of a scan over all keys as they are.
+    fn newest(&self) -> Outcome<u64> {
+        self.timed(self.versions, |limit, visit| {
+            self.store.scan(&[0], limit, visit)
+        })
+    }
+
+    /// Nanoseconds of a scan over all keys in the view.
+    fn oldest(&self) -> Outcome<u64> {
+        self.timed(1, |limit, visit| self.view.scan(&[0], limit, visit))
+    }
+
+    /// Nanoseconds of `scan`, which must show all keys at `version` (V1).
+    fn timed(
+        &self,
+        version: u64,
+        scan: impl FnOnce(usize, Visit<'_>) -> Outcome<usize>,
+    ) -> Outcome<u64> {
+        let limit = usize::try_from(self.keys).unwrap_or(usize::MAX);
         let mut right = 0;
         let start = Instant::now();
-        scan(&mut |key, value| right += u64::from(values.check(key, value) == Some(expected.1)))?;
-        times.push(start.elapsed().as_nanos());
-        if right != expected.0 {
+        scan(limit, &mut |key, value| {
+            right += u64::from(self.values.check(key, value) == Some(version));
+        })?;
+        let took = start.elapsed();
+        if right != self.keys {
             return Err(Failure::WrongAnswer {
-                store: name.to_owned(),
+                store: self.name.to_owned(),
                 found: format!(
-                    "a scan showed {right} of {} keys at version {}",
-                    expected.0, expected.1
+                    "a scan showed {right} of {} keys at version {version}",
+                    self.keys
                 ),
             });
         }
+        Ok(u64::try_from(took.as_nanos()).unwrap_or(u64::MAX))
     }
+}
+
+/// Scans `one` and `many` in turn (V2): medians of `many`, and their ratio to those of `one`.
+fn in_turn(one: &Side<'_>, many: &Side<'_>, figures: &mut BTreeMap<String, f64>) -> Outcome<()> {
+    let mut times: [Vec<u64>; 4] = Default::default();
+    for _ in 0..SCANS {
+        let took = [one.newest()?, many.newest()?, one.oldest()?, many.oldest()?];
+        for (times, took) in times.iter_mut().zip(took) {
+            times.push(took);
+        }
+    }
+    let [one_newest, many_newest, one_oldest, many_oldest] = times.map(median);
+    let count = many.versions;
+    for (kind, one, many) in [
+        ("newest", one_newest, many_newest),
+        ("oldest", one_oldest, many_oldest),
+    ] {
+        figures.insert(format!("{kind}_ns_of_{count}"), many);
+        figures.insert(format!("{kind}_to_one_of_{count}"), many / one.max(1.0));
+    }
+    Ok(())
+}
+
+fn median(mut times: Vec<u64>) -> f64 {
     times.sort_unstable();
-    let median = u64::try_from(times[times.len() / 2]).unwrap_or(u64::MAX);
-    Ok(float(median))
+    float(times[times.len() / 2])
 }

@@ -137,8 +137,8 @@ fn versions_are_scanned_by_the_newest_and_by_the_oldest_view() {
     for name in [
         "newest_ns_of_1",
         "oldest_ns_of_50",
-        "newest_many_to_one",
-        "oldest_many_to_one",
+        "newest_to_one_most",
+        "oldest_to_one_most",
     ] {
         assert!(figures[name] > 0.0, "{figures:?}");
     }
