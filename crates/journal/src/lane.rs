@@ -21,7 +21,7 @@
 use crate::core::Core;
 use crate::extent::{self, ExtentHeader};
 use crate::header::PAGE;
-use crate::large::{LargeFile, PAYLOAD_MAX};
+use crate::large::{FILE_BYTES_MIN, FIRST, LargeFile, PAYLOAD_MAX};
 use crate::ledger::{LargeSpan, Ledger, Span};
 use crate::record::{self, Draft, Kind, LaneSeed, Reference};
 use crate::space::Space;
@@ -79,6 +79,10 @@ struct Large {
     file: Arc<LargeFile>,
     /// Lane offset behind the last reference to it.
     referred: u64,
+    /// Where the last payload ends that a reference refers to (L3 of large files).
+    kept: u64,
+    /// Where the one ends that was written last.
+    end: u64,
     /// The stamp of the first reference to it.
     first: Option<Stamp>,
 }
@@ -205,10 +209,11 @@ impl Lane {
         let crc = payload.iter().fold(self.seed.at(self.next), |crc, part| {
             crc32c_append(crc, part)
         });
-        let file = self.large_file()?;
+        let large = self.large_file()?;
+        large.end = large.file.write(large.kept, payload)?;
         let reference = Reference {
-            file: file.number,
-            offset: file.append(payload)?,
+            file: large.file.number,
+            offset: large.kept,
             len,
             crc,
         };
@@ -216,10 +221,15 @@ impl Lane {
         Ok(())
     }
 
-    fn large_file(&mut self) -> Result<Arc<LargeFile>> {
-        if let Some(large) = &self.large {
-            return Ok(Arc::clone(&large.file));
-        }
+    fn large_file(&mut self) -> Result<&mut Large> {
+        let large = match self.large.take() {
+            Some(large) => large,
+            None => self.new_large()?,
+        };
+        Ok(self.large.insert(large))
+    }
+
+    fn new_large(&self) -> Result<Large> {
         let core = &*self.core;
         let made = LargeFile::make(&core.config, &core.inventory, core.seal_file, self.id);
         let file = core.wake_if_stopped(made)?;
@@ -227,20 +237,22 @@ impl Lane {
             file: Arc::clone(&file),
             closed: None,
         });
-        self.large = Some(Large {
-            file: Arc::clone(&file),
+        Ok(Large {
+            file,
             referred: 0,
+            kept: FIRST,
+            end: FIRST,
             first: None,
-        });
-        Ok(file)
+        })
     }
 
     /// Leaves a large file that is full or partly in tables, and the extent with it: the file can
     /// go only with the extents that refer to it.
     fn leave_old_large(&mut self) -> Result<()> {
-        let (floor, segment_bytes) = (self.core.floor(), self.core.config.segment_bytes);
+        let floor = self.core.floor();
+        let most = self.core.config.segment_bytes.max(FILE_BYTES_MIN);
         let old = self.large.as_ref().is_some_and(|large| {
-            large.file.is_full(segment_bytes) || large.first.is_some_and(|first| first < floor)
+            large.kept >= most || large.first.is_some_and(|first| first < floor)
         });
         if old {
             self.close_large();
@@ -422,6 +434,7 @@ impl Lane {
             && let Some(large) = &mut self.large
         {
             large.referred = self.next;
+            large.kept = large.end;
             large.first.get_or_insert(stamp);
             large.file.refer(stamp);
         }

@@ -4,7 +4,9 @@
 //!     gets a small record that refers to it.
 //! L2. The file's name is durable before anything refers to it; its content is synced by the round
 //!     that covers the reference.
-//! L3. A lane leaves its file, and with it its extent, when the file is full or some of it is in
+//! L3. A payload that nothing came to refer to is written over by the next: so many as are refused
+//!     take the place of one. What was synced may be written over, and is synced again.
+//! L4. A lane leaves its file, and with it its extent, when the file is full or some of it is in
 //!     tables: so a file holds what was written between two flushes, and goes with the second.
 //!
 //! Threads: written by its lane, synced by the coordinator.
@@ -24,8 +26,10 @@ use velella_vfs::WriteFile;
 
 /// Largest payload of one record: a full batch with its framing is far below.
 pub(crate) const PAYLOAD_MAX: u64 = 64 << 20;
+/// Where the first payload of a file begins.
+pub(crate) const FIRST: u64 = PAGE;
 /// A file may grow to this, however small segments are: a new one costs a sync of the directory.
-const FILE_BYTES_MIN: u64 = 2 << 20;
+pub(crate) const FILE_BYTES_MIN: u64 = 2 << 20;
 const NUMBER_ATTEMPTS: usize = 1 << 16;
 
 /// A file of large payloads.
@@ -33,7 +37,11 @@ const NUMBER_ATTEMPTS: usize = 1 << 16;
 pub(crate) struct LargeFile {
     pub(crate) number: u64,
     file: Box<dyn WriteFile>,
-    written: AtomicU64,
+    /// Where the last payload ends.
+    end: AtomicU64,
+    /// How often something was written, and how much of that is synced: no lengths, since an end
+    /// may come back (L3).
+    writes: AtomicU64,
     synced: AtomicU64,
     /// The stamp of the last reference to it; 0 before the first.
     stamp: AtomicU64,
@@ -75,7 +83,8 @@ impl LargeFile {
             return Ok(Arc::new(LargeFile {
                 number,
                 file,
-                written: AtomicU64::new(PAGE),
+                end: AtomicU64::new(FIRST),
+                writes: AtomicU64::new(1),
                 synced: AtomicU64::new(0),
                 stamp: AtomicU64::new(0),
             }));
@@ -83,29 +92,26 @@ impl LargeFile {
         Err(no_number(config))
     }
 
-    /// Appends a payload; returns where it begins.
-    pub(crate) fn append(&self, payload: &[&[u8]]) -> Result<u64> {
-        // Relaxed: only the lane's holder writes it.
-        let start = self.written.load(Ordering::Relaxed);
-        let mut at = start;
+    /// Writes a payload at `start`, where the last one that something refers to ends, or the header
+    /// does; returns where it ends.
+    pub(crate) fn write(&self, start: u64, payload: &[&[u8]]) -> Result<u64> {
+        let mut end = start;
         for part in payload {
-            self.file.write_at(at, part)?;
-            at += part.len() as u64;
+            self.file.write_at(end, part)?;
+            end += part.len() as u64;
         }
-        // Release, partner: the Acquire in `is_dirty`.
-        self.written.store(at, Ordering::Release);
-        Ok(start)
+        // Relaxed: a figure.
+        self.end.store(end, Ordering::Relaxed);
+        // Only the lane's holder writes. Release, partner: the Acquire in `is_dirty`.
+        let writes = self.writes.load(Ordering::Relaxed) + 1;
+        self.writes.store(writes, Ordering::Release);
+        Ok(end)
     }
 
-    /// Bytes of the file.
+    /// Bytes of the file, about.
     pub(crate) fn len(&self) -> u64 {
-        // Relaxed: the lane's holder wrote it; to everybody else it is a figure.
-        self.written.load(Ordering::Relaxed)
-    }
-
-    /// Whether it is full, for segments of so many bytes.
-    pub(crate) fn is_full(&self, segment_bytes: u64) -> bool {
-        self.len() >= segment_bytes.max(FILE_BYTES_MIN)
+        // Relaxed: a figure.
+        self.end.load(Ordering::Relaxed)
     }
 
     /// A record at `stamp` refers to it.
@@ -123,20 +129,20 @@ impl LargeFile {
 
     /// Whether something was written since the last sync.
     pub(crate) fn is_dirty(&self) -> bool {
-        // Acquire, partner: `append`. Relaxed: only the coordinator writes `synced`.
-        self.written.load(Ordering::Acquire) != self.synced.load(Ordering::Relaxed)
+        // Acquire, partner: `write`. Relaxed: only the coordinator writes `synced`.
+        self.writes.load(Ordering::Acquire) != self.synced.load(Ordering::Relaxed)
     }
 
     pub(crate) fn sync_data(&self) -> Result<()> {
-        // Acquire, partner: `append`.
-        let written = self.written.load(Ordering::Acquire);
+        // Acquire, partner: `write`.
+        let writes = self.writes.load(Ordering::Acquire);
         self.file.sync_data()?;
-        let written = match is_sound(Site::LargeSynced) {
-            true => written,
-            false => self.written.load(Ordering::Acquire),
+        let writes = match is_sound(Site::LargeSynced) {
+            true => writes,
+            false => self.writes.load(Ordering::Acquire),
         };
         // Relaxed: only the coordinator reads and writes it.
-        self.synced.store(written, Ordering::Relaxed);
+        self.synced.store(writes, Ordering::Relaxed);
         Ok(())
     }
 

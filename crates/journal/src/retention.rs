@@ -6,7 +6,7 @@
 //!     hold only such stamps; when that round completed, segments without other extents are
 //!     retired.
 //! T2. Lanes are asked to leave a segment when nothing but open extents keeps it; large files they
-//!     leave by themselves (`large.rs`, L3).
+//!     leave by themselves (`large.rs`, L4).
 //! T3. Large files count as journal like segments, so its bound holds whatever the size of values.
 //!
 //! Tests: `tests/retention.rs`, `tests/large.rs`.

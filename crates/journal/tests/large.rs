@@ -200,3 +200,48 @@ fn a_large_file_that_cannot_be_made_leaves_nothing_behind() {
     let recovered = recover(&fs.image(1, CrashMode::KeepAll), &bench.last()).unwrap();
     assert_eq!(recovered.stamps(), [1]);
 }
+
+/// What was reserved for a write that was refused is written over by the next.
+#[test]
+fn payloads_that_nothing_came_to_refer_to_take_the_place_of_one() {
+    const LEN: usize = 300 << 10;
+    let fs = MemFs::new();
+    let mut bench = Bench::start(config(Arc::new(fs.clone()), 1, 1)).unwrap();
+    bench.write(0, &vec![1; LEN]).unwrap();
+    bench.round().unwrap();
+    let before = space(&fs);
+    for turn in 0..100 {
+        // Some longer than a file may grow to.
+        let len = if turn % 10 == 9 { 3 << 20 } else { LEN };
+        bench.lanes[0].reserve(&[&vec![2; len]]).unwrap();
+        if turn % 7 == 0 {
+            bench.round().unwrap();
+        }
+    }
+    assert_eq!(files(&fs, "large").len(), 1);
+    let more = space(&fs) - before;
+    assert!(more <= (3 << 20) + SEGMENT, "{more}");
+    bench.write(0, &vec![3; LEN]).unwrap();
+    bench.write(0, &[4; 100]).unwrap();
+    bench.round().unwrap();
+    let recovered = recover(&fs.image(1, CrashMode::Strict), &bench.last()).unwrap();
+    let payloads = recovered.records.iter().map(|record| &record.1[..]);
+    let expected: [&[u8]; 3] = [&vec![1; LEN], &vec![3; LEN], &[4; 100]];
+    assert!(payloads.eq(expected));
+}
+
+/// The file ends where it did when it was synced, and yet it says something else.
+#[test]
+fn a_payload_in_the_place_of_one_that_was_synced_is_synced_as_well() {
+    let fs = MemFs::new();
+    let mut bench = Bench::start(config(Arc::new(fs.clone()), 1, 2)).unwrap();
+    bench.write(0, &vec![1; 300 << 10]).unwrap();
+    bench.lanes[0].reserve(&[&vec![2; 300 << 10]]).unwrap();
+    bench.write(1, b"else").unwrap();
+    bench.round().unwrap();
+    bench.write(0, &vec![3; 300 << 10]).unwrap();
+    bench.round().unwrap();
+    let recovered = recover(&fs.image(1, CrashMode::Strict), &bench.last()).unwrap();
+    assert_eq!(recovered.stamps(), [1, 2, 3]);
+    assert!(recovered.records[2].1 == vec![3; 300 << 10]);
+}
