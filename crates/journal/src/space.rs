@@ -68,9 +68,12 @@ impl Mapped {
     /// Writes `bytes`, their word last (S3).
     fn publish(&mut self, at: u64, bytes: &[u8]) {
         let (word, rest) = split(bytes);
-        // Recycled space may hold the same word.
-        self.write(at, &[0; WORD]);
-        // Release, partner: recovery, which reads what a dead process had stored: the zero comes
+        // Recycled space may hold the same word. Published, so that no compiler takes it for a
+        // store in vain, whatever becomes of what lies in between.
+        self.fault_in(at + bytes.len() as u64);
+        self.window.publish_u32(at, 0);
+        // Release, partner: the kernel, as in `publish_u32`. The language orders no plain store
+        // after a fence; what compilers and processors make of one does, and the zero is stored
         // before the rest.
         fence(Ordering::Release);
         self.write(at + WORD as u64, rest);
