@@ -264,7 +264,7 @@ impl Engine {
         journal.wait_for_preparation(TICK, || self.is_over());
         while !self.is_over() {
             // Writers that need a segment make it themselves, and are told.
-            let prepared = if self.shortages.flushes.is_of_descriptors() {
+            let prepared = if self.shortages.flushes.is_on() {
                 journal.forgo()
             } else {
                 journal.prepare(|| self.is_over())

@@ -96,11 +96,6 @@ impl Shortage {
         self.is_on.load(Ordering::Relaxed)
     }
 
-    /// Whether it is on, and the process may open no more files.
-    pub(crate) fn is_of_descriptors(&self) -> bool {
-        self.error().is_some_and(|error| lacks_descriptors(&error))
-    }
-
     fn error(&self) -> Option<Error> {
         self.met.lock().as_ref().map(|met| met.error.clone())
     }

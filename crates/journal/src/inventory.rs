@@ -12,6 +12,8 @@
 //!     and reads the same; its records are of other incarnations and its extents may lie elsewhere.
 //! I6. A failed sync of the directory stops the journal, whoever made a file; one for which there
 //!     was no descriptor was none.
+//! I7. Where there is no room for what is to be written, what nobody needs goes first. That it
+//!     cannot be removed ends nothing, unless the device says so: it takes room until it can.
 //!
 //! Threads: any. Making is serialised by a lock of its own, which no writer takes unless I1.
 //!
@@ -32,7 +34,7 @@ use velella_sync::counter::Counter;
 use velella_sync::lock::Mutex;
 use velella_sync::parker::Parker;
 use velella_sync::thread;
-use velella_vfs::Names;
+use velella_vfs::{Names, lacks_descriptors};
 
 /// Segments kept ready.
 const READY: usize = 2;
@@ -165,8 +167,27 @@ impl Inventory {
             if let Some(place) = self.next_place() {
                 return Ok(place);
             }
-            self.make_one(&making, self.config.segment_bytes, &|| false)?;
+            self.with_space(|| self.make_one(&making, self.config.segment_bytes, &|| false))?;
         }
+    }
+
+    /// Does what takes room on the device, a second time if there is none and some could be made
+    /// (I7).
+    pub(crate) fn with_space<T>(&self, mut take: impl FnMut() -> Result<T>) -> Result<T> {
+        let taken = take();
+        match &taken {
+            Err(error) if error.kind() == ErrorKind::NoSpace => {
+                self.give_up_retired()?;
+                take()
+            }
+            _ => taken,
+        }
+    }
+
+    /// Deletes what is not needed, and of the retired segments what is needed later at best.
+    fn give_up_retired(&self) -> Result<()> {
+        self.state.lock().kept = 0;
+        self.sweep()
     }
 
     fn next_place(&self) -> Option<(Arc<Segment>, u64)> {
@@ -200,6 +221,15 @@ impl Inventory {
     pub(crate) fn prepare(&self, cancelled: &dyn Fn() -> bool) -> Result<()> {
         // Relaxed: set again by whoever takes a segment after this.
         self.wanted.store(false, Ordering::Relaxed);
+        let made = self.with_space(|| self.make_ready(cancelled));
+        self.fetch_next(cancelled);
+        let swept = self.sweep();
+        made.and(swept)?;
+        self.left.hand_on(&|| self.is_wanted() || cancelled());
+        Ok(())
+    }
+
+    fn make_ready(&self, cancelled: &dyn Fn() -> bool) -> Result<()> {
         while self.state.lock().ready.len() < READY && !cancelled() {
             self.left.give_back();
             let making = self.making.lock();
@@ -207,13 +237,11 @@ impl Inventory {
                 self.make_one(&making, self.config.segment_bytes, cancelled)?;
             }
         }
-        self.fetch_next(cancelled);
-        self.sweep()?;
-        self.left.hand_on(&|| self.is_wanted() || cancelled());
         Ok(())
     }
 
-    /// Deletes the segments that are ready, for others want what they keep open.
+    /// Deletes the segments that are ready, and those kept to be reused: others want what they keep
+    /// open, or the room they take.
     pub(crate) fn forgo(&self) -> Result<()> {
         // Relaxed: as in `prepare`; who forgoes looks again after a while, not at once.
         self.wanted.store(false, Ordering::Relaxed);
@@ -223,7 +251,7 @@ impl Inventory {
             self.abandon(segment.number, None);
         }
         drop(making);
-        self.sweep()
+        self.give_up_retired()
     }
 
     /// Whether `prepare` has something to do.
@@ -382,7 +410,7 @@ impl Inventory {
     }
 
     /// Deletes doomed files and retired segments beyond those that will be reused. What cannot be
-    /// deleted is tried again at the next sweep.
+    /// deleted is tried again at the next sweep; that is an error only if it is the device's (I7).
     pub(crate) fn sweep(&self) -> Result<()> {
         self.left.give_back();
         let doomed = {
@@ -400,7 +428,9 @@ impl Inventory {
             match self.config.vfs.remove(&path) {
                 Err(error) if error.kind() != ErrorKind::NotFound => {
                     self.state.lock().doomed.push(path);
-                    swept = swept.and(Err(error));
+                    if error.kind() == ErrorKind::Io && !lacks_descriptors(&error) {
+                        swept = swept.and(Err(error));
+                    }
                 }
                 _ => {}
             }

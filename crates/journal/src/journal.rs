@@ -316,8 +316,8 @@ impl Journal {
         self.core.inventory.prepare(&cancelled)
     }
 
-    /// Gives up the segments that are ready, instead of `prepare`: where flushes lack descriptors,
-    /// which alone give back those of older segments.
+    /// Gives up the segments that are ready or kept to be reused, instead of `prepare`: where
+    /// flushes lack descriptors, which alone give back those of older segments, or room.
     ///
     /// # Errors
     /// As [`Journal::prepare`].

@@ -209,8 +209,10 @@ impl Lane {
         let crc = payload.iter().fold(self.seed.at(self.next), |crc, part| {
             crc32c_append(crc, part)
         });
+        let core = Arc::clone(&self.core);
         let large = self.large_file()?;
-        large.end = large.file.write(large.kept, payload)?;
+        let write = || large.file.write(large.kept, payload);
+        large.end = core.inventory.with_space(write)?;
         let reference = Reference {
             file: large.file.number,
             offset: large.kept,
@@ -231,8 +233,8 @@ impl Lane {
 
     fn new_large(&self) -> Result<Large> {
         let core = &*self.core;
-        let made = LargeFile::make(&core.config, &core.inventory, core.seal_file, self.id);
-        let file = core.wake_if_stopped(made)?;
+        let make = || LargeFile::make(&core.config, &core.inventory, core.seal_file, self.id);
+        let file = core.wake_if_stopped(core.inventory.with_space(make))?;
         self.ledger().files().large.push(LargeSpan {
             file: Arc::clone(&file),
             closed: None,

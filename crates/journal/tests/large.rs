@@ -177,13 +177,14 @@ fn a_large_file_that_cannot_be_made_leaves_nothing_behind() {
     };
     let fault = Rule::every(Fault::NoSpace);
     let (fs, faulty, mut bench) = start();
-    faulty.inject(fault.clone().of(Operation::Write).on(".large").times(3));
+    faulty.inject(fault.clone().of(Operation::Write).on(".large").times(6));
     for _ in 0..3 {
         let error = bench.write(0, &[1; 100_000]).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::NoSpace, "{error}");
         assert_eq!(files(&fs, "large").len(), 0);
     }
-    assert_eq!(faulty.fired(), 3);
+    // Each was tried again, after room was looked for.
+    assert_eq!(faulty.fired(), 6);
     bench.write(0, &[1; 100_000]).unwrap();
     bench.round().unwrap();
     assert_eq!(files(&fs, "large").len(), 1);
@@ -244,4 +245,62 @@ fn a_payload_in_the_place_of_one_that_was_synced_is_synced_as_well() {
     let recovered = recover(&fs.image(1, CrashMode::Strict), &bench.last()).unwrap();
     assert_eq!(recovered.stamps(), [1, 2, 3]);
     assert!(recovered.records[2].1 == vec![3; 300 << 10]);
+}
+
+/// Two segments' worth of large payloads that nobody needs, no room, and nothing to write with.
+fn full_of_what_nobody_needs(fs: &MemFs, faulty: &FaultFs) -> Bench {
+    let mut bench = Bench::start(config(Arc::new(faulty.clone()), 1, 1)).unwrap();
+    // Its small records leave no segment to be reused.
+    for _ in 0..4 {
+        bench.write(0, &vec![1; 1 << 20]).unwrap();
+    }
+    bench.journal.release(Stamp(bench.clock + 1)).unwrap();
+    bench.journal.close_idle(&mut bench.lanes[0]).unwrap();
+    bench.round().unwrap();
+    assert!(!files(fs, "large").is_empty());
+    fs.set_space_max(Some(fs.space_used()));
+    bench
+}
+
+#[test]
+fn what_nobody_needs_makes_room_where_there_is_none() {
+    let fs = MemFs::new();
+    let mut bench = full_of_what_nobody_needs(&fs, &FaultFs::over_mem(&fs));
+    bench.journal.prepare(|| false).unwrap();
+    assert_eq!(files(&fs, "large").len(), 0);
+    bench.write(0, b"after").unwrap();
+    bench.round().unwrap();
+
+    // For a writer as well, whatever it writes.
+    for len in [100, 300 << 10] {
+        let fs = MemFs::new();
+        let mut bench = full_of_what_nobody_needs(&fs, &FaultFs::over_mem(&fs));
+        let before = bench.clock;
+        bench.write(0, &vec![2; len]).unwrap();
+        bench.round().unwrap();
+        let recovered = recover(&fs.image(1, CrashMode::Strict), &bench.last()).unwrap();
+        assert_eq!(recovered.stamps().last(), Some(&(before + 1)));
+    }
+}
+
+#[test]
+fn what_cannot_be_removed_ends_nothing_and_goes_once_it_can() {
+    for (fault, ends) in [
+        (Fault::Permission, false),
+        (Fault::NoSpace, false),
+        (Fault::Io, true),
+    ] {
+        let fs = MemFs::new();
+        let faulty = FaultFs::over_mem(&fs);
+        let bench = full_of_what_nobody_needs(&fs, &faulty);
+        fs.set_space_max(None);
+        faulty.inject(Rule::every(fault).of(Operation::Remove).on(".large"));
+        assert_eq!(bench.journal.prepare(|| false).is_err(), ends, "{fault:?}");
+        let released = bench.journal.release(Stamp(bench.clock + 1));
+        assert_eq!(released.is_err(), ends, "{fault:?}");
+        assert!(faulty.fired() > 0 && !files(&fs, "large").is_empty());
+        faulty.heal();
+        bench.journal.prepare(|| false).unwrap();
+        assert_eq!(files(&fs, "large").len(), 0, "{fault:?}");
+    }
 }

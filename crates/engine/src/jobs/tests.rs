@@ -62,8 +62,13 @@ fn a_second_hand_joins_once_flushes_pile_up() {
 }
 
 #[test]
-fn no_segment_is_kept_ahead_while_flushes_lack_descriptors() {
+fn no_segment_is_kept_ahead_while_flushes_lack_descriptors_or_room() {
     let _watchdog = Watchdog::new("no_segment_is_kept_ahead", 60);
+    no_segment_is_kept_ahead_during(Fault::TooManyFiles);
+    no_segment_is_kept_ahead_during(Fault::NoSpace);
+}
+
+fn no_segment_is_kept_ahead_during(fault: Fault) {
     let mem = MemFs::new();
     let faulty = FaultFs::over_mem(&mem);
     let (db, engine) = open(Arc::new(faulty.clone()), tiny());
@@ -74,11 +79,11 @@ fn no_segment_is_kept_ahead_while_flushes_lack_descriptors() {
     };
     db.put("k", "v").unwrap();
     until(|| segments() == 3);
-    let tables = Rule::every(Fault::TooManyFiles).of(Operation::Create);
+    let tables = Rule::every(fault).of(Operation::Create);
     faulty.inject(tables.on(".sst"));
     engine.switch(&engine.cores());
     until(|| segments() == 1);
-    assert!(engine.shortages.flushes.is_of_descriptors());
+    assert!(engine.shortages.flushes.is_on());
     faulty.heal();
     until(|| engine.flushes.is_empty() && segments() == 3);
     assert_eq!(db.get("k").unwrap().unwrap(), "v");
