@@ -81,7 +81,6 @@ impl<'a> Change<'a> {
 
     #[cold]
     fn external(engine: &Engine, key: &'a [u8], value: &[u8], expires_at_ms: u64) -> Result<Self> {
-        // Not into a directory that may be another process's by now.
         engine.check()?;
         engine.refuse_if_stuck()?;
         let (reference, file) = engine.env.externals.write(value, expires_at_ms)?;

@@ -7,6 +7,8 @@
 //! X2. Removing happens in [`ExternalStore::reap`] and [`ExternalStore::discard`], called by
 //!     background work, never where a hold drops: that may be in the middle of a write; and not
 //!     once the database was closed (N5 of the manifest).
+//! X3. Nor is one made then: closing waits for a file that is being written, and the next opening
+//!     finds it.
 //!
 //! Threads: any. Tests: `external/tests.rs`.
 
@@ -85,24 +87,14 @@ impl ExternalStore {
     /// next round, before the write can be durable, and the database directory with it.
     ///
     /// # Errors
-    /// `NoSpace`, `Io`; the file is removed.
+    /// `NoSpace`, `Io`; the file is removed. `Closed`: it was closed, and none was made (X3).
     pub fn write(
         &self,
         value: &[u8],
         expires_at_ms: u64,
     ) -> Result<(ExternalRef, Box<dyn WriteFile>)> {
         let file = self.manifest.next_file()?;
-        let path = FileName::External(file).path(&self.dir);
-        let target = self.tables.with_room(|| self.vfs.create(&path))?;
-        let header = Header::new(self.database, file).encode(MAGIC);
-        let written = target
-            .write_at(0, &header)
-            .and_then(|()| target.write_at(HEADER_BYTES as u64, value));
-        if let Err(error) = written {
-            drop(target);
-            drop(self.vfs.remove(&path));
-            return Err(error);
-        }
+        let target = self.manifest.while_open(|| self.make(file, value))?;
         let length = value.len() as u64;
         let mut files = self.files.lock();
         files.bytes += length;
@@ -115,6 +107,22 @@ impl ExternalStore {
             expires_at_ms,
         };
         Ok((reference, target))
+    }
+
+    /// Makes the file of a value; of one that fails nothing is left.
+    fn make(&self, file: u64, value: &[u8]) -> Result<Box<dyn WriteFile>> {
+        let path = FileName::External(file).path(&self.dir);
+        let target = self.tables.with_room(|| self.vfs.create(&path))?;
+        let header = Header::new(self.database, file).encode(MAGIC);
+        let written = target
+            .write_at(0, &header)
+            .and_then(|()| target.write_at(HEADER_BYTES as u64, value));
+        if let Err(error) = written {
+            drop(target);
+            drop(self.vfs.remove(&path));
+            return Err(error);
+        }
+        Ok(target)
     }
 
     /// Reads a value and checks it.

@@ -4,14 +4,19 @@
 
 use super::*;
 use std::path::Path;
-use velella_vfs::MemFs;
+use std::sync::atomic::{AtomicBool, Ordering};
+use velella_vfs::intercept::{Call, Intercepted, Interceptor, Verdict};
+use velella_vfs::{MemFs, Operation};
 
 fn db() -> &'static Path {
     Path::new("/db")
 }
 
 fn store(fs: &MemFs) -> ExternalStore {
-    let vfs: Arc<dyn Vfs> = Arc::new(fs.clone());
+    store_on(Arc::new(fs.clone()))
+}
+
+fn store_on(vfs: Arc<dyn Vfs>) -> ExternalStore {
     let (manifest, _) = Manifest::create(Arc::clone(&vfs), db()).unwrap();
     let database = manifest.database();
     let tables = OpenFiles::new(vfs, 1);
@@ -44,6 +49,60 @@ fn a_value_is_read_back_and_any_flipped_bit_is_found() {
         ..reference
     };
     assert_eq!(store.read(&huge).unwrap_err().kind(), ErrorKind::Corruption);
+}
+
+/// Has the manifest shut while a value's file is being made.
+#[derive(Debug, Default)]
+struct Shutter {
+    manifest: Mutex<Option<Arc<Manifest>>>,
+    thread: Mutex<Option<std::thread::JoinHandle<()>>>,
+    is_shut: Arc<AtomicBool>,
+}
+
+impl Interceptor for Shutter {
+    fn before(&self, call: &Call<'_>) -> Verdict {
+        if call.operation != Operation::Create {
+            return Verdict::Pass;
+        }
+        if let Some(manifest) = self.manifest.lock().take() {
+            let is_shut = Arc::clone(&self.is_shut);
+            *self.thread.lock() = Some(std::thread::spawn(move || {
+                manifest.shut();
+                // Release, partner: the Acquire in `after`.
+                is_shut.store(true, Ordering::Release);
+            }));
+            // Long enough, as a rule, to be shut where nothing keeps it from that.
+            std::thread::sleep(std::time::Duration::from_millis(20));
+        }
+        Verdict::Pass
+    }
+
+    fn after(&self, call: &Call<'_>, _: bool) {
+        let is_value = call.path.extension().is_some_and(|end| end == "ext");
+        if is_value && call.operation == Operation::Write {
+            // Acquire, partner: the thread that shuts.
+            assert!(!self.is_shut.load(Ordering::Acquire), "X3");
+        }
+    }
+}
+
+#[test]
+fn no_file_is_made_once_the_database_was_closed_and_closing_waits_for_one() {
+    let (fs, shutter) = (MemFs::new(), Arc::new(Shutter::default()));
+    let intercepted = Intercepted::standing(Arc::clone(&shutter), Arc::new(fs.clone()));
+    let store = store_on(Arc::new(intercepted));
+    *shutter.manifest.lock() = Some(Arc::clone(&store.manifest));
+    let (first, _) = store.write(b"before", 0).unwrap();
+    let closing = shutter.thread.lock().take().unwrap();
+    closing.join().unwrap();
+    assert_eq!(
+        store.write(b"after", 0).unwrap_err().kind(),
+        ErrorKind::Closed
+    );
+    let files = fs.files().into_iter();
+    let values = files.filter(|path| path.extension().is_some_and(|end| end == "ext"));
+    let expected = FileName::External(first.file).path(db());
+    assert!(values.eq([expected]));
 }
 
 #[test]

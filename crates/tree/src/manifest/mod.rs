@@ -306,13 +306,24 @@ impl Manifest {
     /// `NoSpace`: there was no room for the record; nothing has changed, nor has it if too many
     /// files were open. `Closed`: it was shut.
     pub fn commit(&self, edits: &[Edit]) -> Result<()> {
+        self.while_open(|| {
+            let mut writer = self.writer.lock();
+            self.commit_locked(&mut writer, edits)
+        })
+    }
+
+    /// Runs `change`, which makes files that nothing durable names yet, and which being shut waits
+    /// for (N5). It must not commit, nor ask for a number.
+    ///
+    /// # Errors
+    /// What `change` met; `Closed`: it was shut, and nothing was run.
+    pub fn while_open<T>(&self, change: impl FnOnce() -> Result<T>) -> Result<T> {
         let is_shut = self.is_shut.read();
         if *is_shut {
             let error = Error::new(ErrorKind::Closed, "change the database", "it was closed");
             return Err(error.remedy("open it again"));
         }
-        let mut writer = self.writer.lock();
-        self.commit_locked(&mut writer, edits)
+        change()
     }
 
     /// Whether a commit that failed so has left nothing. Otherwise the next opening may find its
