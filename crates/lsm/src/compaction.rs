@@ -32,8 +32,10 @@ use velella_tree::{
     ConcatCursor, Edit, Job, JobReport, Manifest, MergeCursor, Retain, Retained, TableFile,
 };
 
-/// Entries between two questions whether to go on.
+/// Entries between two questions whether to go on: that many, or fewer that are large.
 const ASK_EVERY: u64 = 1024;
+/// Bytes that count as an entry more: 4 MiB of them are a question.
+const ENTRY_BYTES: u64 = 4 << 10;
 /// Tables' worth of lower inputs that a part replaces (Z4): fewer would end in small tables.
 const PART_TABLES: u64 = 2;
 
@@ -143,11 +145,15 @@ impl Compaction {
             ..JobReport::default()
         };
         let mut externals = Externals::of(&self.inputs.upper);
-        // Every so many entries of the whole job, however small its parts are.
-        let passed = Cell::new(0u64);
-        let goes_on = || {
-            passed.set(passed.get() + 1);
-            Ok(!passed.get().is_multiple_of(ASK_EVERY) || goes_on()?)
+        // Of the whole job, however small its parts are.
+        let passed = Cell::new(0);
+        let goes_on = |bytes: usize| {
+            passed.set(passed.get() + 1 + bytes as u64 / ENTRY_BYTES);
+            if passed.get() < ASK_EVERY {
+                return Ok(true);
+            }
+            passed.set(0);
+            goes_on()
         };
         let mut parts = self.parts().into_iter().peekable();
         while let Some(part) = parts.next() {
@@ -243,7 +249,7 @@ impl Compaction {
         part: &Part,
         until: Option<&[u8]>,
         retention: &Retention,
-        goes_on: &impl Fn() -> Result<bool>,
+        goes_on: &impl Fn(usize) -> Result<bool>,
     ) -> Result<Merged> {
         let order = &self.shared.options.table.order;
         // As of now: the tables that earlier parts replaced are to be freed.
@@ -273,8 +279,9 @@ impl Compaction {
                 break;
             }
             of_lower += u64::from(run.source() == Some(lower));
+            let bytes = entry.key.len() + entry.value.len();
             retain.offer(entry, &bottom, &mut sink)?;
-            if !goes_on()? {
+            if !goes_on(bytes)? {
                 return Err(Error::new(
                     ErrorKind::Closed,
                     self.describe(),

@@ -268,3 +268,24 @@ fn external_values_of_all_parts_stay_or_go_when_the_job_is_done() {
         store.verify(&gone).is_err()
     });
 }
+
+/// Values of that size are a whole part's worth of bytes long before there are as many entries.
+#[test]
+fn a_job_over_few_large_values_is_asked_whether_it_goes_on_as_well() {
+    let vfs = Arc::new(MemFs::new());
+    let bench = Bench::create(vfs, Order::Bytewise, velella_lsm::open).unwrap();
+    let entry = |n: u64, stamp: u64| (key(n), stamp + n, ValueKind::Put, vec![7; 256 << 10]);
+    for stamp in [1, 1000] {
+        let run: Run = (0..64).map(|n| entry(n, stamp)).collect();
+        bench.flush(run, &at(0)).unwrap();
+    }
+    let job = bench.tree.next_job(Wanted::Gathering, &at(0)).unwrap();
+    let asked = Cell::new(0);
+    let ask = || {
+        asked.set(asked.get() + 1);
+        Ok(true)
+    };
+    job.run(&|| at(90_000), &ask).unwrap();
+    // 32 MiB of values.
+    assert!((5..=16).contains(&asked.get()), "{}", asked.get());
+}
