@@ -8,6 +8,8 @@
 //!     device counts.
 //! C4. A flush does not wait for a compaction: who runs one flushes in between, since writers wait
 //!     for flushes, and a compaction may take many seconds.
+//! C5. Keyspaces come in the order of their need: those that brake all writers, then the others by
+//!     their names. So no worker is busy with what can wait while writers do.
 //!
 //! Threads: background jobs run side by side under a shared hold of `compacting`; a full compaction
 //! takes it whole.
@@ -34,7 +36,7 @@ impl Engine {
         };
         let retention = self.retention();
         let mut short = None;
-        for core in self.cores() {
+        for core in self.cores_by_need() {
             if let Some(job) = core.tree.next_job(Wanted::Due, &retention) {
                 match self.run_job(&core, job) {
                     Ok(()) => {
@@ -58,8 +60,30 @@ impl Engine {
         if !short_of.may_try() {
             return Ok(false);
         }
-        self.compact_once()
-            .or_else(|error| self.run_short(short_of, error))
+        let compacted = self.compact_once();
+        if matches!(compacted, Ok(false)) && short_of.is_on() && self.nothing_to_compact() {
+            short_of.end();
+        }
+        compacted.or_else(|error| self.run_short(short_of, error))
+    }
+
+    /// Whether no keyspace has a job, and none is running.
+    fn nothing_to_compact(&self) -> bool {
+        self.compacting.try_write().is_some_and(|_alone| {
+            let retention = self.retention();
+            let has_none = |core: Arc<Core>| core.tree.next_job(Wanted::Due, &retention).is_none();
+            self.cores().into_iter().all(has_none)
+        })
+    }
+
+    /// C5.
+    fn cores_by_need(&self) -> Vec<Arc<Core>> {
+        let mut cores = self.cores();
+        if cores.len() > 1 {
+            let brake = |core: &Arc<Core>| core.tree.pressure().brake;
+            cores.sort_by(|a, b| brake(b).total_cmp(&brake(a)));
+        }
+        cores
     }
 
     /// Flushes, then compacts `cores` until nothing is left to do.

@@ -1,7 +1,7 @@
 //! What compactions do for writers who wait, when the database closes under them, and when names
 //! may be lost.
 
-use crate::fixture::{fresh, open, tiny};
+use crate::fixture::{fresh, open, tiny, until};
 use crate::keyspace::Keyspace;
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -229,4 +229,70 @@ fn too_many_open_files_end_nothing() {
     assert_eq!(faulty.fired(), 4);
     db.flush().unwrap();
     assert_eq!(db.get("k").unwrap().unwrap(), "2");
+}
+
+#[test]
+fn the_keyspace_that_brakes_all_writers_is_compacted_first() {
+    let _watchdog = Watchdog::new("the_keyspace_that_brakes", 60);
+    let (db, engine) = fresh();
+    db.handle.workers.lock().stop(&engine);
+    engine.stopping.store(false, Ordering::Release);
+    let [calm, braking] =
+        ["a", "z"].map(|name| db.create_keyspace(name, Default::default()).unwrap());
+    brake(&braking);
+    calm.put("k", "v").unwrap();
+    calm.flush().unwrap();
+    let is_due = |keyspace: &Keyspace| {
+        let job = keyspace
+            .core
+            .tree
+            .next_job(Wanted::Due, &engine.retention());
+        job.is_some()
+    };
+    assert!(is_due(&calm) && is_due(&braking));
+    assert!(engine.compact_once().unwrap());
+    assert!(is_due(&calm), "it can wait");
+    assert!(braking.core.tree.pressure().brake <= 0.0);
+}
+
+#[test]
+fn a_shortage_of_compactions_is_over_once_there_is_none_to_run() {
+    let _watchdog = Watchdog::new("a_shortage_of_compactions", 60);
+    let faulty = FaultFs::over_mem(&MemFs::new());
+    let (db, engine) = open(Arc::new(faulty.clone()), tiny());
+    db.handle.workers.lock().stop(&engine);
+    engine.stopping.store(false, Ordering::Release);
+    let is_due = || {
+        let job = db.core.tree.next_job(Wanted::Due, &engine.retention());
+        job.is_some()
+    };
+    // So little that it is merged by itself with what is below.
+    db.put("k", "v").unwrap();
+    db.compact().unwrap();
+    db.put("k", "w").unwrap();
+    db.flush().unwrap();
+    assert!(is_due());
+    let tables = Rule::every(Fault::NoSpace).of(Operation::Create);
+    faulty.inject(tables.on(".sst"));
+    assert!(!engine.compact_unless_short().unwrap());
+    assert!(engine.shortages.compactions.is_on());
+    faulty.heal();
+    // Much more that it would meet, before it is tried again.
+    for key in 0..200u32 {
+        db.put(
+            ["a".into(), key.to_string()].concat(),
+            [key.to_le_bytes()[0]; 1000],
+        )
+        .unwrap();
+    }
+    db.put("z", "v").unwrap();
+    db.flush().unwrap();
+    assert!(!is_due());
+    until(|| engine.shortages.compactions.may_try());
+    let running = engine.compacting.read();
+    assert!(!engine.compact_unless_short().unwrap());
+    assert!(engine.shortages.compactions.is_on(), "another may meet it");
+    drop(running);
+    assert!(!engine.compact_unless_short().unwrap());
+    assert!(!engine.shortages.compactions.is_on());
 }
