@@ -95,6 +95,8 @@ pub(crate) struct Engine {
     pub(crate) crew: crate::crew::Crew,
     /// Shared by background compactions, held whole by a full one and by closing.
     pub(crate) compacting: RwLock<()>,
+    /// Held by who extends the lease of stamps; innermost but for the manifest's.
+    pub(crate) leasing: Mutex<()>,
     /// Held until the database is closed; released last.
     lock: Mutex<Option<Box<dyn velella_vfs::FileLock>>>,
 }
@@ -245,6 +247,7 @@ impl Engine {
             pace: crate::pace::Pace::default(),
             crew: crate::crew::Crew::new(crate::options::processors()),
             compacting: RwLock::new(()),
+            leasing: Mutex::new(()),
             lock: Mutex::new(Some(parts.lock)),
         })
     }
@@ -319,8 +322,10 @@ impl Engine {
         };
         match self.env.manifest.commit(&[wall]) {
             // All that was written is durable. What expired may come back only if the machine's
-            // clock is set back before the next opening.
+            // clock is set back before the next opening. Of a manifest in doubt whoever changed
+            // it was told.
             Err(error) if Shortages::is_one(&error) => Ok(()),
+            Err(error) if self.journal.is_some() && error.kind() == ErrorKind::ReadOnly => Ok(()),
             noted => noted,
         }
     }

@@ -203,6 +203,7 @@ impl Keyspace {
     /// # Errors
     /// As [`Keyspace::get`].
     pub fn multi_get<K: AsRef<[u8]>>(&self, keys: &[K]) -> Result<Vec<Option<Value>>> {
+        self.engine().check_open()?;
         let snapshot = Snapshot::take(&self.handle);
         let one = |key: &K| {
             self.engine()

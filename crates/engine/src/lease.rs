@@ -65,8 +65,17 @@ pub(crate) fn check_left(stamp: Stamp) -> Result<()> {
 }
 
 impl Engine {
-    /// Allows stamps well above `stamp`, durably.
+    /// Allows `stamp` and well above it, durably. Of several that want it at once one writes it
+    /// down for all.
     pub(crate) fn extend_lease(&self, stamp: Stamp) -> Result<()> {
+        let _others_wait = self.leasing.lock();
+        match stamp <= self.clock.lease() {
+            true => Ok(()),
+            false => self.lease_from(stamp),
+        }
+    }
+
+    fn lease_from(&self, stamp: Stamp) -> Result<()> {
         let until = lease(self.opened_at, stamp);
         check_left(stamp)?;
         self.env.manifest.commit(&[Edit::ClockLease { until }])?;
@@ -76,9 +85,10 @@ impl Engine {
 
     /// Extends the lease before a writer has to wait for it.
     pub(crate) fn renew_lease(&self) -> Result<()> {
+        let _others_wait = self.leasing.lock();
         let (now, leased) = (self.clock.now(), self.clock.lease());
         if leased < LAST && leased.0.saturating_sub(now.0) < ahead(self.opened_at, now) / 2 {
-            self.extend_lease(now)?;
+            self.lease_from(now)?;
         }
         Ok(())
     }
@@ -92,8 +102,8 @@ mod tests {
     use crate::options::JournalMode;
     use crate::sizes::Sizes;
     use crate::write_batch::WriteBatch;
-    use std::sync::Arc;
     use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::sync::{Arc, OnceLock, Weak};
     use velella_sync::epoch;
     use velella_testkit::Watchdog;
     use velella_vfs::intercept::{Call, Intercepted, Interceptor, Verdict};
@@ -156,6 +166,12 @@ mod tests {
         assert!(again.put("k", "v").unwrap() > engine.clock.lease());
     }
 
+    fn syncs_manifest(call: &Call<'_>) -> bool {
+        let name = call.path.file_name().unwrap_or_default().to_string_lossy();
+        let syncs = matches!(call.operation, Operation::SyncData | Operation::SyncAll);
+        syncs && name.starts_with("MANIFEST")
+    }
+
     /// In front of a manifest: sees that memory can be reclaimed while it is synced.
     #[derive(Debug, Default)]
     struct Reclaims {
@@ -164,9 +180,7 @@ mod tests {
 
     impl Interceptor for Reclaims {
         fn before(&self, call: &Call<'_>) -> Verdict {
-            let name = call.path.file_name().unwrap_or_default().to_string_lossy();
-            let syncs = matches!(call.operation, Operation::SyncData | Operation::SyncAll);
-            if syncs && name.starts_with("MANIFEST") {
+            if syncs_manifest(call) {
                 // Relaxed: the test's thread asks and looks.
                 self.asked.fetch_add(1, Ordering::Relaxed);
                 let kept = Arc::new(());
@@ -210,6 +224,46 @@ mod tests {
             assert!(write().is_some());
             assert!(manifest.asked.load(Ordering::Relaxed) > before);
         }
+    }
+
+    /// In front of a manifest: the first sync of a lease lasts until all writers want one.
+    #[derive(Debug, Default)]
+    struct Crowd {
+        engine: OnceLock<Weak<Engine>>,
+        syncs: AtomicUsize,
+    }
+
+    impl Interceptor for Crowd {
+        fn before(&self, call: &Call<'_>) -> Verdict {
+            if let Some(engine) = self.engine.get().and_then(Weak::upgrade)
+                && syncs_manifest(call)
+            {
+                // Relaxed: looked at once the writers are joined.
+                self.syncs.fetch_add(1, Ordering::Relaxed);
+                until(|| engine.counters.switch_aborts.sum() >= 3);
+            }
+            Verdict::Pass
+        }
+
+        fn after(&self, _: &Call<'_>, _: bool) {}
+    }
+
+    #[test]
+    fn writers_that_meet_the_end_of_the_lease_together_write_one_down() {
+        let _watchdog = Watchdog::new("writers_that_meet_the_end", 60);
+        let crowd = Arc::new(Crowd::default());
+        let fs = Intercepted::standing(Arc::clone(&crowd), Arc::new(MemFs::new()));
+        let (db, engine) = open(Arc::new(fs), tiny().simulated(sizes()));
+        draw_until(&engine, 0);
+        crowd.engine.set(Arc::downgrade(&engine)).unwrap();
+        std::thread::scope(|scope| {
+            for writer in 0..3u8 {
+                let db = &db;
+                scope.spawn(move || db.put([writer], "v").unwrap());
+            }
+        });
+        assert_eq!(crowd.syncs.load(Ordering::Relaxed), 1);
+        assert_eq!(db.iter().unwrap().count(), 3);
     }
 
     /// Its stamp is beyond the lease, and so may be above all that the manifest tells of stamps.

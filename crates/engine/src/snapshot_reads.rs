@@ -56,6 +56,8 @@ impl Snapshot {
         keyspace: &Keyspace,
         keys: &[K],
     ) -> Result<Vec<Option<Value>>> {
+        self.check_origin(&keyspace.handle)?;
+        keyspace.handle.engine.check_open()?;
         keys.iter().map(|key| self.get(keyspace, key)).collect()
     }
 

@@ -135,6 +135,7 @@ impl Db {
         options: WriteOptions,
         mut decide: impl FnMut(&Snapshot, &mut WriteBatch) -> Result<R, E>,
     ) -> Result<(R, Option<Stamp>), E> {
+        self.engine().check_open()?;
         let mut batch = WriteBatch::new();
         for _ in 0..ATTEMPTS {
             let snapshot = self.snapshot();

@@ -5,7 +5,7 @@
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
-use velella::{Db, ErrorKind, WriteOptions};
+use velella::{Db, Error, ErrorKind, WriteOptions};
 use velella_testkit::Watchdog;
 
 #[test]
@@ -88,6 +88,20 @@ fn close_gives_up_the_lock_though_handles_live_on() {
     assert_eq!(db.increment("n", 1).unwrap_err().kind(), ErrorKind::Closed);
     let batch = velella::WriteBatch::new();
     assert_eq!(db.write(&batch).unwrap_err().kind(), ErrorKind::Closed);
+    // What would do nothing is no exception.
+    let none: [&str; 0] = [];
+    let snapshot_again = db.snapshot();
+    for refused in [
+        db.transact(Default::default(), |_, _| -> Result<(), Error> {
+            panic!("nobody asks")
+        })
+        .unwrap_err(),
+        db.multi_get(&none).unwrap_err(),
+        snapshot_again.multi_get(&db, &none).unwrap_err(),
+    ] {
+        assert_eq!(refused.kind(), ErrorKind::Closed);
+    }
+    drop(snapshot_again);
     // A dead handle that drops late harms nobody.
     drop((db, snapshot, iter));
     again.put("k", "2").unwrap();

@@ -95,6 +95,22 @@ fn a_drop_in_doubt_ends_writing_and_is_decided_by_the_next_opening() {
     }
 }
 
+/// Only the creation is in doubt, and its caller was told: what was written is durable.
+#[test]
+fn a_database_in_which_a_creation_is_in_doubt_closes_without_an_error() {
+    let mem = MemFs::new();
+    let faulty = FaultFs::over_mem(&mem);
+    let (db, _engine) = open(Arc::new(faulty.clone()), tiny());
+    faulty.inject(Rule::every(Fault::Io).on("MANIFEST").of(Operation::Write));
+    let error = db.create_keyspace("k", Default::default()).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::OutcomeUnknown, "{error}");
+    faulty.heal();
+    db.put("a", "1").unwrap();
+    db.close().unwrap();
+    let (db, _) = open(Arc::new(mem), tiny());
+    assert_eq!(db.get("a").unwrap().unwrap(), "1");
+}
+
 #[test]
 fn a_creation_does_not_wait_for_a_batch_that_keeps_switches_off() {
     let _watchdog = Watchdog::new("a_creation_does_not_wait", 60);
