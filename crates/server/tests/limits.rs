@@ -399,6 +399,13 @@ fn a_command_described_again_and_again_is_refused_too() {
             "{what}"
         );
     }
+    let mut request = vec![&b"COMMAND"[..], b"GETKEYS", b"DEL"];
+    request.resize(3 + 100_000, b"client");
+    let refused = client.call(&request);
+    assert!(
+        matches!(&refused, Answer::Error(text) if text.contains("exceeds")),
+        "GETKEYS"
+    );
     assert_eq!(client.ask("PING"), Answer::Simple("PONG".into()));
     fixture.stop();
 }

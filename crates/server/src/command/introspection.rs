@@ -217,7 +217,10 @@ fn getkeys(ctx: &mut Context<'_>, args: Args<'_>) -> Outcome {
     }
     let keys: Vec<&[u8]> = positions(row, asked.len()).map(|at| asked.at(at)).collect();
     ctx.reply.array(keys.len());
-    keys.iter().for_each(|key| ctx.reply.bulk(key));
+    for (place, key) in keys.iter().enumerate() {
+        ctx.reply.bulk(key);
+        ctx.check_output(place + 1)?;
+    }
     Ok(())
 }
 
