@@ -7,3 +7,4 @@ mod clients;
 mod commands;
 mod common;
 mod protocol;
+mod scans;

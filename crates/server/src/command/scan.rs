@@ -1,12 +1,12 @@
 //! Walks over keys: SCAN, KEYS, RANDOMKEY, DBSIZE. Keys come in order.
 //!
 //! V1. A SCAN looks at COUNT keys, but at most [`STEPS_MAX`], and stops early when its reply gets
-//!     long: one call never holds a network thread for long.
+//!     long: one call never holds a network thread for long, and no reply exceeds the limit.
 //! V2. Every key present from the first call of a SCAN to its last is returned at least once
 //!     (`cursors.rs`).
 //! V3. RANDOMKEY is uniform up to 64 keys; beyond, a key's chance depends on the gap before it.
 //!
-//! Tests: `tests/commands.rs`, `tests/redis_py.py`.
+//! Tests: `tests/commands.rs`, `tests/scans.rs`, `tests/redis_py.py`.
 
 use super::failure::{Failure, NOT_AN_INTEGER, Outcome, SYNTAX};
 use super::options::is;
@@ -15,13 +15,13 @@ use crate::glob;
 use crate::number::{Decimal, parse_cursor, parse_i64};
 use crate::resp::request::Args;
 use std::ops::Bound;
-use velella::{Iter, IterOptions, Keyspace};
+use velella::{Iter, IterOptions, Keyspace, limits};
 use velella_sync::rng::Rng;
 use velella_sync::thread::now;
 
 /// Most keys one SCAN looks at.
 const STEPS_MAX: u64 = 1 << 17;
-/// Bytes of reply after which a SCAN stops.
+/// Bytes of reply after which a SCAN stops, at the latest.
 const REPLY_BYTES_MAX: usize = 4 << 20;
 /// Up to so many keys RANDOMKEY counts instead of guessing.
 const FEW_KEYS: u64 = 64;
@@ -99,6 +99,12 @@ fn parse(args: Args<'_>) -> Result<ScanOptions<'_>, Failure> {
     Ok(options)
 }
 
+/// Bytes of reply after which a SCAN stops where replies are limited to `limit`: the longest key
+/// and the head of the reply still fit.
+fn reply_bytes_max(limit: usize) -> usize {
+    REPLY_BYTES_MAX.min(limit.saturating_sub(2 * limits::KEY_BYTES_MAX))
+}
+
 fn scan(ctx: &mut Context<'_>, args: Args<'_>) -> Outcome {
     let token = parse_cursor(args.at(1)).ok_or(Failure::new("ERR invalid cursor"))?;
     let options = parse(args)?;
@@ -108,6 +114,7 @@ fn scan(ctx: &mut Context<'_>, args: Args<'_>) -> Outcome {
         _ => ctx.shared.cursors.lock().resume(token, database),
     };
     let head = ctx.reply.len();
+    let longest = reply_bytes_max(ctx.shared.config.max_output_bytes);
     let mut found = 0;
     let mut last = None;
     if let Some(keyspace) = ctx
@@ -129,7 +136,7 @@ fn scan(ctx: &mut Context<'_>, args: Args<'_>) -> Outcome {
                 found += 1;
             }
             steps += 1;
-            let long = ctx.reply.len() - head > REPLY_BYTES_MAX;
+            let long = ctx.reply.len() - head > longest;
             if steps >= options.count.min(STEPS_MAX) || long {
                 last = Some(key.to_vec());
                 break;
