@@ -46,3 +46,26 @@ fn a_scan_of_long_keys_stops_before_its_reply_exceeds_the_limit() {
     assert_eq!(seen.len(), 50);
     fixture.stop();
 }
+
+/// Each key costs as much as a key can.
+#[test]
+fn a_scan_whose_pattern_costs_much_stops_early_and_finds_all() {
+    let fixture = Fixture::start();
+    let mut client = fixture.client();
+    let mut matching = BTreeSet::new();
+    for number in 0..6 {
+        let mut key = vec![b'a'; 64 << 10];
+        key[0] = number;
+        if number % 2 == 1 {
+            key[(64 << 10) - 1] = b'b';
+            matching.insert(key.clone());
+        }
+        assert_eq!(client.call(&[b"SET", &key, b"v"]), ok());
+    }
+    let pattern = [&b"*"[..], &[b'a'; 1022], b"b"].concat();
+    let calls = scan(&mut client, &[b"MATCH", &pattern, b"COUNT", b"1000"]);
+    assert!(calls.len() >= 6, "{} calls", calls.len());
+    let seen: BTreeSet<_> = calls.into_iter().flatten().collect();
+    assert!(seen == matching, "{} keys", seen.len());
+    fixture.stop();
+}

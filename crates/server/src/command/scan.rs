@@ -1,7 +1,8 @@
 //! Walks over keys: SCAN, KEYS, RANDOMKEY, DBSIZE. Keys come in order.
 //!
 //! V1. A SCAN looks at COUNT keys, but at most [`STEPS_MAX`], and stops early when its reply gets
-//!     long: one call never holds a network thread for long, and no reply exceeds the limit.
+//!     long, or its pattern has cost [`MATCHING_MAX`]: one call never holds a network thread for
+//!     long, and no reply exceeds the limit.
 //! V2. Every key present from the first call of a SCAN to its last is returned at least once
 //!     (`cursors.rs`).
 //! V3. RANDOMKEY is uniform up to 64 keys; beyond, a key's chance depends on the gap before it.
@@ -21,6 +22,8 @@ use velella_sync::thread::now;
 
 /// Most keys one SCAN looks at.
 const STEPS_MAX: u64 = 1 << 17;
+/// Steps of matching (G2 of `glob.rs`) after which a SCAN stops: as many as one key can take.
+const MATCHING_MAX: usize = glob::PATTERN_BYTES_MAX * limits::KEY_BYTES_MAX;
 /// Bytes of reply after which a SCAN stops, at the latest.
 const REPLY_BYTES_MAX: usize = 4 << 20;
 /// Up to so many keys RANDOMKEY counts instead of guessing.
@@ -125,9 +128,10 @@ fn scan(ctx: &mut Context<'_>, args: Args<'_>) -> Outcome {
         let lower = after.map_or(Bound::Unbounded, Bound::Excluded);
         let prefix = glob::literal_prefix(options.pattern.unwrap_or_default());
         let mut iter = keys_only(keyspace, lower, prefix)?;
-        let mut steps = 0;
+        let (mut steps, mut matching) = (0, 0);
         while iter.step()? {
             let Some(key) = iter.key() else { break };
+            matching += options.pattern.map_or(0, <[u8]>::len) * key.len();
             if options
                 .pattern
                 .is_none_or(|pattern| glob::matches(pattern, key))
@@ -137,7 +141,8 @@ fn scan(ctx: &mut Context<'_>, args: Args<'_>) -> Outcome {
             }
             steps += 1;
             let long = ctx.reply.len() - head > longest;
-            if steps >= options.count.min(STEPS_MAX) || long {
+            let enough = steps >= options.count.min(STEPS_MAX) || matching >= MATCHING_MAX;
+            if enough || long {
                 last = Some(key.to_vec());
                 break;
             }
