@@ -22,8 +22,9 @@ pub struct Config {
     /// Most clients at once; one more is told so and closed. Default 10,000. Lowered at start if
     /// the process may not have that many files open.
     pub maxclients: usize,
-    /// A client that completes no command for this long, in whole seconds, rounded up, is closed;
-    /// zero: never. Default 5 minutes: pools reconnect, and half-open connections go away.
+    /// A client that completes no request for this long, in whole seconds, rounded up, and sends
+    /// no 4 KiB of one at once, is closed; one that is refused counts. Zero: never. Default 5
+    /// minutes: pools reconnect, and half-open connections go away.
     pub timeout: Duration,
     /// Network threads; 0 (the default): one per core.
     pub threads: usize,

@@ -12,6 +12,8 @@
 //! P5. A read that does not fill its buffer has emptied the socket, as epoll(7) has it, and is not
 //!     followed by one in vain; but once the system has told of an end, an error or an urgent byte,
 //!     which it does once, a connection is read until the socket says that it would block.
+//! P6. A client is not silent while it completes requests, whatever the answers, receives more than
+//!     a drip, takes what it asked for, or waits for replies withheld.
 //!
 //! Tests: below, and through sockets in `tests/`.
 
@@ -84,6 +86,8 @@ pub(crate) struct Hold {
 struct Ran {
     /// How many bytes they were.
     used: usize,
+    /// Whether there was one at all, run or refused.
+    any: bool,
     /// The number of the last command.
     last: Option<usize>,
     /// Where the reply begins of the first that vouches for durability (P4).
@@ -190,13 +194,14 @@ impl Connection {
     }
 
     fn after_commands(&mut self, runner: &Runner, ran: &Ran, received: usize) {
-        if ran.last.is_some() {
+        if ran.any {
             let resp3 = self.reply.protocol == Protocol::Resp3;
             self.session
                 .client
                 .note(self.session.database, resp3, ran.last);
         }
-        if ran.last.is_some() || received >= ACTIVITY_BYTES {
+        // P6.
+        if ran.any || received >= ACTIVITY_BYTES {
             self.active = runner.clock;
         }
         self.session
@@ -277,6 +282,7 @@ impl Connection {
                     if args.len() > 0 {
                         let from = self.reply.len();
                         let number = runner.run(&mut self.session, &mut self.reply, args);
+                        ran.any = true;
                         ran.last = number.or(ran.last);
                         if self.session.withhold.is_some() {
                             ran.vouching.get_or_insert(from);
@@ -454,6 +460,32 @@ mod tests {
         assert_eq!(served.connection.reply.bytes(), b":1\r\n:2\r\n");
         let found = served.runner.shared.db.get("n").unwrap();
         assert_eq!(found.as_deref(), Some(&b"2"[..]));
+    }
+
+    #[test]
+    fn who_is_refused_again_and_again_is_not_silent() {
+        let mut served = Served::new();
+        let opened = served.connection.opened;
+        let (second, timeout) = (Duration::from_secs(1), Duration::from_secs(5));
+        let at = |seconds: u32| opened + second * seconds;
+        *served.runner.shared.settings.requirepass.lock() = Some("secret".into());
+        // Unknown, not supported, too few arguments, and no password given.
+        let requests = ["NOSUCH", "MULTI", "GET", "GET k"];
+        for (turn, request) in (1..).zip(requests) {
+            served.connection.session.authenticated = request != "GET k";
+            served.runner.clock = at(3 * turn);
+            let ran = served.execute(format!("{request}\r\n").as_bytes());
+            assert_eq!(ran.last, None, "{request}");
+            let connection = &mut served.connection;
+            connection.after_commands(&served.runner, &ran, ran.used);
+            assert!(!connection.overdue(at(3 * turn + 4), timeout), "{request}");
+            assert!(connection.overdue(at(3 * turn + 5), timeout), "{request}");
+        }
+        served.runner.clock = at(100);
+        let ran = served.execute(b"\r\n");
+        let connection = &mut served.connection;
+        connection.after_commands(&served.runner, &ran, ran.used);
+        assert!(connection.overdue(at(100), timeout), "no request");
     }
 
     #[test]
