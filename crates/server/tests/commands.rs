@@ -551,8 +551,20 @@ fn a_sync_may_wait_for_company_for_ever() {
 fn what_is_refused_creates_no_database() {
     let (_directory, db, server) = over_a_database();
     let mut client = Client::connect(server.address());
-    assert_eq!(client.ask("SELECT 3"), ok());
     let long = vec![b'k'; (64 << 10) + 1];
+    assert_eq!(client.ask("SET k v"), ok());
+    let refused = |answer: &Answer, why: &str| {
+        assert!(
+            matches!(answer, Answer::Error(text) if text.contains(why)),
+            "{answer:?}"
+        );
+        assert_eq!(db.keyspaces(), ["default"]);
+    };
+    refused(
+        &client.call(&[b"COPY", b"k", &long, b"DB", b"3"]),
+        "65537 bytes",
+    );
+    assert_eq!(client.ask("SELECT 3"), ok());
     for command in [
         &[&b"SET"[..], &long, b"v"][..],
         &[b"SETEX", &long, b"10", b"v"],
@@ -563,10 +575,7 @@ fn what_is_refused_creates_no_database() {
         &[b"MSET", b"k", b"v", &long, b"v"],
         &[b"MSETNX", b"k", b"v", &long, b"v"],
     ] {
-        let answer = client.call(command);
-        let refused = matches!(&answer, Answer::Error(text) if text.contains("65537 bytes"));
-        assert!(refused, "{answer:?}");
-        assert_eq!(db.keyspaces(), ["default"]);
+        refused(&client.call(command), "65537 bytes");
     }
     server.handle().stop();
     server.wait().unwrap();

@@ -6,7 +6,7 @@ use super::failure::{Failure, NO_SUCH_KEY, Outcome, SYNTAX};
 use super::options::{database_number, is};
 use super::row::{Context, FAST, MEMORY, Row, WRITE};
 use crate::resp::request::Args;
-use velella::{Entry, Keyspace, WriteBatch};
+use velella::{Entry, Keyspace, WriteBatch, limits};
 
 const TWO_KEYS: (i32, i32, i32) = (1, 2, 1);
 
@@ -103,6 +103,8 @@ fn copy(ctx: &mut Context<'_>, args: Args<'_>) -> Outcome {
             return Ok(());
         }
     };
+    // C2 of `context.rs`.
+    limits::check_key(to)?;
     let target = ctx.databases.writable(database)?.clone();
     let copied = ctx.atomically(|snapshot, batch| {
         let Some(entry) = snapshot.get_entry(&source, from)? else {
