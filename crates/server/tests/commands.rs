@@ -577,6 +577,39 @@ fn what_is_refused_creates_no_database() {
     ] {
         refused(&client.call(command), "65537 bytes");
     }
+    // More than one batch holds, in bytes and in pairs; and where the database is there.
+    let value = vec![b'v'; 1 << 20];
+    let keys: Vec<String> = (0..=1 << 16).map(|number| number.to_string()).collect();
+    for name in ["MSET", "MSETNX"] {
+        let call = |keys: &[String], value: &[u8]| {
+            let mut call = vec![name.as_bytes()];
+            keys.iter()
+                .for_each(|key| call.extend([key.as_bytes(), value]));
+            encode(&call)
+        };
+        for (request, why) in [
+            (
+                call(&keys[..17], &value),
+                "bytes of keys and values, at most 16777216",
+            ),
+            (call(&keys, b"v"), "65537 operations, at most 65536"),
+        ] {
+            client.send(&request);
+            refused(&client.answer(), why);
+            client.send(
+                &[
+                    encode(&[b"SELECT", b"0"]),
+                    request,
+                    encode(&[b"SELECT", b"3"]),
+                ]
+                .concat(),
+            );
+            assert_eq!(client.answer(), ok());
+            refused(&client.answer(), why);
+            assert_eq!(client.answer(), ok());
+        }
+    }
+    assert_eq!(client.ask("DBSIZE"), Answer::Integer(0));
     server.handle().stop();
     server.wait().unwrap();
 }

@@ -445,6 +445,8 @@ fn a_key_too_long_to_be_there_is_absent_to_whatever_writes_nothing() {
     let one_of_them = client.call(&[b"DEL", b"k", &long]);
     assert_eq!(one_of_them, Answer::Integer(1));
     assert_eq!(client.ask("SET k v"), ok());
+    let lost = client.call(&[b"MSETNX", b"k", b"v", &long, b"v"]);
+    assert_eq!(lost, Answer::Integer(0));
     for database in ["0", "7"] {
         assert_eq!(client.ask(&format!("SELECT {database}")), ok());
         for (command, rest) in [

@@ -8,7 +8,7 @@
 use super::row::{Row, Table};
 use super::{
     bits, client, counting, durability, expiry, flush, handshake, info, introspection, keys, lcs,
-    monitoring, object, ordered, rename, scan, settings, strings, substrings,
+    monitoring, object, ordered, pairs, rename, scan, settings, strings, substrings,
 };
 use std::sync::OnceLock;
 
@@ -16,6 +16,7 @@ const GROUPS: &[&[Row]] = &[
     handshake::ROWS,
     client::ROWS,
     strings::ROWS,
+    pairs::ROWS,
     counting::ROWS,
     substrings::ROWS,
     lcs::ROWS,

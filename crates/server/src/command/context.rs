@@ -24,17 +24,12 @@ impl Context<'_> {
         Ok(self.databases.writable(self.session.database)?)
     }
 
-    /// Refuses pairs that are too long before the keyspace selected is created for them (C2). Where
+    /// Refuses a pair that is too long before the keyspace selected is created for it (C2). Where
     /// it exists the engine does.
-    pub(crate) fn check_first<'k>(
-        &mut self,
-        pairs: impl IntoIterator<Item = (&'k [u8], &'k [u8])>,
-    ) -> Outcome {
+    pub(crate) fn check_first(&mut self, key: &[u8], value: &[u8]) -> Outcome {
         if self.existing()?.is_none() {
-            for (key, value) in pairs {
-                limits::check_key(key)?;
-                limits::check_value(value)?;
-            }
+            limits::check_key(key)?;
+            limits::check_value(value)?;
         }
         Ok(())
     }

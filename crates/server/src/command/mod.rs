@@ -16,6 +16,7 @@ mod subcommands;
 mod client;
 mod handshake;
 mod strings;
+mod pairs;
 mod counting;
 mod substrings;
 mod lcs;

@@ -1,7 +1,6 @@
-//! Strings as wholes: GET and SET in all their forms, alone and several at once.
+//! Strings as wholes: GET, MGET, and SET in all its forms; several are set in `pairs.rs`.
 //!
-//! A plain SET is one put; what depends on the old value is one read-modify-write; what concerns
-//! several keys is one batch.
+//! A plain SET is one put; what depends on the old value is one read-modify-write.
 //!
 //! Tests: `tests/commands.rs`, `tests/redis_py.py`.
 
@@ -10,10 +9,9 @@ use super::options::{Time, is};
 use super::row::{ALL_KEYS, Context, FAST, MEMORY, ONE_KEY, READ, Row, WRITE};
 use super::session::BUFFERED;
 use crate::resp::request::Args;
-use velella::{Decision, Entry, Keyspace, RmwOutcome, Storable, WriteBatch, limits};
+use velella::{Decision, Entry, RmwOutcome, Storable, limits};
 
 const WRITE_MEMORY: u16 = WRITE | MEMORY;
-const PAIRS: (i32, i32, i32) = (1, -1, 2);
 
 pub(crate) const ROWS: &[Row] = &[
     Row::new("get", 2, READ | FAST, get)
@@ -57,18 +55,6 @@ pub(crate) const ROWS: &[Row] = &[
         "1.0.0",
         "Get several values of one instant.",
     ),
-    Row::new("mset", -3, WRITE_MEMORY, mset).keys(PAIRS).doc(
-        "string",
-        "1.0.1",
-        "Set several values at one instant.",
-    ),
-    Row::new("msetnx", -3, WRITE_MEMORY, msetnx)
-        .keys(PAIRS)
-        .doc(
-            "string",
-            "1.0.1",
-            "Set several values at one instant, if all keys are absent.",
-        ),
 ];
 
 /// What to store: a value, with an expiry or without.
@@ -103,7 +89,7 @@ impl Context<'_> {
                     });
                 }
                 Decision::Put(value) | Decision::PutExpiring(value, _) => {
-                    self.check_first([(key, &value[..])])?;
+                    self.check_first(key, &value)?;
                 }
             }
         }
@@ -115,7 +101,7 @@ impl Context<'_> {
     }
 
     fn put(&mut self, key: &[u8], value: &[u8], expires_at_ms: Option<u64>) -> Outcome {
-        self.check_first([(key, value)])?;
+        self.check_first(key, value)?;
         let keyspace = self.writable()?;
         let stamp = match expires_at_ms {
             None => keyspace.put_with(key, value, BUFFERED)?,
@@ -337,50 +323,6 @@ fn mget(ctx: &mut Context<'_>, args: Args<'_>) -> Outcome {
         values += usize::from(value.is_some());
         ctx.check_output(values)
     })
-}
-
-/// The pairs of MSET and MSETNX.
-fn pairs<'a>(args: Args<'a>) -> impl Iterator<Item = (&'a [u8], &'a [u8])> {
-    let keys = (1..args.len()).step_by(2);
-    keys.map(move |key| (args.at(key), args.at(key + 1)))
-}
-
-fn put_pairs(batch: &mut WriteBatch, keyspace: &Keyspace, args: Args<'_>) {
-    for (key, value) in pairs(args) {
-        batch.put(keyspace, key, value);
-    }
-}
-
-fn mset(ctx: &mut Context<'_>, args: Args<'_>) -> Outcome {
-    if args.len().is_multiple_of(2) {
-        return Err(Failure::arity("mset"));
-    }
-    ctx.check_first(pairs(args))?;
-    let mut batch = WriteBatch::new();
-    put_pairs(&mut batch, ctx.writable()?, args);
-    let stamp = ctx.shared.db.write_with(&batch, BUFFERED)?;
-    ctx.session.wrote(stamp);
-    ctx.reply.ok();
-    Ok(())
-}
-
-fn msetnx(ctx: &mut Context<'_>, args: Args<'_>) -> Outcome {
-    if args.len().is_multiple_of(2) {
-        return Err(Failure::arity("msetnx"));
-    }
-    ctx.check_first(pairs(args))?;
-    let keyspace = ctx.writable()?.clone();
-    let set = ctx.atomically(|snapshot, batch| {
-        for key in args.from(1).iter().step_by(2) {
-            if snapshot.contains(&keyspace, key)? {
-                return Ok(false);
-            }
-        }
-        put_pairs(batch, &keyspace, args);
-        Ok(true)
-    })?;
-    ctx.reply.integer(i64::from(set));
-    Ok(())
 }
 
 impl From<std::num::TryFromIntError> for Failure {
