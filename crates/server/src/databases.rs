@@ -4,7 +4,7 @@
 //!     it. A read of a keyspace that does not exist finds nothing and creates nothing.
 //! B2. Each network thread has its own handles: finding one takes no lock.
 //!
-//! Tests: through SELECT in `tests/`.
+//! Tests: `tests/databases.rs`.
 
 use velella::{Db, ErrorKind, Keyspace, Result};
 

@@ -2,21 +2,9 @@
 
 #![allow(clippy::unwrap_used, reason = "what helps a test fails as a test does")]
 
-use crate::common::{Answer, Client, Fixture, bulk, encode, error, ok};
+use crate::common::{Answer, Client, Fixture, bulk, encode, error, ok, over_a_database};
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};
-
-/// A server, and the database under it to look into.
-fn over_a_database() -> (tempfile::TempDir, velella::Db, velella_server::Server) {
-    let directory = tempfile::tempdir().unwrap();
-    let db = velella::open(directory.path()).unwrap();
-    let config = velella_server::Config {
-        port: 0,
-        ..velella_server::Config::default()
-    };
-    let server = velella_server::Server::start(config, db.clone()).unwrap();
-    (directory, db, server)
-}
 
 #[test]
 fn increments_of_many_clients_are_all_counted() {
@@ -270,58 +258,6 @@ fn a_scan_over_several_connections_misses_no_key() {
 }
 
 #[test]
-fn databases_are_apart_and_flushed_apart() {
-    let fixture = Fixture::start();
-    let (mut zero, mut three) = (fixture.client(), fixture.client());
-    assert_eq!(three.ask("SELECT 3"), ok());
-    assert_eq!(three.ask("DBSIZE"), Answer::Integer(0));
-    assert_eq!(zero.ask("SET k zero"), ok());
-    assert_eq!(three.ask("GET k"), Answer::Null);
-    assert_eq!(three.ask("SET k three"), ok());
-    assert_eq!(zero.ask("COPY k j DB 3"), Answer::Integer(1));
-    assert_eq!(
-        three.ask("MGET k j"),
-        Answer::Array(vec![bulk("three"), bulk("zero")])
-    );
-    assert_eq!(zero.ask("FLUSHDB"), ok());
-    assert_eq!(zero.ask("DBSIZE"), Answer::Integer(0));
-    assert_eq!(three.ask("DBSIZE"), Answer::Integer(2));
-    assert_eq!(zero.ask("FLUSHALL"), ok());
-    assert_eq!(three.ask("DBSIZE"), Answer::Integer(0));
-    fixture.stop();
-}
-
-#[test]
-fn what_writes_nothing_creates_no_database() {
-    let (_directory, db, server) = over_a_database();
-    let mut client = Client::connect(server.address());
-    assert_eq!(client.ask("COPY none y DB 3"), Answer::Integer(0));
-    assert_eq!(client.ask("SELECT 3"), ok());
-    assert_eq!(client.ask("RENAME none y"), error("ERR no such key"));
-    assert_eq!(client.ask("RENAMENX none y"), error("ERR no such key"));
-    for (command, answer) in [
-        ("COPY none y", Answer::Integer(0)),
-        ("BITOP AND y none other", Answer::Integer(0)),
-        ("DEL none other", Answer::Integer(0)),
-        ("EXPIRE none 10", Answer::Integer(0)),
-        ("PERSIST none", Answer::Integer(0)),
-        ("GETDEL none", Answer::Null),
-        ("GETEX none EX 10", Answer::Null),
-        ("SET none v XX", Answer::Null),
-        ("SETRANGE none 0 ", Answer::Integer(0)),
-    ] {
-        assert_eq!(client.ask(command), answer, "{command}");
-        assert_eq!(db.keyspaces(), ["default"], "{command}");
-    }
-    assert_eq!(client.ask("SET k v"), ok());
-    assert_eq!(db.keyspaces(), ["db3", "default"]);
-    assert_eq!(client.ask("COPY k k DB 4"), Answer::Integer(1));
-    assert_eq!(db.keyspaces(), ["db3", "db4", "default"]);
-    server.handle().stop();
-    server.wait().unwrap();
-}
-
-#[test]
 fn what_the_library_writes_the_server_reads_and_the_reverse() {
     let (_directory, db, server) = over_a_database();
     db.put("from the library", "v").unwrap();
@@ -543,73 +479,6 @@ fn a_sync_may_wait_for_company_for_ever() {
     client.send(&encode(&[b"SET", b"k", b"v"]));
     assert_eq!(company.ask("SAVE"), ok());
     assert_eq!(client.answer(), ok());
-    server.handle().stop();
-    server.wait().unwrap();
-}
-
-#[test]
-fn what_is_refused_creates_no_database() {
-    let (_directory, db, server) = over_a_database();
-    let mut client = Client::connect(server.address());
-    let long = vec![b'k'; (64 << 10) + 1];
-    assert_eq!(client.ask("SET k v"), ok());
-    let refused = |answer: &Answer, why: &str| {
-        assert!(
-            matches!(answer, Answer::Error(text) if text.contains(why)),
-            "{answer:?}"
-        );
-        assert_eq!(db.keyspaces(), ["default"]);
-    };
-    refused(
-        &client.call(&[b"COPY", b"k", &long, b"DB", b"3"]),
-        "65537 bytes",
-    );
-    assert_eq!(client.ask("SELECT 3"), ok());
-    for command in [
-        &[&b"SET"[..], &long, b"v"][..],
-        &[b"SETEX", &long, b"10", b"v"],
-        &[b"SET", &long, b"v", b"NX"],
-        &[b"GETSET", &long, b"v"],
-        &[b"APPEND", &long, b"v"],
-        &[b"INCR", &long],
-        &[b"MSET", b"k", b"v", &long, b"v"],
-        &[b"MSETNX", b"k", b"v", &long, b"v"],
-    ] {
-        refused(&client.call(command), "65537 bytes");
-    }
-    // More than one batch holds, in bytes and in pairs; and where the database is there.
-    let value = vec![b'v'; 1 << 20];
-    let keys: Vec<String> = (0..=1 << 16).map(|number| number.to_string()).collect();
-    for name in ["MSET", "MSETNX"] {
-        let call = |keys: &[String], value: &[u8]| {
-            let mut call = vec![name.as_bytes()];
-            keys.iter()
-                .for_each(|key| call.extend([key.as_bytes(), value]));
-            encode(&call)
-        };
-        for (request, why) in [
-            (
-                call(&keys[..17], &value),
-                "bytes of keys and values, at most 16777216",
-            ),
-            (call(&keys, b"v"), "65537 operations, at most 65536"),
-        ] {
-            client.send(&request);
-            refused(&client.answer(), why);
-            client.send(
-                &[
-                    encode(&[b"SELECT", b"0"]),
-                    request,
-                    encode(&[b"SELECT", b"3"]),
-                ]
-                .concat(),
-            );
-            assert_eq!(client.answer(), ok());
-            refused(&client.answer(), why);
-            assert_eq!(client.answer(), ok());
-        }
-    }
-    assert_eq!(client.ask("DBSIZE"), Answer::Integer(0));
     server.handle().stop();
     server.wait().unwrap();
 }

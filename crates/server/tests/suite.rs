@@ -6,5 +6,6 @@
 mod clients;
 mod commands;
 mod common;
+mod databases;
 mod protocol;
 mod scans;

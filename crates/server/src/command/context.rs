@@ -3,7 +3,7 @@
 //! C1. Every write is noted in the session with its stamp, so that its reply can be withheld.
 //! C2. What the engine refuses for its length creates no keyspace.
 //!
-//! Tests: through sockets in `tests/commands.rs`.
+//! Tests: through sockets in `tests/commands.rs` and `tests/databases.rs`.
 
 use super::failure::{Failure, Outcome};
 use super::row::Context;

@@ -3,7 +3,7 @@
 //! M1. What a batch may not hold is refused in the engine's words before a database is created for
 //!     it (C2 of `context.rs`), and before it is copied into a batch.
 //!
-//! Tests: below, `tests/commands.rs`, `tests/redis_py.py`.
+//! Tests: below, `tests/commands.rs`, `tests/databases.rs`, `tests/redis_py.py`.
 
 use super::failure::{Failure, Outcome};
 use super::row::{Context, MEMORY, Row, WRITE};

@@ -63,6 +63,18 @@ impl Fixture {
     }
 }
 
+/// A server, and the database under it to look into.
+pub fn over_a_database() -> (tempfile::TempDir, velella::Db, Server) {
+    let directory = tempfile::tempdir().unwrap();
+    let db = velella::open(directory.path()).unwrap();
+    let config = Config {
+        port: 0,
+        ..Config::default()
+    };
+    let server = Server::start(config, db.clone()).unwrap();
+    (directory, db, server)
+}
+
 /// A reply, decoded.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Answer {
