@@ -6,10 +6,11 @@ mod common;
 
 use common::{Answer, Client, Fixture, bulk, encode, error, ok};
 use std::net::{IpAddr, Ipv4Addr};
+use std::path::Path;
 use std::time::Duration;
 use velella::JournalMode;
 use velella::vfs::fault::{Fault, Rule};
-use velella::vfs::{FaultFs, MemFs, Operation};
+use velella::vfs::{FaultFs, MemFs, Operation, Vfs};
 use velella_server::{Config, Server};
 use velella_testkit::Watchdog;
 
@@ -260,6 +261,22 @@ fn faulty(journal: JournalMode) -> (Server, Client, FaultFs) {
     (server, client, faults)
 }
 
+/// The name of the journal's segment that has these bytes somewhere.
+fn segment_with(bytes: &[u8], files: &dyn Vfs) -> String {
+    let journal = Path::new("/db/journal");
+    let mut names = files.read_dir(journal).unwrap();
+    names.retain(|name| {
+        if name.extension().is_none_or(|kind| kind != "seg") {
+            return false;
+        }
+        let file = files.open_read(&journal.join(name)).unwrap();
+        let mut content = vec![0; usize::try_from(file.len()).unwrap()];
+        file.read_exact_at(&mut content, 0).unwrap();
+        content.windows(bytes.len()).any(|window| window == bytes)
+    });
+    names.pop().unwrap().to_string_lossy().into_owned()
+}
+
 /// Whether the lines stand in INFO.
 fn told(client: &mut Client, lines: &[&str]) -> bool {
     let Answer::Bulk(text) = client.ask("INFO persistence") else {
@@ -279,6 +296,26 @@ fn info_tells_when_nothing_can_be_written_any_more() {
     assert!(matches!(client.ask("SAVE"), Answer::Error(_)));
     let ill = ["rdb_last_bgsave_status:err", "aof_last_write_status:err"];
     assert!(told(&mut client, &ill));
+}
+
+#[test]
+fn a_write_that_the_journal_fails_to_take_is_told_to_be_in_doubt() {
+    let (_server, mut client, faults) = faulty(JournalMode::Write);
+    assert_eq!(client.ask("SET k what-is-looked-for"), ok());
+    // That file alone: the journal makes the next ones ready on its own, and may be at it.
+    let segment = segment_with(b"what-is-looked-for", &faults);
+    faults.inject(Rule::every(Fault::Io).of(Operation::Write).on(&segment));
+    let told = client.ask("SET k w");
+    let doubtful = "MISCONF the write may survive, or may not:";
+    assert!(
+        matches!(&told, Answer::Error(text) if text.starts_with(doubtful)),
+        "{told:?}"
+    );
+    let told = client.ask("SET k x");
+    assert!(
+        matches!(&told, Answer::Error(text) if text.starts_with("MISCONF cannot")),
+        "{told:?}"
+    );
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! Why a command failed, in the words Redis clients know.
 //!
 //! F1. The text begins with a code in capitals, for clients that tell errors apart by it.
+//! F2. A write that may have happened all the same is told apart from one that has not.
 //!
 //! Tests: the texts are those `tests/redis_py.py` finds in Redis.
 
@@ -52,6 +53,8 @@ impl From<Error> for Failure {
         let code = match error.kind() {
             // Redis says so when it cannot persist: writes stop, reads go on.
             ErrorKind::Io | ErrorKind::NoSpace | ErrorKind::ReadOnly => "MISCONF",
+            // No refusal (F2).
+            ErrorKind::OutcomeUnknown => "MISCONF the write may survive, or may not:",
             _ => "ERR",
         };
         Failure(format!("{code} {error}").into())
