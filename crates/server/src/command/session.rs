@@ -2,8 +2,9 @@
 //!
 //! Y1. `last_stamp` is the newest write of this connection; a reply withheld until it is durable
 //!     vouches for all before it, since durability is a prefix of the stamps.
+//! Y2. Of several writes whose replies are withheld together the least patient decides.
 //!
-//! Tests: through sockets in `tests/`.
+//! Tests: below, and through sockets in `tests/`.
 
 use crate::clients::Client;
 use crate::shared::Shared;
@@ -81,16 +82,59 @@ impl Session {
         self.authenticated
     }
 
-    /// Notes a write, and how long its reply must wait.
+    /// Notes a write, and how long its reply must wait (Y2).
     #[inline]
     pub(crate) fn wrote(&mut self, stamp: Stamp) {
         self.last_stamp = self.last_stamp.max(stamp);
-        match self.durability {
-            Durability::Buffered => {}
-            Durability::Sync => self.withhold = Some(Duration::ZERO),
-            Durability::Group(patience) => {
-                self.withhold.get_or_insert(patience);
+        let patience = match self.durability {
+            Durability::Buffered => return,
+            Durability::Sync => Duration::ZERO,
+            Durability::Group(patience) => patience,
+        };
+        let before = self.withhold.unwrap_or(patience);
+        self.withhold = Some(before.min(patience));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::clients::Clients;
+
+    fn session() -> Session {
+        let address = ([127, 0, 0, 1], 1).into();
+        Session {
+            database: 0,
+            authenticated: true,
+            known: true,
+            replies: Replies::On,
+            durability: Durability::Buffered,
+            last_stamp: Stamp::ZERO,
+            withhold: None,
+            closing: false,
+            client: Clients::default().add(1, address, address, 0).unwrap(),
+        }
+    }
+
+    #[test]
+    fn of_writes_that_wait_together_the_least_patient_decides() {
+        let group = |millis| Durability::Group(Duration::from_millis(millis));
+        let millis = |millis| Some(Duration::from_millis(millis));
+        for (durabilities, expected) in [
+            (&[Durability::Buffered][..], None),
+            (&[group(900), group(5)], millis(5)),
+            (&[group(5), group(900)], millis(5)),
+            (&[group(5), Durability::Buffered], millis(5)),
+            (&[Durability::Buffered, group(5)], millis(5)),
+            (&[Durability::Sync, group(5)], millis(0)),
+            (&[group(5), Durability::Sync], millis(0)),
+        ] {
+            let mut session = session();
+            for (number, durability) in (1..).zip(durabilities) {
+                session.durability = *durability;
+                session.wrote(Stamp(number));
             }
+            assert_eq!(session.withhold, expected, "{durabilities:?}");
         }
     }
 }
