@@ -3,6 +3,8 @@
 //! B1. Database 0 is the keyspace `default`; database n is `db<n>`, created by the first write to
 //!     it. A read of a keyspace that does not exist finds nothing and creates nothing.
 //! B2. Each network thread has its own handles: finding one takes no lock.
+//! B3. A keyspace may be dropped by the program around the server. A thread that meets one forgets
+//!     its handles and looks again: the database is then as if it had never been written to.
 //!
 //! Tests: `tests/databases.rs`.
 
@@ -47,5 +49,14 @@ impl Databases {
             Some(keyspace) => keyspace,
             None => handle.insert(self.db.keyspace_or_create(&format!("db{number}"))?),
         })
+    }
+
+    /// Forgets the handles, but for that of database 0, which cannot be dropped (B3).
+    #[cold]
+    pub(crate) fn forget(&mut self) {
+        self.handles
+            .iter_mut()
+            .skip(1)
+            .for_each(|handle| *handle = None);
     }
 }

@@ -122,3 +122,56 @@ fn what_is_refused_creates_no_database() {
     server.handle().stop();
     server.wait().unwrap();
 }
+
+/// Two connections: each is served by a thread of its own, which had a handle of the database.
+#[test]
+fn a_database_dropped_under_the_server_is_empty_and_can_be_written_again() {
+    let (_directory, db, server) = over_a_database();
+    let mut clients = [0; 2].map(|_| Client::connect(server.address()));
+    assert_eq!(clients[0].ask("SET default v"), ok());
+    for client in &mut clients {
+        assert_eq!(client.ask("SELECT 3"), ok());
+    }
+    let one = Answer::Integer(1);
+    let scanned = Answer::Array(vec![bulk("0"), Answer::Array(vec![])]);
+    for (command, answer) in [
+        ("GET k", Answer::Null),
+        ("SET k w", ok()),
+        ("SET k w NX", ok()),
+        ("APPEND k w", one.clone()),
+        ("MSET k w l w", ok()),
+        ("MSETNX k w l w", one.clone()),
+        ("MGET k l", Answer::Array(vec![Answer::Null, Answer::Null])),
+        ("DEL k", Answer::Integer(0)),
+        ("DEL k l", Answer::Integer(0)),
+        ("EXISTS k l", Answer::Integer(0)),
+        ("RENAME k l", error("ERR no such key")),
+        ("EXPIRE k 10", Answer::Integer(0)),
+        ("BITOP AND l k k", Answer::Integer(0)),
+        ("SCAN 0", scanned),
+        ("KV.SCAN a LIMIT 9", Answer::Array(vec![])),
+        ("KEYS *", Answer::Array(vec![])),
+        ("RANDOMKEY", Answer::Null),
+        ("DBSIZE", Answer::Integer(0)),
+        ("FLUSHDB", ok()),
+        (
+            "INFO keyspace",
+            bulk("# Keyspace\r\ndb0:keys=1,expires=0,avg_ttl=0\r\n"),
+        ),
+    ] {
+        assert_eq!(clients[0].ask("SET k v"), ok(), "{command}");
+        assert_eq!(clients[1].ask("GET k"), bulk("v"), "{command}");
+        db.drop_keyspace("db3").unwrap();
+        assert_eq!(clients[1].ask(command), answer, "{command}");
+        assert_eq!(clients[0].ask("SET k again"), ok(), "{command}");
+        assert_eq!(clients[1].ask("GET k"), bulk("again"), "{command}");
+        assert_eq!(clients[0].ask("FLUSHDB"), ok(), "{command}");
+    }
+    // From another database into it.
+    assert_eq!(clients[0].ask("SELECT 0"), ok());
+    db.drop_keyspace("db3").unwrap();
+    assert_eq!(clients[0].ask("COPY default k DB 3"), one);
+    assert_eq!(clients[1].ask("GET k"), bulk("v"));
+    server.handle().stop();
+    server.wait().unwrap();
+}

@@ -10,29 +10,43 @@ use velella::{Error, ErrorKind};
 
 /// An error reply.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Failure(pub(crate) Cow<'static, str>);
+pub(crate) struct Failure {
+    /// What the client is told; empty: nothing.
+    pub text: Cow<'static, str>,
+    /// Whether a keyspace was met that had been dropped (B3 of `databases.rs`).
+    pub is_dropped: bool,
+}
 
 /// What a command returns: its reply is written already.
 pub(crate) type Outcome = Result<(), Failure>;
 
 /// An argument that should be an integer is none.
 pub(crate) const NOT_AN_INTEGER: Failure =
-    Failure(Cow::Borrowed("ERR value is not an integer or out of range"));
+    Failure::fixed("ERR value is not an integer or out of range");
 /// An argument that should be a float is none.
-pub(crate) const NOT_A_FLOAT: Failure = Failure(Cow::Borrowed("ERR value is not a valid float"));
+pub(crate) const NOT_A_FLOAT: Failure = Failure::fixed("ERR value is not a valid float");
 /// Options that do not exist or do not go together.
-pub(crate) const SYNTAX: Failure = Failure(Cow::Borrowed("ERR syntax error"));
+pub(crate) const SYNTAX: Failure = Failure::fixed("ERR syntax error");
 /// A value would become longer than values may be.
-pub(crate) const TOO_LONG: Failure = Failure(Cow::Borrowed(
-    "ERR string exceeds maximum allowed size (proto-max-bulk-len)",
-));
+pub(crate) const TOO_LONG: Failure =
+    Failure::fixed("ERR string exceeds maximum allowed size (proto-max-bulk-len)");
 /// The key does not exist.
-pub(crate) const NO_SUCH_KEY: Failure = Failure(Cow::Borrowed("ERR no such key"));
+pub(crate) const NO_SUCH_KEY: Failure = Failure::fixed("ERR no such key");
 
 impl Failure {
+    const fn fixed(text: &'static str) -> Self {
+        Failure {
+            text: Cow::Borrowed(text),
+            is_dropped: false,
+        }
+    }
+
     /// An error with a text made for it.
     pub(crate) fn new(text: impl Into<Cow<'static, str>>) -> Self {
-        Failure(text.into())
+        Failure {
+            text: text.into(),
+            is_dropped: false,
+        }
     }
 
     /// The wrong number of arguments for a command.
@@ -57,7 +71,10 @@ impl From<Error> for Failure {
             ErrorKind::OutcomeUnknown => "MISCONF the write may survive, or may not:",
             _ => "ERR",
         };
-        Failure(format!("{code} {error}").into())
+        Failure {
+            text: format!("{code} {error}").into(),
+            is_dropped: error.kind() == ErrorKind::NotFound,
+        }
     }
 }
 

@@ -2,8 +2,10 @@
 //!
 //! X3. A panic ends the command and its connection, nothing else; it is counted.
 //! X4. Time is read once per command: the end of one is the beginning of the next.
+//! X5. A command that meets a dropped keyspace is run once more: what it wrote, if anything, went
+//!     with the keyspace, or was a deletion that can be done again.
 //!
-//! Tests: `tests/limits.rs`.
+//! Tests: `tests/limits.rs`, `tests/databases.rs`.
 
 use super::failure::{Failure, Outcome, quoted};
 use super::row::{Context, NO_AUTH, Row, Table};
@@ -124,7 +126,7 @@ impl Runner {
             table: self.table,
             row,
         };
-        let outcome = catch_unwind(AssertUnwindSafe(|| (row.run)(&mut ctx, args)));
+        let outcome = catch_unwind(AssertUnwindSafe(|| attempt(&mut ctx, args)));
         let outcome = outcome.unwrap_or_else(|_| {
             session.closing = true;
             self.counters.panics.add(1);
@@ -141,7 +143,7 @@ impl Runner {
 
     /// Makes a failure the reply, in place of what was written since `mark`.
     fn conclude(&self, reply: &mut Reply, mark: usize, outcome: Outcome) {
-        if let Err(Failure(text)) = outcome {
+        if let Err(Failure { text, .. }) = outcome {
             reply.truncate(mark);
             if !text.is_empty() {
                 reply.error(text.as_bytes());
@@ -176,6 +178,19 @@ impl Runner {
         let mut log = self.shared.slowlog.lock();
         log.note(args, took, client.address.to_string(), name, most);
     }
+}
+
+/// Runs the command; once more if the program around the server dropped a keyspace (X5).
+#[inline]
+fn attempt(ctx: &mut Context<'_>, args: Args<'_>) -> Outcome {
+    match (ctx.row.run)(ctx, args) {
+        Err(failure) if failure.is_dropped => {}
+        outcome => return outcome,
+    }
+    ctx.databases.forget();
+    ctx.shared.census.forget(now());
+    ctx.reply.truncate(ctx.begun);
+    (ctx.row.run)(ctx, args)
 }
 
 /// The answer to a name that is in no table of ours.

@@ -69,6 +69,7 @@ pub fn over_a_database() -> (tempfile::TempDir, velella::Db, Server) {
     let db = velella::open(directory.path()).unwrap();
     let config = Config {
         port: 0,
+        threads: 2,
         ..Config::default()
     };
     let server = Server::start(config, db.clone()).unwrap();
