@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "what helps a test fails as a test does")]
 
 use crate::common::{Answer, Client, Fixture, bulk, encode, error, ok};
-use std::io::Write;
+use std::io::{Read, Write};
 use std::net::Shutdown;
 
 #[test]
@@ -297,5 +297,24 @@ fn odd_requests_are_answered_in_the_words_of_redis() {
     }
     let refused = client.ask("LOLWUT");
     assert!(matches!(&refused, Answer::Error(text) if text.contains("not supported yet")));
+    fixture.stop();
+}
+
+/// Byte by byte: clients tell a null array from a null of another kind.
+#[test]
+fn a_command_that_does_not_exist_is_a_null_and_no_null_array() {
+    let fixture = Fixture::start();
+    let mut client = fixture.client();
+    let request = encode(&[b"COMMAND", b"INFO", b"nosuch"]);
+    for (version, told) in [("2", "*1\r\n$-1\r\n"), ("3", "*1\r\n_\r\n")] {
+        assert!(!matches!(
+            client.ask(&format!("HELLO {version}")),
+            Answer::Error(_)
+        ));
+        client.send(&request);
+        let mut bytes = vec![0; told.len()];
+        client.stream.read_exact(&mut bytes).unwrap();
+        assert_eq!(String::from_utf8(bytes).unwrap(), told);
+    }
     fixture.stop();
 }

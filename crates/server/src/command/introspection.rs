@@ -65,7 +65,7 @@ fn info(ctx: &mut Context<'_>, args: Args<'_>) -> Outcome {
     for (place, name) in args.from(2).iter().enumerate() {
         match find(ctx.table, name) {
             Some(row) => describe(ctx.reply, row),
-            None => ctx.reply.null_array(),
+            None => ctx.reply.null(),
         }
         ctx.check_output(place + 1)?;
     }

@@ -151,12 +151,6 @@ impl Reply {
         self.bytes.extend_from_slice(text);
     }
 
-    /// Nothing, in place of an array.
-    pub(crate) fn null_array(&mut self) {
-        let text: &[u8] = if self.resp3() { b"_\r\n" } else { b"*-1\r\n" };
-        self.bytes.extend_from_slice(text);
-    }
-
     /// The head of an array of `len` replies.
     pub(crate) fn array(&mut self, len: usize) {
         self.header(b'*', len as u64);
@@ -205,7 +199,6 @@ mod tests {
             reply.integer(-7);
             reply.bulk(b"a\r\nb");
             reply.null();
-            reply.null_array();
             reply.verbatim("hi");
             reply.map(1);
             reply.set(2);
@@ -213,11 +206,11 @@ mod tests {
         };
         assert_eq!(
             written(Protocol::Resp2, all),
-            "+OK\r\n:-7\r\n$4\r\na\r\nb\r\n$-1\r\n*-1\r\n$2\r\nhi\r\n*2\r\n*2\r\n*3\r\n"
+            "+OK\r\n:-7\r\n$4\r\na\r\nb\r\n$-1\r\n$2\r\nhi\r\n*2\r\n*2\r\n*3\r\n"
         );
         assert_eq!(
             written(Protocol::Resp3, all),
-            "+OK\r\n:-7\r\n$4\r\na\r\nb\r\n_\r\n_\r\n=6\r\ntxt:hi\r\n%1\r\n~2\r\n*3\r\n"
+            "+OK\r\n:-7\r\n$4\r\na\r\nb\r\n_\r\n=6\r\ntxt:hi\r\n%1\r\n~2\r\n*3\r\n"
         );
     }
 
