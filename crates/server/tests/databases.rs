@@ -175,3 +175,41 @@ fn a_database_dropped_under_the_server_is_empty_and_can_be_written_again() {
     server.handle().stop();
     server.wait().unwrap();
 }
+
+/// A large value lies in a file of its own: who asks about it, deletes or replaces it does not read
+/// that, and gets rid of a damaged one.
+#[test]
+fn what_needs_no_value_reads_none() {
+    let (directory, db, server) = over_a_database();
+    let mut client = Client::connect(server.address());
+    let large = vec![b'v'; 2 << 20];
+    let damage = || {
+        for entry in std::fs::read_dir(directory.path()).unwrap() {
+            let path = entry.unwrap().path();
+            if path.extension().is_some_and(|end| end == "ext") {
+                std::fs::write(&path, b"half of a header").unwrap();
+            }
+        }
+    };
+    for undo in ["DEL k", "SET k w XX", "SET k w KEEPTTL", "SET k w"] {
+        assert_eq!(client.call(&[b"SET", b"k", &large]), ok());
+        damage();
+        assert!(matches!(client.ask("GET k"), Answer::Error(_)));
+        for (request, answer) in [
+            ("TTL k", -1),
+            ("EXISTS k", 1),
+            ("STRLEN k", 2 << 20),
+            ("MEMORY USAGE k", (2 << 20) + 1),
+            ("SETNX k w", 0),
+        ] {
+            assert_eq!(client.ask(request), Answer::Integer(answer), "{request}");
+        }
+        assert_eq!(client.ask("SET k w NX"), Answer::Null);
+        let undone = client.ask(undo);
+        assert!(undone == ok() || undone == Answer::Integer(1), "{undone:?}");
+        assert!(!matches!(client.ask("GET k"), Answer::Error(_)), "{undo}");
+    }
+    server.handle().stop();
+    server.wait().unwrap();
+    drop(db);
+}

@@ -9,7 +9,7 @@ use super::failure::{Failure, Outcome};
 use super::row::Context;
 use super::session::BUFFERED;
 use crate::resp::reply::Protocol;
-use velella::{Entry, Keyspace, Snapshot, Value, WriteBatch, limits};
+use velella::{EntryInfo, Keyspace, Snapshot, Value, WriteBatch, limits};
 
 impl Context<'_> {
     /// The keyspace selected, if it was ever written.
@@ -63,10 +63,10 @@ impl Context<'_> {
         Ok(present)
     }
 
-    /// The value of `key` with its expiry.
-    pub(crate) fn entry(&mut self, key: &[u8]) -> Result<Option<Entry>, Failure> {
+    /// Length and expiry of the value of `key`, which is not read.
+    pub(crate) fn entry_info(&mut self, key: &[u8]) -> Result<Option<EntryInfo>, Failure> {
         let found = match self.existing()? {
-            Some(keyspace) => keyspace.get_entry(key)?,
+            Some(keyspace) => keyspace.entry_info(key)?,
             None => None,
         };
         self.counters.looked_up(found.is_some());

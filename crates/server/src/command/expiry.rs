@@ -149,7 +149,7 @@ fn expiring(entry: &Entry, at: i64) -> Decision<'static> {
 }
 
 fn tell(ctx: &mut Context<'_>, args: Args<'_>, time: Time) -> Outcome {
-    let expiry = ctx.entry(args.at(1))?.map(|entry| entry.expires_at_ms);
+    let expiry = ctx.entry_info(args.at(1))?.map(|info| info.expires_at_ms);
     ctx.reply.integer(match expiry {
         None => -2,
         Some(None) => -1,

@@ -53,14 +53,11 @@ fn del(ctx: &mut Context<'_>, args: Args<'_>) -> Outcome {
 }
 
 fn delete_one(ctx: &mut Context<'_>, key: &[u8]) -> Result<i64, Failure> {
-    let outcome = ctx.modify(key, |old| {
-        Ok(if old.is_some() {
-            Decision::Delete
-        } else {
-            Decision::Keep
-        })
+    let deleted = ctx.modify_unread(key, |old| match old {
+        Some(_) => Decision::Delete,
+        None => Decision::Keep,
     })?;
-    Ok(i64::from(outcome.stamp.is_some()))
+    Ok(i64::from(deleted))
 }
 
 /// K1; a key given twice counts once.

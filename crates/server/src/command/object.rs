@@ -95,9 +95,8 @@ fn usage(ctx: &mut Context<'_>, args: Args<'_>) -> Outcome {
         _ => return Err(SYNTAX),
     }
     let key = args.at(2);
-    let bytes = ctx.read(key, |value| value.map(|value| key.len() + value.len()))?;
-    match bytes {
-        Some(bytes) => ctx.reply.count(bytes),
+    match ctx.entry_info(key)? {
+        Some(info) => ctx.reply.bytes_of(key.len() as u64 + info.value_bytes),
         None => ctx.reply.null(),
     }
     Ok(())

@@ -9,7 +9,7 @@ use super::options::{Time, is};
 use super::row::{ALL_KEYS, Context, FAST, MEMORY, ONE_KEY, READ, Row, WRITE};
 use super::session::BUFFERED;
 use crate::resp::request::Args;
-use velella::{Decision, Entry, RmwOutcome, Storable, limits};
+use velella::{Decision, Entry, EntryInfo, RmwOutcome, Storable, limits};
 
 const WRITE_MEMORY: u16 = WRITE | MEMORY;
 
@@ -77,27 +77,55 @@ impl Context<'_> {
         key: &[u8],
         mut decide: impl FnMut(Option<&Entry>) -> Result<Decision<'v>, Failure>,
     ) -> Result<RmwOutcome<'v>, Failure> {
-        // Where nothing was ever written, what writes nothing creates no database.
-        // No key is longer than the engine takes.
-        if limits::check_key(key).is_err() || self.existing()?.is_none() {
-            match decide(None)? {
-                decision @ (Decision::Keep | Decision::Delete) => {
-                    return Ok(RmwOutcome {
-                        old: None,
-                        decision,
-                        stamp: None,
-                    });
-                }
-                Decision::Put(value) | Decision::PutExpiring(value, _) => {
-                    self.check_first(key, &value)?;
-                }
-            }
+        if let Some(decision) = self.decided_before(key, || decide(None))? {
+            return Ok(RmwOutcome {
+                old: None,
+                decision,
+                stamp: None,
+            });
         }
         let outcome = self.writable()?.rmw_entry(key, BUFFERED, decide)?;
         if let Some(stamp) = outcome.stamp {
             self.session.wrote(stamp);
         }
         Ok(outcome)
+    }
+
+    /// As `modify`, for who needs not the value but what is known of it: it is not read. Whether
+    /// something was written.
+    pub(crate) fn modify_unread<'v>(
+        &mut self,
+        key: &[u8],
+        mut decide: impl FnMut(Option<EntryInfo>) -> Decision<'v>,
+    ) -> Result<bool, Failure> {
+        if self.decided_before(key, || Ok(decide(None)))?.is_some() {
+            return Ok(false);
+        }
+        let keyspace = self.writable()?;
+        let stamp = keyspace.update_unread(key, BUFFERED, |old| Ok::<_, Failure>(decide(old)))?;
+        if let Some(stamp) = stamp {
+            self.session.wrote(stamp);
+        }
+        Ok(stamp.is_some())
+    }
+
+    /// What is decided of a key that cannot be there, if that is to write nothing: where nothing
+    /// was ever written that creates no database, and no key is longer than the engine takes.
+    fn decided_before<'v>(
+        &mut self,
+        key: &[u8],
+        decide_absent: impl FnOnce() -> Result<Decision<'v>, Failure>,
+    ) -> Result<Option<Decision<'v>>, Failure> {
+        if limits::check_key(key).is_ok() && self.existing()?.is_some() {
+            return Ok(None);
+        }
+        match decide_absent()? {
+            decision @ (Decision::Keep | Decision::Delete) => Ok(Some(decision)),
+            Decision::Put(value) | Decision::PutExpiring(value, _) => {
+                self.check_first(key, &value)?;
+                Ok(None)
+            }
+        }
     }
 
     fn put(&mut self, key: &[u8], value: &[u8], expires_at_ms: Option<u64>) -> Outcome {
@@ -204,43 +232,46 @@ fn set(ctx: &mut Context<'_>, args: Args<'_>) -> Outcome {
             Expiry::Never => ctx.put(key, value, None)?,
             Expiry::At(at) => ctx.put(key, value, Some(at))?,
             Expiry::Keep => {
-                ctx.modify(key, |old| Ok(stored(value, expiry_of(old))))?;
+                ctx.modify_unread(key, |old| {
+                    stored(value, old.and_then(|old| old.expires_at_ms))
+                })?;
             }
         }
         ctx.reply.ok();
         return Ok(());
     }
-    let outcome = ctx.modify(key, |old| {
+    let decide = |is_there: bool, expires_at_ms: Option<u64>| {
         let refused = match options.condition {
             Condition::Always => false,
-            Condition::IfAbsent => old.is_some(),
-            Condition::IfPresent => old.is_none(),
+            Condition::IfAbsent => is_there,
+            Condition::IfPresent => !is_there,
         };
-        Ok(match options.expiry {
+        match options.expiry {
             _ if refused => Decision::Keep,
             Expiry::Never => Decision::put(value),
-            Expiry::Keep => stored(value, expiry_of(old)),
+            Expiry::Keep => stored(value, expires_at_ms),
             Expiry::At(at) => Decision::put_expiring(value, at),
-        })
-    })?;
+        }
+    };
     if options.get {
+        let outcome = ctx.modify(key, |old| Ok(decide(old.is_some(), expiry_of(old))))?;
         ctx.reply_value(outcome.old.as_ref());
-    } else if outcome.stamp.is_some() {
-        ctx.reply.ok();
-    } else {
-        ctx.reply.null();
+        return Ok(());
+    }
+    let expiry_of = |old: Option<EntryInfo>| old.and_then(|old| old.expires_at_ms);
+    match ctx.modify_unread(key, |old| decide(old.is_some(), expiry_of(old)))? {
+        true => ctx.reply.ok(),
+        false => ctx.reply.null(),
     }
     Ok(())
 }
 
 fn setnx(ctx: &mut Context<'_>, args: Args<'_>) -> Outcome {
-    let outcome = ctx.modify(args.at(1), |old| {
-        Ok(match old {
-            None => Decision::put(args.at(2)),
-            Some(_) => Decision::Keep,
-        })
+    let is_set = ctx.modify_unread(args.at(1), |old| match old {
+        None => Decision::put(args.at(2)),
+        Some(_) => Decision::Keep,
     })?;
-    ctx.reply.integer(i64::from(outcome.stamp.is_some()));
+    ctx.reply.integer(i64::from(is_set));
     Ok(())
 }
 

@@ -62,8 +62,8 @@ fn append(ctx: &mut Context<'_>, args: Args<'_>) -> Outcome {
 }
 
 fn strlen(ctx: &mut Context<'_>, args: Args<'_>) -> Outcome {
-    let len = ctx.read(args.at(1), |value| value.map_or(0, <[u8]>::len))?;
-    ctx.reply.count(len);
+    let info = ctx.entry_info(args.at(1))?;
+    ctx.reply.bytes_of(info.map_or(0, |info| info.value_bytes));
     Ok(())
 }
 

@@ -114,6 +114,12 @@ impl Reply {
 
     /// A count.
     pub(crate) fn count(&mut self, value: usize) {
+        self.bytes_of(value as u64);
+    }
+
+    /// A length in bytes, also of what is not in memory.
+    #[inline]
+    pub(crate) fn bytes_of(&mut self, value: u64) {
         self.integer(i64::try_from(value).unwrap_or(i64::MAX));
     }
 
