@@ -42,10 +42,16 @@ use velella_sync::{PoolGuard, spot, thread};
 
 /// How an attempt between pin and unpin ended.
 pub(crate) enum Attempt {
+    /// With a window.
+    Ended(Ended),
+    /// Waited, or somebody else was faster: try again.
+    Again,
+}
+
+/// How a window ended.
+pub(crate) enum Ended {
     /// Published.
     Done(Stamp, Aftermath),
-    /// Waited: try again.
-    Again,
     /// Step 9 said no to this stamp: unpin, see to it (`after_abort`), then try again.
     Lost(Stamp),
 }
@@ -88,14 +94,14 @@ impl Engine {
         loop {
             let guard = epoch::pin();
             match self.attempt(core, change, hint, &mut pair, &guard)? {
-                Attempt::Done(stamp, aftermath) => {
+                Attempt::Ended(Ended::Done(stamp, aftermath)) => {
                     self.counters.writes.increment();
                     drop(pair);
                     self.tidy_up(core, change.key, aftermath, guard);
                     return Ok(stamp);
                 }
                 Attempt::Again => {}
-                Attempt::Lost(stamp) => {
+                Attempt::Ended(Ended::Lost(stamp)) => {
                     drop(guard);
                     self.after_abort(core, stamp)?;
                 }
@@ -127,7 +133,10 @@ impl Engine {
                 Ok(Attempt::Again)
             }
             Install::Moved => unreachable!("nothing was expected"),
-            Install::Installed(pending) => self.window(core, view, pending, pair, None, guard),
+            Install::Installed(pending) => {
+                let ended = self.window(core, view, pending, pair, None, guard)?;
+                Ok(Attempt::Ended(ended))
+            }
         }
     }
 
@@ -161,7 +170,7 @@ impl Engine {
         pair: &mut PoolGuard<'_, Pair>,
         until: Option<u64>,
         guard: &Guard,
-    ) -> Result<Attempt> {
+    ) -> Result<Ended> {
         spot(6);
         let window = Window::open(self, pair.index());
         spot(7);
@@ -171,7 +180,7 @@ impl Engine {
         if expired || !self.owns(core, view, stamp, guard) || stamp > self.clock.lease() {
             pending.abort();
             window.close();
-            return Ok(Attempt::Lost(stamp));
+            return Ok(Ended::Lost(stamp));
         }
         spot(9);
         if seeded("a-version-is-published-before-its-record") {
@@ -180,7 +189,7 @@ impl Engine {
             let _ = complete(pair, stamp);
             window.close();
             let full = self.fills(&view.cur);
-            return Ok(Attempt::Done(stamp, Aftermath { long_chain, full }));
+            return Ok(Ended::Done(stamp, Aftermath { long_chain, full }));
         }
         if let Err(error) = complete(pair, stamp) {
             pending.abort();
@@ -194,7 +203,7 @@ impl Engine {
         window.close();
         spot(12);
         let full = self.fills(&view.cur);
-        Ok(Attempt::Done(stamp, Aftermath { long_chain, full }))
+        Ok(Ended::Done(stamp, Aftermath { long_chain, full }))
     }
 
     /// Step 9: whether the memtable that `view` writes to owns `stamp` (C4).

@@ -18,7 +18,7 @@
 //! `rmw_across_switches`.
 
 use crate::change::Change;
-use crate::commit::{Aftermath, Attempt, reserve};
+use crate::commit::{Aftermath, Attempt, Ended, reserve};
 use crate::core::{Engine, Pair};
 use crate::entry::{Decision, Entry, RmwOutcome};
 use crate::keyspace_core::Core;
@@ -54,7 +54,7 @@ enum Doubt {
 }
 
 /// The key's entry, if there is one, and what a decision on it is made on.
-type Seen = (Option<Entry>, Basis);
+type Looked = (Option<Entry>, Basis);
 
 /// A published write, and what to do about it.
 type Published = (Stamp, Aftermath, Guard);
@@ -121,7 +121,7 @@ impl Engine {
     }
 
     /// The key's entry, to decide on; `None` after waiting for an undecided one.
-    fn look(&self, core: &Core, key: &[u8]) -> Result<Option<Seen>> {
+    fn look(&self, core: &Core, key: &[u8]) -> Result<Option<Looked>> {
         let (mut expired, mut generation) = (None, core.tree.generation());
         loop {
             let Some((seen, doubt)) = self.look_once(core, key, &mut generation)? else {
@@ -143,7 +143,7 @@ impl Engine {
         core: &Core,
         key: &[u8],
         generation: &mut u64,
-    ) -> Result<Option<(Seen, Doubt)>> {
+    ) -> Result<Option<(Looked, Doubt)>> {
         core.check_writable()?;
         let guard = epoch::pin();
         let view = core.view.load(&guard);
@@ -219,11 +219,11 @@ impl Engine {
             match attempt {
                 None => return Ok(None),
                 Some(Attempt::Again) => {}
-                Some(Attempt::Lost(stamp)) => {
+                Some(Attempt::Ended(Ended::Lost(stamp))) => {
                     drop(guard);
                     self.after_abort(core, stamp)?;
                 }
-                Some(Attempt::Done(stamp, aftermath)) => {
+                Some(Attempt::Ended(Ended::Done(stamp, aftermath))) => {
                     self.counters.writes.increment();
                     return Ok(Some((stamp, aftermath, guard)));
                 }
@@ -272,7 +272,8 @@ impl Engine {
                 // Somebody was faster: what he wrote shows in the next look.
                 Install::Busy(_) | Install::Moved => Attempt::Again,
                 Install::Installed(pending) => {
-                    self.window(core, view, pending, pair, basis.until, guard)?
+                    let until = basis.until;
+                    Attempt::Ended(self.window(core, view, pending, pair, until, guard)?)
                 }
             };
         Ok(Some(attempt))

@@ -18,7 +18,7 @@
 //! Threads: any. Tests: `rmw/tests.rs`, `tests/rmw.rs`, `read/tests.rs`.
 
 use super::Basis;
-use crate::commit::{Aftermath, Attempt, reserve};
+use crate::commit::{Aftermath, Ended, reserve};
 use crate::core::Engine;
 use crate::entry::{Decision, EntryInfo, Lent};
 use crate::keyspace_core::Core;
@@ -54,7 +54,7 @@ struct Found<'g> {
     view: &'g View,
     head: Head<'g>,
     base: Base<'g>,
-    /// Without the time when its entry expires, until that has been lent.
+    /// Without the time when its entry expires, until that has been seen.
     basis: Basis,
 }
 
@@ -239,9 +239,8 @@ impl Engine {
         };
         Ok(
             match self.window(core, view, pending, &mut pair, basis.until, guard)? {
-                Attempt::Again => AtOnce::PutOff { lost: None },
-                Attempt::Lost(stamp) => AtOnce::PutOff { lost: Some(stamp) },
-                Attempt::Done(stamp, aftermath) => {
+                Ended::Lost(stamp) => AtOnce::PutOff { lost: Some(stamp) },
+                Ended::Done(stamp, aftermath) => {
                     AtOnce::Written(stamp, aftermath, change.payload_len())
                 }
             },
