@@ -18,19 +18,30 @@
 
 use crate::core::Engine;
 use crate::keyspace_core::Core;
-use crate::shortage::{Shortages, is_of_the_device};
+use crate::shortage::Shortages;
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;
 use velella_base::{Error, Result};
 use velella_sync::thread;
 use velella_tree::{Job, Wanted};
+use velella_vfs::is_of_the_device;
 
 /// The journal's bound is looked at each time a job has asked so often whether to go on.
 const BOUND_EVERY: u32 = 64;
 
 impl Engine {
-    /// Runs one background job if some tree has one; whether it did.
+    /// Runs one background job if some tree has one; whether it did. A shortage is over where none
+    /// has one any more.
     pub(crate) fn compact_once(&self) -> Result<bool> {
+        let compacted = self.compact_next();
+        let short_of = &self.shortages.compactions;
+        if matches!(compacted, Ok(false)) && short_of.is_on() && self.nothing_to_compact() {
+            short_of.end();
+        }
+        compacted
+    }
+
+    fn compact_next(&self) -> Result<bool> {
         let Some(_shared) = self.compacting.try_read() else {
             return Ok(false);
         };
@@ -60,11 +71,8 @@ impl Engine {
         if !short_of.may_try() {
             return Ok(false);
         }
-        let compacted = self.compact_once();
-        if matches!(compacted, Ok(false)) && short_of.is_on() && self.nothing_to_compact() {
-            short_of.end();
-        }
-        compacted.or_else(|error| self.run_short(short_of, error))
+        self.compact_once()
+            .or_else(|error| self.run_short(short_of, error))
     }
 
     /// Whether no keyspace has a job, and none is running.
@@ -78,12 +86,13 @@ impl Engine {
 
     /// C5.
     fn cores_by_need(&self) -> Vec<Arc<Core>> {
-        let mut cores = self.cores();
-        if cores.len() > 1 {
-            let brake = |core: &Arc<Core>| core.tree.pressure().brake;
-            cores.sort_by(|a, b| brake(b).total_cmp(&brake(a)));
-        }
-        cores
+        // Asked once: other workers change it, and a sort wants one order.
+        let cores = self.cores().into_iter();
+        let mut cores: Vec<_> = cores
+            .map(|core| (core.tree.pressure().brake, core))
+            .collect();
+        cores.sort_by(|(a, _), (b, _)| b.total_cmp(a));
+        cores.into_iter().map(|(_, core)| core).collect()
     }
 
     /// Flushes, then compacts `cores` until nothing is left to do.

@@ -322,8 +322,8 @@ impl Engine {
         };
         match self.env.manifest.commit(&[wall]) {
             // All that was written is durable. What expired may come back only if the machine's
-            // clock is set back before the next opening. Of a manifest in doubt whoever changed
-            // it was told.
+            // clock is set back before the next opening. Nor does a manifest in doubt take any
+            // of it.
             Err(error) if Shortages::is_one(&error) => Ok(()),
             Err(error) if self.journal.is_some() && error.kind() == ErrorKind::ReadOnly => Ok(()),
             noted => noted,

@@ -13,7 +13,7 @@
 
 use crate::core::Engine;
 use crate::durability::Urgency;
-use crate::shortage::{Shortages, is_of_the_device};
+use crate::shortage::Shortages;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -21,6 +21,7 @@ use velella_base::{Error, ErrorKind, Result};
 use velella_sync::atomic::Ordering;
 use velella_sync::memory;
 use velella_sync::thread::{self, JoinHandle};
+use velella_vfs::is_of_the_device;
 
 /// A power loss takes at most what was written within this time (`Buffered`).
 const SYNC_EVERY: Duration = Duration::from_secs(1);

@@ -110,11 +110,6 @@ impl Shortage {
     }
 }
 
-/// Whether an error says something of the device; that too many files are open does not.
-pub(crate) fn is_of_the_device(error: &Error) -> bool {
-    error.kind() == ErrorKind::Io && !lacks_descriptors(error)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

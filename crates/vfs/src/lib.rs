@@ -42,5 +42,5 @@ pub use names::Names;
 pub use operation::Operation;
 pub use os::OsFs;
 pub use trace::TraceFs;
-pub use vfs::{Identity, Vfs, is_unreadable, lacks_descriptors};
+pub use vfs::{Identity, Vfs, is_of_the_device, is_unreadable, lacks_descriptors};
 pub use window::Window;

@@ -11,7 +11,7 @@ use crate::file::{FileLock, MapFile, ReadFile, WriteFile};
 use std::fmt::Debug;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use velella_base::{Error, Result};
+use velella_base::{Error, ErrorKind, Result};
 
 /// A file system.
 #[expect(clippy::missing_errors_doc, reason = "said once, for all methods")]
@@ -133,6 +133,12 @@ pub fn is_unreadable(error: &Error) -> bool {
 #[must_use]
 pub fn lacks_descriptors(error: &Error) -> bool {
     system_code(error).is_some_and(|code| [libc::EMFILE, libc::ENFILE].contains(&code))
+}
+
+/// Whether an error says something of the device; that too many files are open does not.
+#[must_use]
+pub fn is_of_the_device(error: &Error) -> bool {
+    error.kind() == ErrorKind::Io && !lacks_descriptors(error)
 }
 
 /// What the system said.

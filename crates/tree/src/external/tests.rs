@@ -66,11 +66,14 @@ impl Interceptor for Shutter {
         }
         if let Some(manifest) = self.manifest.lock().take() {
             let is_shut = Arc::clone(&self.is_shut);
+            let (begins, begun) = std::sync::mpsc::channel();
             *self.thread.lock() = Some(std::thread::spawn(move || {
+                begins.send(()).unwrap();
                 manifest.shut();
                 // Release, partner: the Acquire in `after`.
                 is_shut.store(true, Ordering::Release);
             }));
+            begun.recv().unwrap();
             // Long enough, as a rule, to be shut where nothing keeps it from that.
             std::thread::sleep(std::time::Duration::from_millis(20));
         }

@@ -13,8 +13,8 @@
 //! N3. File numbers are leased in blocks before they are given out, and a manifest takes a number
 //!     above every file present: no number comes back.
 //! N4. A directory that is neither empty nor a database is left alone.
-//! N5. Once it is shut nothing is committed, and nothing removed that was not needed any more: the
-//!     directory may be another opening's by then.
+//! N5. Once it is shut nothing is committed, no large value's file made, and nothing removed that
+//!     was not needed any more: the directory may be another opening's by then.
 //! N6. Names in the database's directory are synced here, for everybody: no file whose name a
 //!     failed sync may have lost is ever committed.
 //! N7. A manifest has one record until it is durably in force (N2). One with more that is later
@@ -312,8 +312,8 @@ impl Manifest {
         })
     }
 
-    /// Runs `change`, which makes files that nothing durable names yet, and which being shut waits
-    /// for (N5). It must not commit, nor ask for a number.
+    /// Runs `change`, which changes the directory, and which being shut waits for (N5). It must not
+    /// call this again, as a commit would, and sometimes who asks for a number.
     ///
     /// # Errors
     /// What `change` met; `Closed`: it was shut, and nothing was run.
