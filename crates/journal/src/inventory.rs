@@ -12,8 +12,9 @@
 //!     and reads the same; its records are of other incarnations and its extents may lie elsewhere.
 //! I6. A failed sync of the directory stops the journal, whoever made a file; one for which there
 //!     was no descriptor was none.
-//! I7. Where there is no room for what is to be written, what nobody needs goes first. That it
-//!     cannot be removed ends nothing, unless the device says so: it takes room until it can.
+//! I7. Where there is no room for what is to be written, what nobody needs goes first, and what is
+//!     only kept to be used again. That it cannot be removed ends nothing, unless the device says
+//!     so: it takes room until it can.
 //!
 //! Threads: any. Making is serialised by a lock of its own, which no writer takes unless I1.
 //!
@@ -29,12 +30,12 @@ use std::sync::Arc;
 use std::time::Duration;
 use velella_base::file_name::FileName;
 use velella_base::{Error, ErrorKind, Result};
-use velella_sync::atomic::{AtomicBool, Ordering};
+use velella_sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use velella_sync::counter::Counter;
 use velella_sync::lock::Mutex;
 use velella_sync::parker::Parker;
 use velella_sync::thread;
-use velella_vfs::{Names, lacks_descriptors};
+use velella_vfs::{Names, is_of_the_device};
 
 /// Segments kept ready.
 const READY: usize = 2;
@@ -61,6 +62,10 @@ pub(crate) struct Inventory {
     names: Names,
     state: Mutex<State>,
     making: Mutex<()>,
+    /// Held while files are removed: who needs the room waits for it.
+    sweeping: Mutex<()>,
+    /// Files removed. All accesses Relaxed: changes under `sweeping`, and is read after it.
+    removed: AtomicU64,
     /// Something to prepare, and who waits for that.
     wanted: AtomicBool,
     preparer: Parker,
@@ -133,6 +138,8 @@ impl Inventory {
             poison,
             state: Mutex::new(state),
             making: Mutex::new(()),
+            sweeping: Mutex::new(()),
+            removed: AtomicU64::new(0),
             wanted: AtomicBool::new(false),
             preparer: Parker::new(),
             waits: Counter::new(),
@@ -171,22 +178,31 @@ impl Inventory {
         }
     }
 
-    /// Does what takes room on the device, a second time if there is none and some could be made
-    /// (I7).
+    /// Does what takes room on the device; a second time if there is none and some was made
+    /// meanwhile (I7).
     pub(crate) fn with_space<T>(&self, mut take: impl FnMut() -> Result<T>) -> Result<T> {
+        let removed = || self.removed.load(Ordering::Relaxed);
+        let before = removed();
         let taken = take();
-        match &taken {
-            Err(error) if error.kind() == ErrorKind::NoSpace => {
-                self.give_up_retired()?;
-                take()
-            }
-            _ => taken,
+        if !matches!(&taken, Err(error) if error.kind() == ErrorKind::NoSpace) {
+            return taken;
+        }
+        // What the device says here is for those to meet who prepare: they sweep, too.
+        let _ = self.give_up_retired();
+        match removed() == before {
+            true => taken,
+            false => take(),
         }
     }
 
     /// Deletes what is not needed, and of the retired segments what is needed later at best.
     fn give_up_retired(&self) -> Result<()> {
-        self.state.lock().kept = 0;
+        {
+            let mut state = self.state.lock();
+            let retired = std::mem::take(&mut state.retired).into_iter();
+            let paths = retired.map(|number| FileName::Segment(number).path(&self.config.dir));
+            state.doomed.extend(paths);
+        }
         self.sweep()
     }
 
@@ -413,6 +429,7 @@ impl Inventory {
     /// deleted is tried again at the next sweep; that is an error only if it is the device's (I7).
     pub(crate) fn sweep(&self) -> Result<()> {
         self.left.give_back();
+        let _others_wait = self.sweeping.lock();
         let doomed = {
             let mut state = self.state.lock();
             let mut doomed = std::mem::take(&mut state.doomed);
@@ -428,11 +445,13 @@ impl Inventory {
             match self.config.vfs.remove(&path) {
                 Err(error) if error.kind() != ErrorKind::NotFound => {
                     self.state.lock().doomed.push(path);
-                    if error.kind() == ErrorKind::Io && !lacks_descriptors(&error) {
+                    if is_of_the_device(&error) {
                         swept = swept.and(Err(error));
                     }
                 }
-                _ => {}
+                _ => {
+                    self.removed.fetch_add(1, Ordering::Relaxed);
+                }
             }
         }
         swept

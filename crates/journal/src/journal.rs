@@ -288,7 +288,7 @@ impl Journal {
     /// extents that hold nothing else; segments it frees are reused by `prepare` or deleted here.
     ///
     /// # Errors
-    /// What the file system refused.
+    /// What the device refused; other files that cannot be deleted are tried again later.
     pub fn release(&self, floor: Stamp) -> Result<()> {
         self.core.poison.check()?;
         self.core.raise_floor(floor);
@@ -374,7 +374,7 @@ impl Journal {
     /// Deletes the files of earlier incarnations, once the manifest no longer needs them.
     ///
     /// # Errors
-    /// What the file system refused.
+    /// The directory could not be read; as [`Journal::release`].
     pub fn discard_older(&self) -> Result<()> {
         self.core.inventory.discard_older()
     }

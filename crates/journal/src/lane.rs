@@ -79,7 +79,7 @@ struct Large {
     file: Arc<LargeFile>,
     /// Lane offset behind the last reference to it.
     referred: u64,
-    /// Where the last payload ends that a reference refers to (L3 of large files).
+    /// The page behind the last payload that a reference refers to (L3 of large files).
     kept: u64,
     /// Where the one ends that was written last.
     end: u64,
@@ -263,10 +263,10 @@ impl Lane {
         Ok(())
     }
 
-    /// Whether all that the lane's large file holds is in tables.
+    /// Whether all that the lane's large file holds is in tables, and that is something.
     fn holds_flushed_large(&self) -> bool {
         let floor = self.core.floor();
-        let large = self.large.as_ref();
+        let large = self.large.as_ref().filter(|large| large.first.is_some());
         large.is_some_and(|large| large.file.stamp() < floor)
     }
 
@@ -436,7 +436,7 @@ impl Lane {
             && let Some(large) = &mut self.large
         {
             large.referred = self.next;
-            large.kept = large.end;
+            large.kept = large.end.next_multiple_of(PAGE);
             large.first.get_or_insert(stamp);
             large.file.refer(stamp);
         }
@@ -453,7 +453,8 @@ impl Lane {
             .remedy("open the database again and read the key back")
     }
 
-    /// Closes the open extent if its segment waits to be recycled, or its large file is in tables.
+    /// Closes the open extent if its segment waits to be recycled, or its large file is in tables;
+    /// gives back what nothing came to refer to.
     pub(crate) fn leave_idle(&mut self) -> Result<()> {
         let old = self
             .open
@@ -463,6 +464,12 @@ impl Lane {
             self.reserved = None;
             self.close_large();
             self.close_extent()?;
+        }
+        if let Some(large) = self.large.as_mut().filter(|large| large.end > large.kept) {
+            // A reservation that was given up: its lane would be in use otherwise.
+            self.reserved = None;
+            large.file.cut(large.kept);
+            large.end = large.kept;
         }
         Ok(())
     }

@@ -4,8 +4,10 @@
 //!     gets a small record that refers to it.
 //! L2. The file's name is durable before anything refers to it; its content is synced by the round
 //!     that covers the reference.
-//! L3. A payload that nothing came to refer to is written over by the next: so many as are refused
-//!     take the place of one. What was synced may be written over, and is synced again.
+//! L3. A payload that nothing came to refer to is written over by the next, or cut off once its
+//!     lane is idle, as is one for which there was no room: so many as are refused take the place
+//!     of one, for a while. Each begins a page, so that no page which holds a durable one is
+//!     written again. What was synced may be written over, and is synced again.
 //! L4. A lane leaves its file, and with it its extent, when the file is full or some of it is in
 //!     tables: so a file holds what was written between two flushes, and goes with the second.
 //!
@@ -37,8 +39,8 @@ const NUMBER_ATTEMPTS: usize = 1 << 16;
 pub(crate) struct LargeFile {
     pub(crate) number: u64,
     file: Box<dyn WriteFile>,
-    /// Where the last payload ends.
-    end: AtomicU64,
+    /// The file's length.
+    len: AtomicU64,
     /// How often something was written, and how much of that is synced: no lengths, since an end
     /// may come back (L3).
     writes: AtomicU64,
@@ -76,14 +78,16 @@ impl LargeFile {
                 .and_then(|()| inventory.sync_names());
             if let Err(error) = made {
                 drop(file);
-                // The first error is the one to report; what stays goes at the next opening.
-                drop(config.vfs.remove(&path));
+                // The first error is the one to report. What stays is tried again (I7).
+                if config.vfs.remove(&path).is_err() {
+                    inventory.doom(path);
+                }
                 return Err(error);
             }
             return Ok(Arc::new(LargeFile {
                 number,
                 file,
-                end: AtomicU64::new(FIRST),
+                len: AtomicU64::new(FIRST),
                 writes: AtomicU64::new(1),
                 synced: AtomicU64::new(0),
                 stamp: AtomicU64::new(0),
@@ -92,26 +96,41 @@ impl LargeFile {
         Err(no_number(config))
     }
 
-    /// Writes a payload at `start`, where the last one that something refers to ends, or the header
-    /// does; returns where it ends.
+    /// Writes a payload at `start`, behind the last one that something refers to (L3); returns
+    /// where it ends. Of one that fails nothing is left.
     pub(crate) fn write(&self, start: u64, payload: &[&[u8]]) -> Result<u64> {
         let mut end = start;
-        for part in payload {
-            self.file.write_at(end, part)?;
+        let written = payload.iter().try_for_each(|part| {
+            let written = self.file.write_at(end, part);
             end += part.len() as u64;
+            written
+        });
+        if let Err(error) = written {
+            self.cut(start);
+            return Err(error);
         }
-        // Relaxed: a figure.
-        self.end.store(end, Ordering::Relaxed);
+        // Relaxed: a figure, which the lane's holder alone writes.
+        let len = self.len.load(Ordering::Relaxed).max(end);
+        self.len.store(len, Ordering::Relaxed);
         // Only the lane's holder writes. Release, partner: the Acquire in `is_dirty`.
         let writes = self.writes.load(Ordering::Relaxed) + 1;
         self.writes.store(writes, Ordering::Release);
         Ok(end)
     }
 
-    /// Bytes of the file, about.
+    /// Gives back what lies behind `end`, and nothing refers to. Best effort: the next payload
+    /// takes its place otherwise.
+    pub(crate) fn cut(&self, end: u64) {
+        if self.file.set_len(end).is_ok() {
+            // Relaxed: as in `write`.
+            self.len.store(end, Ordering::Relaxed);
+        }
+    }
+
+    /// Bytes of the file.
     pub(crate) fn len(&self) -> u64 {
         // Relaxed: a figure.
-        self.end.load(Ordering::Relaxed)
+        self.len.load(Ordering::Relaxed)
     }
 
     /// A record at `stamp` refers to it.

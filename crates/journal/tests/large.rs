@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "helpers of tests")]
 
 use crate::common::*;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use velella_base::{ErrorKind, Stamp};
@@ -177,14 +178,14 @@ fn a_large_file_that_cannot_be_made_leaves_nothing_behind() {
     };
     let fault = Rule::every(Fault::NoSpace);
     let (fs, faulty, mut bench) = start();
-    faulty.inject(fault.clone().of(Operation::Write).on(".large").times(6));
+    faulty.inject(fault.clone().of(Operation::Write).on(".large").times(3));
     for _ in 0..3 {
         let error = bench.write(0, &[1; 100_000]).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::NoSpace, "{error}");
         assert_eq!(files(&fs, "large").len(), 0);
     }
-    // Each was tried again, after room was looked for.
-    assert_eq!(faulty.fired(), 6);
+    // There was nothing to make room with, and so no second try.
+    assert_eq!(faulty.fired(), 3);
     bench.write(0, &[1; 100_000]).unwrap();
     bench.round().unwrap();
     assert_eq!(files(&fs, "large").len(), 1);
@@ -222,6 +223,9 @@ fn payloads_that_nothing_came_to_refer_to_take_the_place_of_one() {
     assert_eq!(files(&fs, "large").len(), 1);
     let more = space(&fs) - before;
     assert!(more <= (3 << 20) + SEGMENT, "{more}");
+    // Nor is it kept while the lane has nothing to do.
+    bench.journal.close_idle(&mut bench.lanes[0]).unwrap();
+    assert_eq!(space(&fs), before);
     bench.write(0, &vec![3; LEN]).unwrap();
     bench.write(0, &[4; 100]).unwrap();
     bench.round().unwrap();
@@ -302,5 +306,76 @@ fn what_cannot_be_removed_ends_nothing_and_goes_once_it_can() {
         faulty.heal();
         bench.journal.prepare(|| false).unwrap();
         assert_eq!(files(&fs, "large").len(), 0, "{fault:?}");
+    }
+}
+
+/// After a flush as well, when nothing that was written is in the file.
+#[test]
+fn an_idle_lane_keeps_its_file_until_something_refers_to_it() {
+    let fs = MemFs::new();
+    let mut bench = Bench::start(config(Arc::new(fs.clone()), 1, 1)).unwrap();
+    bench.write(0, &vec![1; 300 << 10]).unwrap();
+    flush_all(&mut bench);
+    assert_eq!(files(&fs, "large").len(), 0);
+    let mut seen = BTreeSet::new();
+    for _ in 0..5 {
+        bench.lanes[0].reserve(&[&vec![2; 300 << 10]]).unwrap();
+        bench.journal.close_idle(&mut bench.lanes[0]).unwrap();
+        bench.round().unwrap();
+        seen.extend(files(&fs, "large"));
+    }
+    assert_eq!(seen.len(), 1);
+    bench.write(0, &vec![3; 300 << 10]).unwrap();
+    bench.round().unwrap();
+    let recovered = recover(&fs.image(1, CrashMode::Strict), &bench.last()).unwrap();
+    assert_eq!(recovered.stamps().last(), Some(&2));
+}
+
+#[test]
+fn a_payload_for_which_there_is_no_room_takes_none() {
+    let fs = MemFs::new();
+    let faulty = FaultFs::over_mem(&fs);
+    let mut bench = Bench::start(config(Arc::new(faulty.clone()), 1, 1)).unwrap();
+    bench.write(0, &vec![1; 300 << 10]).unwrap();
+    let before = space(&fs);
+    // Half of it is written.
+    let short = Rule::every(Fault::Short).of(Operation::Write).on(".large");
+    faulty.inject(short);
+    let refused = bench.write(0, &vec![2; 1 << 20]).unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::NoSpace, "{refused}");
+    assert_eq!(space(&fs), before);
+    faulty.heal();
+    bench.write(0, &vec![3; 300 << 10]).unwrap();
+    bench.round().unwrap();
+    let recovered = recover(&fs.image(1, CrashMode::Strict), &bench.last()).unwrap();
+    assert_eq!(recovered.stamps(), [1, 2]);
+}
+
+/// They are kept to be used again, which is worth less than a write.
+#[test]
+fn segments_kept_to_be_used_again_make_room_too() {
+    for forgoes in [false, true] {
+        let fs = MemFs::new();
+        let mut bench = Bench::start(config(Arc::new(fs.clone()), 1, 1)).unwrap();
+        for _ in 0..200 {
+            bench.write(0, &[1; 9_000]).unwrap();
+            bench.journal.prepare(|| false).unwrap();
+        }
+        flush_all(&mut bench);
+        // The lane's, those ready, and those that are retired.
+        let kept = files(&fs, "seg").len();
+        assert!(kept > 5, "{kept}");
+        fs.set_space_max(Some(fs.space_used()));
+        if forgoes {
+            bench.journal.forgo().unwrap();
+            assert!(files(&fs, "seg").len() <= 1);
+        } else {
+            bench.write(0, &vec![2; 300 << 10]).unwrap();
+            assert!(files(&fs, "seg").len() <= 3);
+        }
+        // Looks in which nothing is retired, and nothing is needed.
+        for _ in 0..200 {
+            let _ = bench.journal.prepare(|| false);
+        }
     }
 }
