@@ -9,6 +9,8 @@
 //! X3. What is there and is no file, such as a device or a pipe, is written to and stays, as where
 //!     a shell redirects to it. So is a descriptor, be it named by a link or by `/dev/stdout`,
 //!     `/dev/fd/N` or `/proc/PID/fd/N`: a file that it leads to is added to, and never replaced.
+//! X4. A descriptor that is not there is none, and a stream is open before the database is: it
+//!     would take the numbers that nobody uses for its own files, which would then be written over.
 //!
 //! Tests: below, and `tests/import_export.rs`.
 
@@ -94,6 +96,7 @@ impl Export {
             ("--bytes", self.bytes, OF_COLUMNS),
         ];
         let format = self.format.of(&self.file, "written", &columns)?;
+        let mut way = destination.open(&self.file)?;
         let db = self.place.open(output)?;
         let keyspace = self.keyspace.of(&db)?;
         let mut walk = self.range.walk(&keyspace, false)?;
@@ -106,18 +109,14 @@ impl Export {
         job.delimiter = self.format.delimiter();
         job.summary.file = self.file.display().to_string();
         let start = Instant::now();
-        match &destination {
-            Destination::Stdout => job.write(&mut walk, &mut output.out, Failure::from)?,
-            Destination::Stderr => {
-                let mut out = BufWriter::with_capacity(WRITE_BYTES, io::stderr());
-                job.write(&mut walk, &mut out, |error| {
-                    stream_failed(&self.file, error)
-                })?;
+        let failed = |error| stream_failed(&self.file, error);
+        match &mut way {
+            Way::Stdout => job.write(&mut walk, &mut output.out, Failure::from)?,
+            Way::Stream(stream) => {
+                let mut out = BufWriter::with_capacity(WRITE_BYTES, stream);
+                job.write(&mut walk, &mut out, failed)?;
             }
-            Destination::Stream { append } => {
-                job.write_stream(&mut walk, &self.file, *append)?;
-            }
-            Destination::File(path) => job.write_file(&mut walk, path, self.force)?,
+            Way::File(path) => job.write_file(&mut walk, path, self.force)?,
         }
         drop(walk);
         db.close()?;
@@ -144,23 +143,45 @@ impl Destination {
         if path == Path::new("-") {
             return Ok(Destination::Stdout);
         }
-        let is_file = match path.metadata() {
-            Ok(found) => Some(found.is_file()),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+        let failed = |error| Error::io("export to", path, error);
+        let found = match path.metadata() {
+            Ok(found) => Ok(found.is_file()),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Err(error),
             // Among them links that lead to each other, which are not followed below.
-            Err(error) => return Err(Error::io("export to", path, error)),
+            Err(error) => return Err(failed(error)),
         };
         let end = at_end_of_links(path);
-        Ok(match (descriptor(&end), is_file) {
-            (Some(Descriptor::Own(1)), _) => Destination::Stdout,
-            (Some(Descriptor::Own(2)), _) => Destination::Stderr,
-            (Some(_), _) => Destination::Stream {
-                append: is_file == Some(true),
-            },
-            (None, Some(false)) => Destination::Stream { append: false },
+        Ok(match (descriptor(&end), found) {
+            (Some(Descriptor::Own(1)), Ok(_)) => Destination::Stdout,
+            (Some(Descriptor::Own(2)), Ok(_)) => Destination::Stderr,
+            (Some(_), Ok(append)) => Destination::Stream { append },
+            // X4.
+            (Some(_), Err(error)) => return Err(failed(error)),
+            (None, Ok(false)) => Destination::Stream { append: false },
             (None, _) => Destination::File(end),
         })
     }
+
+    /// Opens what is a stream (X4).
+    fn open<'a>(&'a self, path: &Path) -> Result<Way<'a>, Failure> {
+        let stream: Box<dyn Write> = match self {
+            Destination::Stdout => return Ok(Way::Stdout),
+            Destination::File(file) => return Ok(Way::File(file)),
+            Destination::Stderr => Box::new(io::stderr()),
+            Destination::Stream { append } => {
+                let opened = File::options().write(true).append(*append).open(path);
+                Box::new(opened.map_err(|error| stream_failed(path, error))?)
+            }
+        };
+        Ok(Way::Stream(stream))
+    }
+}
+
+/// The way to a destination, which may be open already.
+enum Way<'a> {
+    Stdout,
+    Stream(Box<dyn Write>),
+    File(&'a Path),
 }
 
 /// What a path leads to, be it there or not: a descriptor, or what is no link.
@@ -289,13 +310,6 @@ impl Job {
             bytes: false,
             summary: Summary::default(),
         }
-    }
-
-    fn write_stream(&mut self, walk: &mut Walk, path: &Path, append: bool) -> Result<(), Failure> {
-        let failed = |error| stream_failed(path, error);
-        let stream = File::options().write(true).append(append).open(path);
-        let mut out = BufWriter::with_capacity(WRITE_BYTES, stream.map_err(failed)?);
-        self.write(walk, &mut out, failed)
     }
 
     fn write_file(&mut self, walk: &mut Walk, path: &Path, force: bool) -> Result<(), Failure> {

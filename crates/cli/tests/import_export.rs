@@ -463,6 +463,33 @@ fn what_a_descriptor_leads_to_is_added_to_and_stays() {
     said.failed(1, &["cannot export to /dev/fd/99"]);
 }
 
+/// Of those numbers the database takes some for its own files, as soon as it is open.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_descriptor_that_nobody_opened_is_none_and_never_a_file_of_the_database() {
+    let place = mixed(true);
+    place.ok(&["export", "x.tsv"]);
+    std::os::unix::fs::symlink("/dev/fd/5", place.path("link")).unwrap();
+    // Those that whoever runs the tests left open are there for every child.
+    let is_inherited = |number: u32| {
+        let name = format!("/proc/self/fd/{number}");
+        let mut test = Command::new("test");
+        test.args(["-e", &name]).status().unwrap().success()
+    };
+    for number in (3..40).filter(|number| !is_inherited(*number)) {
+        for dir in ["/dev/fd", "/proc/self/fd"] {
+            let name = format!("{dir}/{number}");
+            let said = place.run(&["export", &name]);
+            said.failed(1, &["cannot export to", &name, "No such file"]);
+        }
+    }
+    if !is_inherited(5) {
+        place.run(&["export", "link"]).failed(1, &["No such file"]);
+    }
+    place.ok(&["verify"]);
+    assert_eq!(place.ok(&["export", "-"]).out, place.read("x.tsv"));
+}
+
 /// The export is held up with a signal while the other's file appears.
 #[test]
 fn a_file_that_came_meanwhile_is_not_replaced() {
