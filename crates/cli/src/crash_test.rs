@@ -6,6 +6,9 @@
 //! Reading order: `operation` (what is done), `oracle` (what is noted), `child` and `load` (the
 //! process that dies), `life` (the process that kills), `judge` (what must hold).
 //!
+//! T1. A promise that was broken is told, and with `--keep` its directory left, before anything is
+//!     written that could fail: the report, the ledger.
+//!
 //! Threads: `--jobs` of them, one database each. Tests: beside the modules, and
 //! `tests/crash_test.rs`, where each kind of fault is put in and must be found.
 
@@ -161,12 +164,17 @@ impl CrashTest {
         });
         let time = campaign.elapsed();
         let report = campaign.take_tally().report(seed_from, time, failed);
-        self.note_in_ledger(&report, medium)?;
-        output.result(&report, |out| report.print(out))?;
-        match broken {
-            None => Ok(()),
-            Some(broken) => Err(self.tell(&campaign, &broken, output.json)),
+        // First of all what was found: whatever fails below must not hide it.
+        let told = broken.map(|broken| self.tell(&campaign, &broken, output.json));
+        let noted = self.note_in_ledger(&report, medium);
+        let printed = output.result(&report, |out| report.print(out));
+        let Some(told) = told else {
+            return noted.and(printed);
+        };
+        for failed in [noted.err(), printed.err()].into_iter().flatten() {
+            failed.report(output.json);
         }
+        Err(told)
     }
 
     fn parent(&self) -> PathBuf {
@@ -214,12 +222,13 @@ impl CrashTest {
         };
         // What repeats the run: not into the ledger again.
         let mut words = Vec::new();
-        let mut told = std::env::args().skip(1);
+        let mut told = std::env::args_os().skip(1);
         while let Some(word) = told.next() {
-            match word.as_str() {
-                "--ledger" => drop(told.next()),
-                _ if word.starts_with("--ledger=") => {}
-                _ => words.push(word),
+            // A ledger is text; a name that is none is shown as near to it as can be.
+            match word.to_string_lossy() {
+                word if word == "--ledger" => drop(told.next()),
+                word if word.starts_with("--ledger=") => {}
+                word => words.push(word.into_owned()),
             }
         }
         if self.seed.is_none() {

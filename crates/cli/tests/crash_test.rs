@@ -152,6 +152,61 @@ fn an_opening_that_panics_is_found() {
 }
 
 #[test]
+fn a_broken_promise_is_told_and_kept_where_neither_ledger_nor_report_can_be_written() {
+    let place = Place::new();
+    std::fs::create_dir(place.path("here")).unwrap();
+    let mut command = place.command(&[
+        "crash-test",
+        "--seed",
+        "1",
+        "--kills",
+        "100",
+        "--jobs",
+        "1",
+        "--keep",
+        "--dir",
+        "here",
+        "--sabotage",
+        "lose",
+        "--ledger",
+        ".",
+    ]);
+    if let Ok(full) = std::fs::File::options().write(true).open("/dev/full") {
+        command.stdout(full);
+    }
+    let said = Said::of(command.output().unwrap());
+    said.failed(
+        1,
+        &[
+            "a promise was broken (lost)",
+            "repeat with",
+            "cannot append to .",
+        ],
+    );
+    let kept = std::fs::read_dir(place.path("here")).unwrap();
+    assert_eq!(kept.count(), 1, "{}", said.err);
+}
+
+#[test]
+#[cfg(unix)]
+fn a_ledger_line_is_written_whatever_the_bytes_of_the_command_line() {
+    use std::ffi::OsStr;
+    use std::os::unix::ffi::OsStrExt;
+    let place = Place::new();
+    let dir = OsStr::from_bytes(b"d\xff");
+    std::fs::create_dir(place.path("").join(dir)).unwrap();
+    let mut arguments: Vec<&OsStr> = ["crash-test", "--seed", "1", "--kills", "2", "--jobs", "1"]
+        .map(OsStr::new)
+        .to_vec();
+    arguments.extend(["--ledger", "ledger.tsv", "--dir"].map(OsStr::new));
+    arguments.push(dir);
+    let said = place.run(&arguments);
+    assert_eq!(said.code, Some(0), "{}", said.err);
+    let ledger = String::from_utf8(place.read("ledger.tsv")).unwrap();
+    assert!(ledger.contains("--dir d\u{fffd}"), "{ledger}");
+}
+
+#[test]
 fn what_fails_is_kept_on_demand_as_it_was_left_and_as_it_was_opened() {
     let place = Place::new();
     let here = place.path("");
