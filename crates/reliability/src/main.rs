@@ -2,14 +2,17 @@
 //!
 //! M1. Exit code 0 means that every run held; 1 that one failed (its seed and the command that
 //!     repeats it are printed); 2 that the command line was wrong.
+//! M2. A campaign is in the ledger before it is reported, and a report that nobody reads is given
+//!     up: it changes neither exit code nor ledger, and ends no campaign.
 //!
-//! Tests: none of its own. The runner's are in `campaign.rs`, those of the sums in `ledger.rs` of
-//! velella-cli; CI runs every campaign by this command.
+//! Tests: `tests/command.rs`. The runner's are in `campaign.rs`, those of the sums in `ledger.rs`
+//! of velella-cli; CI runs every campaign by this command.
 
 #![forbid(unsafe_code)]
 
 use clap::Parser;
 use indicatif::{ProgressBar, ProgressStyle};
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -59,7 +62,8 @@ fn main() -> ExitCode {
     let all = velella_reliability::all();
     let chosen: Vec<_> = match arguments.campaign.as_deref() {
         None => {
-            list(&all);
+            // M2.
+            let _ = list(&all);
             return ExitCode::SUCCESS;
         }
         Some("sums") => return sums(arguments.ledger.as_deref()),
@@ -67,7 +71,9 @@ fn main() -> ExitCode {
         Some(name) => all.into_iter().filter(|one| one.name() == name).collect(),
     };
     if chosen.is_empty() {
-        eprintln!("There is no campaign of that name. `reliability` alone lists them.");
+        say(format_args!(
+            "There is no campaign of that name. `reliability` alone lists them."
+        ));
         return ExitCode::from(2);
     }
     let mut held = true;
@@ -75,9 +81,11 @@ fn main() -> ExitCode {
         let plan = plan(&arguments, campaign.as_ref());
         let outcome = campaign::run(&campaign, &plan, &bar(campaign.as_ref(), &plan));
         held &= outcome.failure.is_none();
-        report(&arguments, campaign.as_ref(), &outcome);
-        if let Err(error) = keep(&arguments, campaign.as_ref(), &outcome) {
-            eprintln!("The ledger could not be written: {error}");
+        let kept = keep(&arguments, campaign.as_ref(), &outcome);
+        // M2.
+        let _ = report(&arguments, campaign.as_ref(), &outcome);
+        if let Err(error) = kept {
+            say(format_args!("The ledger could not be written: {error}"));
             return ExitCode::FAILURE;
         }
     }
@@ -88,15 +96,23 @@ fn main() -> ExitCode {
     }
 }
 
-fn list(all: &[Arc<dyn Campaign>]) {
+/// Tells of what went wrong; where nobody listens, the exit code still does.
+fn say(line: std::fmt::Arguments<'_>) {
+    let _ = writeln!(io::stderr(), "{line}");
+}
+
+fn list(all: &[Arc<dyn Campaign>]) -> io::Result<()> {
+    let mut out = io::stdout().lock();
     for campaign in all {
-        println!(
+        writeln!(
+            out,
             "{:<23} {:<6} {}",
             campaign.name(),
             campaign.goal(),
             campaign.about()
-        );
+        )?;
     }
+    Ok(())
 }
 
 /// The ledger's sums, as the table of RELIABILITY.md.
@@ -105,14 +121,23 @@ fn sums(path: Option<&Path>) -> ExitCode {
     let text = match std::fs::read_to_string(path) {
         Ok(text) => text,
         Err(error) => {
-            eprintln!("cannot read the ledger {}: {error}", path.display());
+            say(format_args!(
+                "cannot read the ledger {}: {error}",
+                path.display()
+            ));
             return ExitCode::FAILURE;
         }
     };
     for sum in ledger::sums(&text) {
-        println!(
+        // M2.
+        let _ = writeln!(
+            io::stdout(),
             "| {} | `{}` | {} {} | {} |",
-            sum.goal, sum.campaign, sum.checked, sum.unit, sum.failed
+            sum.goal,
+            sum.campaign,
+            sum.checked,
+            sum.unit,
+            sum.failed
         );
     }
     ExitCode::SUCCESS
@@ -151,25 +176,25 @@ fn bar(campaign: &dyn Campaign, plan: &Plan) -> impl Fn(u64) + use<> {
     move |done| bar.set_position(done)
 }
 
-fn report(arguments: &Arguments, campaign: &dyn Campaign, outcome: &Outcome) {
+fn report(arguments: &Arguments, campaign: &dyn Campaign, outcome: &Outcome) -> io::Result<()> {
+    let mut out = io::stdout().lock();
     if arguments.json {
         let line = serde_json::json!({
             "campaign": campaign.name(), "goal": campaign.goal(), "outcome": outcome,
         });
-        println!("{line}");
-        return;
+        return writeln!(out, "{line}");
     }
-    println!("{} ({})", campaign.name(), campaign.goal());
-    println!("  {:<28} {:>14}", "runs", outcome.runs);
+    writeln!(out, "{} ({})", campaign.name(), campaign.goal())?;
+    writeln!(out, "  {:<28} {:>14}", "runs", outcome.runs)?;
     for (what, count) in outcome.tally.iter() {
-        println!("  {what:<28} {count:>14}");
+        writeln!(out, "  {what:<28} {count:>14}")?;
     }
-    println!("  {:<28} {:>14.1}", "seconds", outcome.seconds);
+    writeln!(out, "  {:<28} {:>14.1}", "seconds", outcome.seconds)?;
     match &outcome.failure {
-        None => println!("  held"),
+        None => writeln!(out, "  held"),
         Some(failure) => {
-            println!("  FAILED at seed {}: {}", failure.seed, failure.what);
-            println!("  again: {}", command(campaign, failure.seed, 1));
+            writeln!(out, "  FAILED at seed {}: {}", failure.seed, failure.what)?;
+            writeln!(out, "  again: {}", command(campaign, failure.seed, 1))
         }
     }
 }
@@ -181,7 +206,7 @@ fn command(campaign: &dyn Campaign, seed: u64, runs: u64) -> String {
     )
 }
 
-fn keep(arguments: &Arguments, campaign: &dyn Campaign, outcome: &Outcome) -> std::io::Result<()> {
+fn keep(arguments: &Arguments, campaign: &dyn Campaign, outcome: &Outcome) -> io::Result<()> {
     let Some(path) = &arguments.ledger else {
         return Ok(());
     };

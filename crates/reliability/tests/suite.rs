@@ -4,6 +4,7 @@
 //! `corruption` is a program of its own, since it measures what its process allocates; `corpus` and
 //! `histories` are what sanitizers run, which build as little beside them as they can.
 
+mod command;
 mod common;
 mod every_crash_point;
 mod faults;
