@@ -8,6 +8,7 @@
 //! T1. `unescape(escape(bytes)) == bytes`, for all bytes.
 //!     What is typed may have escapes that only `inspect` prints.
 //! T2. Escaped text is valid UTF-8 without control characters: one line, no tab.
+//! T3. Nor has a message about bytes that cannot be read any: they came from a file.
 //!
 //! Tests: below.
 
@@ -94,8 +95,9 @@ fn read(text: &[u8], quotes: &[u8]) -> Result<Vec<u8>, String> {
         };
         let Some(byte) = byte else {
             let end = text.len().min(at + 4);
-            let shown = String::from_utf8_lossy(&text[at..end]);
-            return Err(format!("`{shown}` at byte {} is no escape", at + 1));
+            // T3. The backslash stands for itself here, as in the text.
+            let shown = escape(text.get(at + 1..end).unwrap_or_default());
+            return Err(format!("`\\{shown}` at byte {} is no escape", at + 1));
         };
         out.push(byte);
         at += taken;

@@ -62,7 +62,8 @@ impl Verify {
                 human::duration(time),
             )?;
             for file in &report.foreign_files {
-                writeln!(out, "not a file of this database: {file}")?;
+                // Anybody may have named it, for a terminal to obey.
+                writeln!(out, "not a file of this database: {}", file.escape_debug())?;
             }
             Ok(())
         })

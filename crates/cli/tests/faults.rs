@@ -95,6 +95,35 @@ fn a_truncated_table_is_an_error_not_a_panic() {
     }
 }
 
+/// A terminal obeys control characters; what others wrote must not reach it as it is.
+#[test]
+fn what_others_wrote_is_told_without_control_characters() {
+    let place = Place::new();
+    place.ok(&["put", "key", "value"]);
+    place.write("velella-data/a\u{1b}[31m\u{85}.txt", "");
+    place.write("x.tsv", "k\\\u{1b}[\u{1}\tv\n");
+    let name = "\\u001b[31m\\u0085".to_owned() + &"long".repeat(10_000);
+    place.write("x.jsonl", format!("{{\"{name}\": 1}}\n"));
+    let typed = "\\\u{1b}[1";
+    for (arguments, code, words) in [
+        (&["verify"][..], 0, "not a file of this database: a"),
+        (&["import", "x.tsv"], 1, "is no escape"),
+        (&["import", "x.jsonl"], 1, "unknown field"),
+        (&["get", "-e", typed], 2, "is no escape"),
+    ] {
+        let said = place.run(arguments);
+        assert_eq!(said.code, Some(code), "{arguments:?}: {}", said.err);
+        let all = said.text().to_owned() + &said.err;
+        assert!(all.contains(words), "{arguments:?}: {all}");
+        let obeyed: Vec<char> = all
+            .chars()
+            .filter(|c| c.is_control() && *c != '\n')
+            .collect();
+        assert_eq!(obeyed, [], "{arguments:?}: {all:?}");
+        assert!(all.len() < 1_000, "{arguments:?}: {} bytes", all.len());
+    }
+}
+
 #[test]
 fn a_second_process_is_refused() {
     let place = Place::new();

@@ -10,12 +10,16 @@
 use super::line::{Line, Lines, malformed, too_long};
 use super::{Next, Record};
 use crate::output::{JsonBytes, write_json};
+use crate::text;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use serde::de::{Error as _, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
 use std::io::{self, BufRead, Write};
 use velella::Result;
+
+/// Of a message that quotes what it found, as much as anybody reads.
+const REASON_CHARS_MAX: usize = 200;
 
 /// The next pair; blank lines are passed over.
 pub(crate) fn next<R: BufRead>(lines: &mut Lines<R>) -> Result<Next> {
@@ -45,7 +49,8 @@ pub(crate) fn next<R: BufRead>(lines: &mut Lines<R>) -> Result<Next> {
     }
 }
 
-/// The parser's message, without its own line number, which is always 1.
+/// The parser's message, without its own line number, which is always 1. It may quote the line,
+/// which came from anywhere: it is escaped, and cut.
 fn reason(error: &serde_json::Error) -> String {
     if error.is_eof() {
         return "the line ends in the middle of a JSON value".to_owned();
@@ -54,7 +59,12 @@ fn reason(error: &serde_json::Error) -> String {
     let what = message
         .rfind(" at line ")
         .map_or(message.as_str(), |end| &message[..end]);
-    format!("{what} at byte {}", error.column())
+    let mut shown = text::escape(what.as_bytes());
+    if let Some((cut, _)) = shown.char_indices().nth(REASON_CHARS_MAX) {
+        shown.truncate(cut);
+        shown.push_str("...");
+    }
+    format!("{shown} at byte {}", error.column())
 }
 
 #[derive(Deserialize)]
