@@ -152,6 +152,26 @@ fn an_opening_that_panics_is_found() {
 }
 
 #[test]
+fn a_child_that_somebody_else_killed_while_it_opened_is_found() {
+    let place = Place::new();
+    let said = crash_test(
+        &place,
+        &["--kills", "100", "--jobs", "1", "--sabotage", "die"],
+    );
+    said.failed(
+        1,
+        &[
+            "a promise was broken (child)",
+            "somebody else killed the child",
+        ],
+    );
+    // Not only by the last opening, which no plan kills.
+    let (_, rest) = said.err.split_once("opening ").unwrap();
+    let (opening, _) = rest.split_once(':').unwrap();
+    assert!(opening.parse::<u32>().unwrap() < 8, "{}", said.err);
+}
+
+#[test]
 fn a_broken_promise_is_told_and_kept_where_neither_ledger_nor_report_can_be_written() {
     let place = Place::new();
     std::fs::create_dir(place.path("here")).unwrap();

@@ -21,7 +21,7 @@ use super::oracle::Notebook;
 use super::plan::Plan;
 use super::settings::Settings;
 use super::state::{Content, State, counter, told};
-use super::watch::{CHECKED, CLOSING, UNDER_LOAD, Watch};
+use super::watch::{CHECKED, CLOSING, UNDER_LOAD, Watch, die};
 use crate::failure::{Failure, say};
 use clap::{Args, ValueEnum};
 use std::io::{self, BufWriter, Write};
@@ -77,6 +77,8 @@ pub(super) enum Sabotage {
     Hang,
     /// The opening panics
     Panic,
+    /// The opening is killed, and by no plan
+    Die,
 }
 
 impl CrashTestChild {
@@ -120,6 +122,7 @@ impl CrashTestChild {
                 std::thread::park();
             },
             Some(Sabotage::Panic) if self.incarnation > 2 => panic!("as was asked for"),
+            Some(Sabotage::Die) if self.incarnation > 2 => die(),
             _ => {}
         }
         let vfs = Intercepted::standing(Arc::clone(watch), Arc::new(OsFs::new()));

@@ -92,6 +92,11 @@ impl Violation {
         let text = text.into();
         Violation { fault, text }
     }
+
+    /// A child ended by a `SIGKILL` that no plan has.
+    pub(super) fn somebody_else() -> Self {
+        Violation::new(Fault::Child, "somebody else killed the child")
+    }
 }
 
 /// What was judged, all of it right.

@@ -100,10 +100,9 @@ impl<'a> Life<'a> {
         let mut kills = 0;
         while kills < self.settings.kills && !self.campaign.is_over() {
             let plan = self.plan();
-            if self.kill_one(&plan)? {
-                kills += 1;
-                self.campaign.show();
-            }
+            self.kill_one(&plan)?;
+            kills += 1;
+            self.campaign.show();
         }
         self.close()
     }
@@ -119,23 +118,29 @@ impl<'a> Life<'a> {
         }
     }
 
-    /// Starts a child as planned, and kills it; whether it was the plan that killed it.
-    fn kill_one(&mut self, plan: &Plan) -> Result<bool, Violation> {
+    /// Starts a child as planned, and kills it.
+    ///
+    /// # Errors
+    /// What it found may not be, or it ended otherwise than the plan has it.
+    fn kill_one(&mut self, plan: &Plan) -> Result<(), Violation> {
         self.start.verify = self.random.one_in(10);
         let mut hold = self.start_child(plan)?;
         if let Plan::Start(time) = plan {
             wait(*time);
-            hold.kill()?;
-            return self.killed(false).map(|()| true);
+            hold.kill_living()?;
+            return self.killed(false);
         }
         let Some(()) = self.hear(&mut hold)? else {
-            return self.killed(false).map(|()| true);
+            if !plan.kills_opening() {
+                return Err(Violation::somebody_else());
+            }
+            return self.killed(false);
         };
         hold.say("go");
         match plan.load_time() {
             Some(time) if matches!(plan, Plan::Load(_)) => {
                 wait(time);
-                hold.kill()?;
+                hold.kill_living()?;
             }
             Some(time) => {
                 if !hold.killed_within(time)? {
@@ -144,7 +149,7 @@ impl<'a> Life<'a> {
             }
             None => self.let_it_work(&mut hold)?,
         }
-        self.killed(true).map(|()| true)
+        self.killed(true)
     }
 
     /// Waits for a child that will kill itself after some operations; when that takes long, for
@@ -259,10 +264,7 @@ impl<'a> Life<'a> {
             self.start.verify = is_last;
             let mut hold = self.start_child(&Plan::Never)?;
             if self.hear(&mut hold)?.is_none() {
-                return Err(Violation::new(
-                    Fault::Child,
-                    "somebody else killed the child",
-                ));
+                return Err(Violation::somebody_else());
             }
             if is_last {
                 return Ok(());

@@ -91,6 +91,11 @@ impl Plan {
         }
     }
 
+    /// Whether a child so planned kills itself while it opens.
+    pub(super) fn kills_opening(&self) -> bool {
+        matches!(self, Plan::Call(call) if call.moment == Moment::Opening)
+    }
+
     /// How long the load may go on before the parent kills the child in any case.
     pub(super) fn load_time(&self) -> Option<Duration> {
         match self {

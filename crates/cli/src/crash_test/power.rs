@@ -102,10 +102,7 @@ impl<'a> Victim<'a> {
     fn run(&mut self) -> Result<(), Violation> {
         let mut live = Hold::start(&self.start)?;
         if live.ready(CHILD_LIMIT)?.is_none() {
-            return Err(Violation::new(
-                Fault::Child,
-                "somebody else killed the child",
-            ));
+            return Err(Violation::somebody_else());
         }
         live.say("go");
         for _ in 0..CUTS_MOST {
@@ -137,7 +134,7 @@ impl<'a> Victim<'a> {
         let (mut hold, verified) = self.open_image(&mount)?;
         let ready = hold
             .ready(CHILD_LIMIT)?
-            .ok_or_else(|| Violation::new(Fault::Child, "somebody else killed the child"))?;
+            .ok_or_else(Violation::somebody_else)?;
         let verdict = self.judge(&before, &after, &ready)?;
         hold.say("go");
         hold.closed(CHILD_LIMIT)?;

@@ -2,6 +2,8 @@
 //!
 //! R1. Whatever the child does, the parent gets on: every wait has a limit.
 //! R2. No child outlives its parent's interest: dropped means killed and waited for.
+//! R3. A `SIGKILL` by somebody else is told from a planned one where no plan can be meant: before
+//!     a child had opened, unless it kills itself there, and where only the parent kills.
 //!
 //! Threads: one per child reads what it says. Tests: `tests/crash_test.rs`.
 
@@ -125,6 +127,18 @@ impl Hold {
         if let Some(stdin) = &mut self.child.stdin {
             let _ = writeln!(stdin, "{word}").and_then(|()| stdin.flush());
         }
+    }
+
+    /// `SIGKILL`, now, of a child whose plan has it kill itself at no time.
+    ///
+    /// # Errors
+    /// It had ended already, be it by another's `SIGKILL` (R3).
+    pub(super) fn kill_living(&mut self) -> Result<(), Violation> {
+        if let Ok(Some(status)) = self.child.try_wait() {
+            self.was_killed(status)?;
+            return Err(Violation::somebody_else());
+        }
+        self.kill()
     }
 
     /// `SIGKILL`, now.

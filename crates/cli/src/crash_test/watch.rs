@@ -228,7 +228,7 @@ impl Target {
 }
 
 /// W1.
-fn die() -> ! {
+pub(super) fn die() -> ! {
     use rustix::process::{Signal, getpid, kill_process};
     let _ = kill_process(getpid(), Signal::KILL);
     loop {
