@@ -3,8 +3,9 @@
 //! L1. Every operation is announced before it begins and acknowledged after it returned.
 //! L2. What a thread reads is judged at once: values by themselves, snapshots by what they said
 //!     before, stamps by the thread's own last write.
+//! L3. A replacement that was not to leave what it found has a stamp: it wrote.
 //!
-//! Threads: one `Load` each. Tests: `tests/crash_test.rs`.
+//! Threads: one `Load` each. Tests: below, and `tests/crash_test.rs`.
 
 use super::key::{LASTING, Place, keyspace_name, own_keyspace};
 use super::operation::{Action, Change, Class, Operation, WriteId, operation};
@@ -181,13 +182,9 @@ impl Load<'_> {
                 })
             })
             .map_err(told)?;
-        let Some(stamp) = outcome.stamp else {
-            return Ok(Ack::default());
-        };
-        Ok(Ack {
-            stamp: stamp.0,
-            detail: outcome.old.map_or(0, |old| old.stamp.0),
-        })
+        let old = outcome.old.map(|old| old.stamp.0);
+        replaced(outcome.stamp.map(|stamp| stamp.0), old, if_absent)
+            .ok_or_else(|| format!("wrong: {} was to be replaced, and was not", change.place))
     }
 
     fn add(&self, place: Place, delta: i64, by_rmw: bool, class: Class) -> Result<Ack, String> {
@@ -261,6 +258,19 @@ impl Load<'_> {
     }
 }
 
+/// What a replacement that returned is acknowledged as. `None`: it wrote nothing, and was not to
+/// leave what it found (L3).
+fn replaced(stamp: Option<u64>, old: Option<u64>, if_absent: bool) -> Option<Ack> {
+    match (stamp, old) {
+        (Some(stamp), old) => Some(Ack {
+            stamp,
+            detail: old.unwrap_or(0),
+        }),
+        (None, Some(_)) if if_absent => Some(Ack::default()),
+        (None, _) => None,
+    }
+}
+
 fn acknowledged(stamp: u64) -> Ack {
     Ack { stamp, detail: 0 }
 }
@@ -269,5 +279,21 @@ fn acknowledged(stamp: u64) -> Ack {
 pub(super) fn at_once() -> WriteOptions {
     WriteOptions {
         durability: Some(Durability::Buffered),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_replacement_of_what_is_absent_may_write_nothing() {
+        let ack = |stamp, detail| Some(Ack { stamp, detail });
+        assert_eq!(replaced(Some(9), Some(4), false), ack(9, 4));
+        assert_eq!(replaced(Some(9), None, true), ack(9, 0));
+        assert_eq!(replaced(None, Some(4), true), ack(0, 0));
+        assert_eq!(replaced(None, Some(4), false), None);
+        assert_eq!(replaced(None, None, false), None);
+        assert_eq!(replaced(None, None, true), None);
     }
 }

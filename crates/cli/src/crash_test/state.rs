@@ -1,7 +1,7 @@
 //! The whole state of a database, as the child reads it and tells the parent.
 //!
-//! S1. What forward scan, backward scan, point reads and multi-reads say is the same, else the
-//!     child fails.
+//! S1. What forward scan, backward scan, point reads and multi-reads say is the same, keys and
+//!     values, else the child fails. A scan of keys alone may miss only what is about to expire.
 //! S2. A value's bytes follow from its first eight, else the child fails.
 //!
 //! One line for each key, then `end`; see [`State::parse`]. Tests: below.
@@ -11,7 +11,10 @@ use super::operation::{WriteId, digest};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Write};
 use std::time::{SystemTime, UNIX_EPOCH};
-use velella::{Db, Entry, IterOptions, Keyspace, Snapshot};
+use velella::{Db, Entry, IterOptions, Keyspace, Snapshot, Value};
+
+/// What expires within so long may be gone from a read that follows.
+const SOON_MS: u64 = 10_000;
 
 /// What stands under a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -65,10 +68,11 @@ impl State {
                 .ok_or_else(|| format!("wrong: there is a keyspace `{name}`"))?;
             state.owners.extend(number.checked_sub(own_keyspace(0)));
             let keyspace = db.keyspace(&name).map_err(told)?;
-            let keys = state.read_keyspace(number, &keyspace, &snapshot, padding)?;
-            backward(&keyspace, &snapshot, &keys)?;
+            let pairs = state.read_keyspace(number, &keyspace, &snapshot, padding)?;
+            let back = snapshot.iter(&keyspace).map_err(told)?.rev();
+            backward(back, &pairs).map_err(|why| at(&keyspace, &why))?;
             if thoroughly {
-                compare_reads(&keyspace, &snapshot, &keys)?;
+                compare_reads(&keyspace, &snapshot, &pairs)?;
             }
         }
         Ok(state)
@@ -80,8 +84,8 @@ impl State {
         keyspace: &Keyspace,
         snapshot: &Snapshot,
         padding: usize,
-    ) -> Result<Vec<Vec<u8>>, String> {
-        let mut keys = Vec::new();
+    ) -> Result<Vec<(Vec<u8>, Value)>, String> {
+        let mut pairs = Vec::new();
         for pair in snapshot.iter(keyspace).map_err(told)? {
             let (key, value) = pair.map_err(told)?;
             let place = Place::parse(number, &key, padding).ok_or_else(|| {
@@ -97,9 +101,9 @@ impl State {
                     format!("wrong: a scan finds {place}, a get does not find the same")
                 })?;
             self.versions.insert(place, version(place, &entry)?);
-            keys.push(key);
+            pairs.push((key, value));
         }
-        Ok(keys)
+        Ok(pairs)
     }
 
     /// Writes it, one line for each key.
@@ -209,27 +213,62 @@ pub(super) fn whose(place: Place, value: &[u8]) -> Result<WriteId, String> {
     }
 }
 
-fn backward(keyspace: &Keyspace, snapshot: &Snapshot, keys: &[Vec<u8>]) -> Result<(), String> {
-    let mut back = snapshot.iter(keyspace).map_err(told)?.rev();
-    for key in keys.iter().rev() {
-        let found = back.next().transpose().map_err(told)?;
-        if found.is_none_or(|(found, _)| found != *key) {
-            return Err(disagree(keyspace, "a backward scan", key));
+/// S1: what a backward scan finds is the pairs of a forward scan, from the last to the first.
+fn backward<V: PartialEq>(
+    mut found: impl Iterator<Item = velella::Result<(Vec<u8>, V)>>,
+    pairs: &[(Vec<u8>, V)],
+) -> Result<(), String> {
+    for pair in pairs.iter().rev() {
+        let found = found.next().transpose().map_err(told)?;
+        if found.is_none_or(|found| found != *pair) {
+            return Err(disagree("a backward scan", &pair.0));
         }
     }
-    match back.next() {
+    match found.next().transpose().map_err(told)? {
         None => Ok(()),
-        Some(_) => Err(disagree(keyspace, "a backward scan", b"(before the first)")),
+        Some((key, _)) => Err(disagree("a backward scan", &key)),
+    }
+}
+
+/// S1, of a scan of keys alone, at the present. `keys` are those of the snapshot, each with
+/// whether it is there still.
+fn keys_alone<V>(
+    found: impl Iterator<Item = velella::Result<(Vec<u8>, V)>>,
+    keys: &[(&[u8], bool)],
+) -> Result<(), String> {
+    let mut keys = keys.iter();
+    for pair in found {
+        let (found, _) = pair.map_err(told)?;
+        loop {
+            match keys.next() {
+                Some((key, _)) if *key == found => break,
+                Some((_, false)) => {}
+                Some((key, true)) => return Err(disagree("a scan of keys alone", key)),
+                None => return Err(disagree("a scan of keys alone", &found)),
+            }
+        }
+    }
+    match keys.find(|(_, lasts)| *lasts) {
+        None => Ok(()),
+        Some((key, _)) => Err(disagree("a scan of keys alone", key)),
     }
 }
 
 /// S1, for reads at the present: nobody writes, so only what expires may differ.
-fn compare_reads(keyspace: &Keyspace, snapshot: &Snapshot, keys: &[Vec<u8>]) -> Result<(), String> {
-    let many = keyspace.multi_get(keys).map_err(told)?;
-    for (key, multi) in keys.iter().zip(many) {
+fn compare_reads(
+    keyspace: &Keyspace,
+    snapshot: &Snapshot,
+    pairs: &[(Vec<u8>, Value)],
+) -> Result<(), String> {
+    let keys: Vec<&[u8]> = pairs.iter().map(|(key, _)| key.as_slice()).collect();
+    let many = keyspace.multi_get(&keys).map_err(told)?;
+    let mut lasting = Vec::with_capacity(keys.len());
+    for (&key, multi) in keys.iter().zip(many) {
         let then = snapshot.get_entry(keyspace, key).map_err(told)?;
         let expires = then.as_ref().and_then(|entry| entry.expires_at_ms);
-        if expires.is_some_and(|expires| expires <= now_ms() + 10_000) {
+        let lasts = expires.is_none_or(|expires| expires > now_ms() + SOON_MS);
+        lasting.push((key, lasts));
+        if !lasts {
             continue;
         }
         let then = then.map(|entry| entry.value);
@@ -237,27 +276,25 @@ fn compare_reads(keyspace: &Keyspace, snapshot: &Snapshot, keys: &[Vec<u8>]) -> 
         let strict = keyspace.get_strict(key).map_err(told)?;
         for (what, found) in [("get", plain), ("get_strict", strict), ("multi_get", multi)] {
             if found != then {
-                return Err(disagree(keyspace, what, key));
+                return Err(at(keyspace, &disagree(what, key)));
             }
         }
     }
-    let keys_only = IterOptions {
+    let options = IterOptions {
         keys_only: true,
         ..IterOptions::default()
     };
-    let counted = keyspace.iter_with(keys_only).map_err(told)?.count();
-    if counted > keys.len() {
-        let name = keyspace.name();
-        let found = format!("{counted} keys instead of {} in `{name}`", keys.len());
-        return Err(format!("wrong: a scan of keys alone finds {found}"));
-    }
-    Ok(())
+    let found = keyspace.iter_with(options).map_err(told)?;
+    keys_alone(found, &lasting).map_err(|why| at(keyspace, &why))
 }
 
-fn disagree(keyspace: &Keyspace, what: &str, key: &[u8]) -> String {
+fn disagree(what: &str, key: &[u8]) -> String {
     let key = String::from_utf8_lossy(key);
-    let name = keyspace.name();
-    format!("wrong: {what} and a forward scan disagree at key {key:?} of keyspace `{name}`")
+    format!("wrong: {what} and a forward scan disagree at key {key:?}")
+}
+
+fn at(keyspace: &Keyspace, why: &str) -> String {
+    format!("{why} of keyspace `{}`", keyspace.name())
 }
 
 /// The place of a counter.
@@ -345,5 +382,59 @@ mod tests {
         value[20] ^= 1;
         assert!(whose(place, &value).unwrap_err().contains("byte 20"));
         assert!(whose(place, b"short").unwrap_err().contains("5 bytes"));
+    }
+    type Found = velella::Result<(Vec<u8>, &'static str)>;
+
+    fn pair(key: &str, value: &'static str) -> (Vec<u8>, &'static str) {
+        (key.as_bytes().to_vec(), value)
+    }
+
+    fn fails() -> Found {
+        let kind = velella::ErrorKind::Corruption;
+        Err(velella::Error::new(kind, "read", "a bad block"))
+    }
+
+    #[test]
+    fn a_backward_scan_with_another_value_an_error_or_an_end_too_early_is_wrong() {
+        let pairs = [pair("a", "1"), pair("b", "2")];
+        let judge = |found: Vec<Found>| backward(found.into_iter(), &pairs);
+        let back = || vec![Ok(pair("b", "2")), Ok(pair("a", "1"))];
+        assert_eq!(judge(back()), Ok(()));
+        assert_eq!(backward(std::iter::empty::<Found>(), &[]), Ok(()));
+        let disagrees = |key| Err(disagree("a backward scan", key));
+        assert_eq!(
+            judge(vec![Ok(pair("b", "3")), Ok(pair("a", "1"))]),
+            disagrees(b"b")
+        );
+        assert_eq!(judge(vec![]), disagrees(b"b"));
+        assert_eq!(judge(vec![Ok(pair("b", "2"))]), disagrees(b"a"));
+        let mut more = back();
+        more.push(Ok(pair("A", "0")));
+        assert_eq!(judge(more), disagrees(b"A"));
+        for at in 0..3 {
+            let mut found = back();
+            found.insert(at, fails());
+            assert!(judge(found).unwrap_err().starts_with("failed: "), "{at}");
+        }
+    }
+
+    #[test]
+    fn a_scan_of_keys_alone_misses_only_what_is_about_to_expire() {
+        let keys = [(&b"a"[..], true), (b"b", false), (b"c", true)];
+        let judge = |found: Vec<Found>| keys_alone(found.into_iter(), &keys);
+        let some =
+            |keys: &[&str]| -> Vec<Found> { keys.iter().map(|key| Ok(pair(key, ""))).collect() };
+        assert_eq!(judge(some(&["a", "b", "c"])), Ok(()));
+        assert_eq!(judge(some(&["a", "c"])), Ok(()));
+        let disagrees = |key| Err(disagree("a scan of keys alone", key));
+        assert_eq!(judge(vec![]), disagrees(b"a"));
+        assert_eq!(judge(some(&["a", "b"])), disagrees(b"c"));
+        assert_eq!(judge(some(&["b", "c"])), disagrees(b"a"));
+        assert_eq!(judge(some(&["a", "b", "c", "d"])), disagrees(b"d"));
+        for at in 0..4 {
+            let mut found = some(&["a", "b", "c"]);
+            found.insert(at, fails());
+            assert!(judge(found).unwrap_err().starts_with("failed: "), "{at}");
+        }
     }
 }
