@@ -31,7 +31,7 @@ pub(crate) struct Get {
     #[command(flatten)]
     escaped: Escaped,
     /// Print the value's bytes and nothing else
-    #[arg(long, conflicts_with = "json")]
+    #[arg(long)]
     raw: bool,
 }
 
@@ -46,6 +46,11 @@ struct Found<'a> {
 
 impl Get {
     pub(crate) fn run(self, output: &mut Output) -> Result<(), Failure> {
+        // The parser sees no conflict with `--json` before the command, where it may stand, too.
+        if self.raw && output.json {
+            let found = "the argument '--raw' cannot be used with '--json'";
+            return Err(Failure::Usage(found.to_owned()));
+        }
         let key = self.escaped.bytes(self.key)?;
         let db = self.place.open(output)?;
         let Some(entry) = self.keyspace.of(&db)?.get_entry(&key)? else {

@@ -79,6 +79,22 @@ fn bytes_of_any_kind_go_in_and_come_out() {
         .failed(2, &["`\\q` at byte 2 is no escape"]);
 }
 
+/// Wherever `--json` stands: what conflicts is not seen by the parser across commands.
+#[test]
+fn bytes_alone_are_no_json() {
+    let place = Place::new();
+    place.ok(&["put", "key", "value"]);
+    for arguments in [
+        ["--json", "get", "--raw", "key"],
+        ["get", "--raw", "key", "--json"],
+        ["get", "--json", "key", "--raw"],
+    ] {
+        let said = place.run(&arguments);
+        said.failed(2, &["--raw", "--json", "cannot be used with"]);
+        assert_eq!(said.text(), "", "{arguments:?}");
+    }
+}
+
 #[test]
 fn the_empty_key_and_the_empty_value_are_legal() {
     let place = Place::new();
