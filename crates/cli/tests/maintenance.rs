@@ -211,6 +211,25 @@ fn what_can_be_read_of_a_damaged_file_is_listed_as_json_too() {
 }
 
 #[test]
+fn a_damaged_directory_is_listed_and_fails_as_json_too() {
+    let place = Place::new();
+    place.ok(&["put", "key", "value"]);
+    let current = place.data().join("CURRENT");
+    let mut bytes = std::fs::read(&current).unwrap();
+    bytes[0] ^= 0x10;
+    std::fs::write(&current, bytes).unwrap();
+    place
+        .run(&["inspect", "velella-data"])
+        .failed(1, &["velella: cannot", "CURRENT"]);
+    let said = place.run(&["inspect", "velella-data", "--json"]);
+    assert_eq!(said.code, Some(1), "{}", said.err);
+    let error: serde_json::Value = serde_json::from_str(&said.err).unwrap();
+    assert_eq!(error["error"]["kind"], "corruption");
+    let damage = said.json()["damage"].to_string();
+    assert!(damage.contains("CURRENT"), "{damage}");
+}
+
+#[test]
 fn a_key_that_inspect_prints_is_one_that_get_takes() {
     let place = Place::new();
     place.ok(&["put", "-e", "Fellini's \"8½\"\\x00\\t\\\\", "value"]);
