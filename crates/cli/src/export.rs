@@ -11,6 +11,8 @@
 //!     `/dev/fd/N` or `/proc/PID/fd/N`: a file that it leads to is added to, and never replaced.
 //! X4. A descriptor that is not there is none, and a stream is open before the database is: it
 //!     would take the numbers that nobody uses for its own files, which would then be written over.
+//! X5. A finished export is on the device under its name, not only its bytes; unless its directory
+//!     may not be read, which is what it takes to sync it.
 //!
 //! Tests: below, and `tests/import_export.rs`.
 
@@ -29,6 +31,7 @@ use std::fs::{self, File};
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::time::Instant;
+use velella::vfs::{OsFs, Vfs};
 use velella::{Error, ErrorKind};
 
 /// Pairs between two looks at the progress bar.
@@ -258,6 +261,18 @@ fn take_name(partial: &Path, path: &Path, force: bool) -> velella::Result<()> {
     fs::rename(partial, path).map_err(failed)
 }
 
+/// Brings a name to the device, which no sync of its file does (X5).
+fn sync_name(path: &Path) -> velella::Result<()> {
+    let dir = match path.parent() {
+        Some(dir) if !dir.as_os_str().is_empty() => dir,
+        _ => Path::new("."),
+    };
+    match OsFs::new().sync_dir(dir) {
+        Err(error) if error.kind() == ErrorKind::Permission => Ok(()),
+        done => done,
+    }
+}
+
 fn finish(
     summary: &Summary,
     destination: &Destination,
@@ -324,7 +339,8 @@ impl Job {
             // The first error is the one to tell; a file left behind is named for what it is.
             let _ = fs::remove_file(&partial);
         }
-        written
+        written?;
+        Ok(sync_name(path)?)
     }
 
     fn write<W: Write>(
@@ -441,6 +457,18 @@ impl<W: Write> Write for Counted<W> {
 mod tests {
     use super::*;
     use std::os::unix::fs::{MetadataExt, PermissionsExt};
+
+    /// That it is called after the rename, `strace` shows.
+    #[test]
+    fn a_name_is_synced_in_the_directory_it_stands_in() {
+        let place = tempfile::tempdir().unwrap();
+        sync_name(&place.path().join("x.tsv")).unwrap();
+        sync_name(Path::new("x.tsv")).unwrap();
+        let nowhere = place.path().join("nowhere");
+        let error = sync_name(&nowhere.join("x.tsv")).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::NotFound);
+        assert_eq!(error.file(), Some(nowhere.as_path()));
+    }
 
     #[test]
     fn a_file_under_way_is_as_readable_as_the_one_it_replaces() {
