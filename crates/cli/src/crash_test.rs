@@ -9,8 +9,8 @@
 //! T1. A promise that was broken is told, and with `--keep` its directory left, before anything is
 //!     written that could fail: the report, the ledger.
 //!
-//! Threads: `--jobs` of them, one database each. Tests: beside the modules, and
-//! `tests/crash_test.rs`, where each kind of fault is put in and must be found.
+//! Threads: `--jobs` of them, one database each; one where power is cut. Tests: below, beside the
+//! modules, and in `tests/crash_test.rs`, where each kind of fault is put in and must be found.
 
 mod awake;
 mod medium;
@@ -43,7 +43,7 @@ use judge::Fault;
 use medium::Medium;
 use rig::{FileSystem, Rig};
 use serde_json::json;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::time::Duration;
 use tally::{Failed, Report};
@@ -96,9 +96,11 @@ pub(crate) struct CrashTest {
     #[arg(long, conflicts_with = "dir")]
     memory_backed: bool,
     /// Databases at the same time. Default: one for each processor in memory, four on a disk
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=64))]
+    #[arg(long, value_name = "N", conflicts_with = "power_cut",
+          value_parser = clap::value_parser!(u64).range(1..=64))]
     jobs: Option<u64>,
-    /// When something fails, leave its directory, with a copy from before the last opening
+    /// When something fails, leave its directory, with a copy from before the last opening, or
+    /// with --power-cut the images
     #[arg(long)]
     keep: bool,
     /// Cut the power instead of killing
@@ -256,22 +258,32 @@ impl CrashTest {
             .map_err(|error| Failure::Error(velella::Error::io("append to", ledger, error)))
     }
 
-    /// Says which promise was broken and how to see it again.
-    fn tell(&self, campaign: &Campaign, broken: &Broken, as_json: bool) -> Failure {
-        let fault = broken.violation.fault.as_str();
-        let mut repeat = format!(
-            "velella crash-test --seed {} --kills {} --jobs 1 --keep",
-            broken.seed, broken.kills
-        );
-        if self.power_cut {
-            repeat += " --power-cut";
-        }
+    /// The command that makes the database of `seed` again.
+    fn repeat(&self, seed: u64, kills: u64) -> String {
+        let mut repeat = format!("velella crash-test --seed {seed} --kills {kills}");
+        repeat += match (self.power_cut, self.file_system) {
+            (false, _) => " --jobs 1 --keep",
+            (true, FileSystem::Ext4) => " --keep --power-cut",
+            (true, FileSystem::Xfs) => " --keep --power-cut --file-system xfs",
+        };
         if self.memory_backed {
             repeat += " --memory-backed";
         }
         if let Some(dir) = &self.dir {
             repeat += &format!(" --dir {}", dir.display());
         }
+        repeat
+    }
+
+    /// Says which promise was broken and how to see it again.
+    fn tell(&self, campaign: &Campaign, broken: &Broken, as_json: bool) -> Failure {
+        let fault = broken.violation.fault.as_str();
+        let repeat = self.repeat(broken.seed, broken.kills);
+        // Where power is cut the databases lie in images, which nobody mounts any more.
+        let dir = match self.power_cut {
+            false => broken.dir.as_path(),
+            true => campaign.scratch.path(),
+        };
         if self.keep {
             campaign.scratch.keep();
         }
@@ -282,7 +294,7 @@ impl CrashTest {
                 "seed": broken.seed,
                 "opening": broken.incarnation,
                 "repeat": repeat,
-                "dir": self.keep.then(|| broken.dir.display().to_string()),
+                "dir": self.keep.then(|| dir.display().to_string()),
             }});
             say(&error.to_string());
             return Failure::Told(1);
@@ -293,12 +305,21 @@ impl CrashTest {
             broken.seed, broken.incarnation, broken.violation.text,
         ));
         if self.keep {
-            say(&format!(
-                "kept: {0}/db as it was opened, {0}/db-before as it was left",
-                broken.dir.display()
-            ));
+            say(&kept(dir, self.power_cut));
         }
         Failure::Told(1)
+    }
+}
+
+/// Where what failed is.
+fn kept(dir: &Path, power_cut: bool) -> String {
+    let dir = dir.display();
+    match power_cut {
+        false => format!("kept: {dir}/db as it was opened, {dir}/db-before as it was left"),
+        true => format!(
+            "kept: {dir}/outer.img; the database is in disk.img in it, as it was left, and as the \
+             last power cut left it in the cut-N.img with the greatest N"
+        ),
     }
 }
 
@@ -316,4 +337,61 @@ fn skip(output: &mut Output, why: &str) -> Result<(), Failure> {
     say(&format!("SKIPPED: no power can be cut here: {why}"));
     let skipped = json!({"skipped": why});
     output.result(&skipped, |out| writeln!(out, "skipped: {why}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser;
+
+    #[derive(Debug, Parser)]
+    struct Line {
+        #[command(flatten)]
+        test: CrashTest,
+    }
+
+    fn parsed(line: &str) -> Result<CrashTest, clap::Error> {
+        let words = line.strip_prefix("velella ").unwrap_or(line).split(' ');
+        Line::try_parse_from(words).map(|line| line.test)
+    }
+
+    #[test]
+    fn the_command_that_repeats_is_read_as_what_it_repeats() {
+        for flags in [
+            "",
+            "--jobs 3 --minutes 2",
+            "--memory-backed",
+            "--dir /var/tmp/x",
+            "--power-cut",
+            "--power-cut --file-system ext4 --memory-backed",
+            "--power-cut --file-system xfs --dir /var/tmp/x",
+        ] {
+            let line = format!("crash-test {flags}");
+            let asked = parsed(line.trim_end()).unwrap();
+            let again = parsed(&asked.repeat(42, 7)).unwrap();
+            assert_eq!((again.seed, again.kills, again.keep), (Some(42), 7, true));
+            assert_eq!(again.power_cut, asked.power_cut, "{flags}");
+            assert_eq!(again.file_system, asked.file_system, "{flags}");
+            assert_eq!(again.memory_backed, asked.memory_backed, "{flags}");
+            assert_eq!(again.dir, asked.dir, "{flags}");
+            assert_eq!(again.jobs, (!asked.power_cut).then_some(1), "{flags}");
+        }
+    }
+
+    #[test]
+    fn jobs_of_power_cuts_are_refused() {
+        let error = parsed("crash-test --power-cut --jobs 2").unwrap_err();
+        assert!(error.to_string().contains("cannot be used with"), "{error}");
+    }
+
+    #[test]
+    fn of_power_cuts_the_images_are_kept() {
+        let dir = Path::new("/x");
+        assert!(kept(dir, false).contains("/x/db-before"));
+        let told = kept(dir, true);
+        assert!(
+            told.contains("/x/outer.img") && !told.contains("db-before"),
+            "{told}"
+        );
+    }
 }
