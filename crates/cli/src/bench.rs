@@ -11,6 +11,7 @@
 mod benchmark;
 mod workload;
 mod result;
+mod line;
 mod measure;
 mod database;
 mod rocksdb;
@@ -62,7 +63,7 @@ pub(crate) struct Bench {
     #[arg(long)]
     counters: bool,
     /// Measure RocksDB's db_bench in turn with Velella, with the same settings
-    #[arg(long)]
+    #[arg(long, conflicts_with_all = ["counters", "latency_every"])]
     compare_rocksdb: bool,
     /// Rounds of --compare-rocksdb
     #[arg(long, default_value_t = 3, value_name = "N", requires = "compare_rocksdb",

@@ -90,3 +90,32 @@ fn a_comparison_without_db_bench_says_what_to_install() {
     assert!(said.contains("apt-get install rocksdb-tools"), "{said}");
     assert_eq!(leftovers(&place), 0);
 }
+
+#[test]
+#[cfg(unix)]
+fn what_db_bench_says_is_told_where_it_made_no_directory() {
+    use std::os::unix::fs::PermissionsExt;
+    let place = Place::new();
+    let program = place.path("bin/db_bench");
+    fs::create_dir(place.path("bin")).unwrap();
+    let script = "#!/bin/sh\ntest \"$1\" = --version && exit\necho no such option >&2\nexit 3\n";
+    fs::write(&program, script).unwrap();
+    fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+    let bench = ["bench", "fillrandom", "--num", "100", "--compare-rocksdb"];
+    let mut bench = place.command(&bench);
+    let output = bench.env("PATH", place.path("bin")).output().unwrap();
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(said.contains("exit status: 3: no such option"), "{said}");
+    assert_eq!(leftovers(&place), 1);
+}
+
+#[test]
+fn what_a_comparison_would_ignore_is_refused() {
+    let place = Place::new();
+    for ignored in [&["--counters"][..], &["--latency-every", "0"]] {
+        let bench = [&["bench", "--compare-rocksdb"], ignored].concat();
+        let words = ["cannot be used with", "--compare-rocksdb", ignored[0]];
+        place.run(&bench).failed(2, &words);
+    }
+}

@@ -99,9 +99,10 @@ fn compare(
         let theirs = || {
             tell("rocksdb");
             let dir = scratch.dir().join("rocksdb");
-            let report = rocksdb::run(&dir, &arguments);
+            // Its own error first: it may have made no directory.
+            let report = rocksdb::run(&dir, &arguments)?;
             std::fs::remove_dir_all(&dir).map_err(|error| Error::io("remove", &dir, error))?;
-            report
+            Ok::<_, Failure>(report)
         };
         let (ours, theirs) = if round % 2 == 0 {
             let ours = ours()?;

@@ -5,18 +5,19 @@
 //! M1. The time is from the first thread's start to the last thread's end.
 //! M2. What is not measured is not in the loop: no clock is read for an operation whose latency is
 //!     not taken.
+//! M3. All threads run, or none: one that cannot be started is the result, and no other waits.
 //!
 //! Threads: one for each client; the first error ends its own thread, and is the result.
 //! Tests: below.
 
 use super::Load;
 use super::benchmark::Benchmark;
+use super::line::Line;
 use super::result::{Latencies, Row};
 use super::workload::Workload;
 use crate::failure::Failure;
 use hdrhistogram::Histogram;
 use std::collections::BTreeMap;
-use std::sync::Barrier;
 use std::time::Instant;
 use velella::{Db, Decision, Durability, Error, ErrorKind, Result, WriteOptions};
 
@@ -43,18 +44,26 @@ pub(super) fn measure(
     load: &Load,
 ) -> Result<Row, Failure> {
     let before = counts(db);
-    let barrier = Barrier::new(usize::try_from(threads).unwrap_or(1));
+    let line = Line::new(threads);
     let done: Vec<Result<Done>> = std::thread::scope(|scope| {
+        let line = &line;
         let clients: Vec<_> = (0..threads)
             .map(|thread| {
                 let workload = load.workload(first + thread);
-                let barrier = &barrier;
-                scope.spawn(move || Client::new(db, load, workload).run(benchmark, barrier))
+                let client = move || Client::new(db, load, workload).run(benchmark, line);
+                let started = std::thread::Builder::new().spawn_scoped(scope, client);
+                started.map_err(|error| {
+                    line.call_off();
+                    Error::new(ErrorKind::Io, "start a thread", error.to_string())
+                })
             })
             .collect();
         clients
             .into_iter()
-            .map(|client| client.join().unwrap_or_else(|_| Err(died())))
+            .filter_map(|client| match client {
+                Ok(client) => client.join().unwrap_or_else(|_| Err(died())).transpose(),
+                Err(error) => Some(Err(error)),
+            })
             .collect()
     });
     let after = counts(db);
@@ -166,8 +175,11 @@ impl<'a> Client<'a> {
         }
     }
 
-    fn run(mut self, benchmark: Benchmark, barrier: &Barrier) -> Result<Done> {
-        barrier.wait();
+    /// Its part, when all are there; `None`: another could not be started (M3).
+    fn run(mut self, benchmark: Benchmark, line: &Line) -> Result<Option<Done>> {
+        if !line.wait() {
+            return Ok(None);
+        }
         let start = Instant::now();
         let operations = match benchmark {
             Benchmark::FillSeq => self.write(|_, n| n),
@@ -187,14 +199,14 @@ impl<'a> Client<'a> {
             latencies,
             ..
         } = self;
-        Ok(Done {
+        Ok(Some(Done {
             operations,
             found,
             bytes,
             start,
             end: Instant::now(),
             latencies,
-        })
+        }))
     }
 
     /// Repeats `operation`, until it says that there is no more; how often it did something.

@@ -1,0 +1,97 @@
+//! A starting line: threads wait at it until all are there, or until it is known that some will
+//! never be.
+//!
+//! N1. Nobody waits for ever: whoever could not start a thread calls the race off.
+//!
+//! Source: `std::sync::Barrier`, which cannot be told of a thread that never comes.
+//!
+//! Threads: any. Tests: below.
+
+use std::sync::{Condvar, Mutex};
+
+/// What those at the line wait for.
+#[derive(Debug)]
+struct State {
+    missing: u64,
+    is_off: bool,
+}
+
+/// The line.
+#[derive(Debug)]
+pub(super) struct Line {
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+impl Line {
+    /// For so many threads.
+    pub(super) fn new(threads: u64) -> Self {
+        Line {
+            state: Mutex::new(State {
+                missing: threads,
+                is_off: false,
+            }),
+            changed: Condvar::new(),
+        }
+    }
+
+    /// Waits for the others; whether the race is on.
+    pub(super) fn wait(&self) -> bool {
+        let mut state = self.state.lock().unwrap_or_else(|held| held.into_inner());
+        state.missing = state.missing.saturating_sub(1);
+        self.changed.notify_all();
+        let waited = self
+            .changed
+            .wait_while(state, |state| state.missing > 0 && !state.is_off);
+        let state = waited.unwrap_or_else(|held| held.into_inner());
+        !state.is_off
+    }
+
+    /// Sends those who wait, and those who come, home (N1).
+    pub(super) fn call_off(&self) {
+        let mut state = self.state.lock().unwrap_or_else(|held| held.into_inner());
+        state.is_off = true;
+        self.changed.notify_all();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::Arc;
+    use std::sync::mpsc::{Receiver, channel};
+    use std::time::Duration;
+
+    /// So many threads that come to `line`; what each of them is told there.
+    fn come(line: &Arc<Line>, threads: u64) -> Receiver<bool> {
+        let (tell, told) = channel();
+        for _ in 0..threads {
+            let (line, tell) = (Arc::clone(line), tell.clone());
+            std::thread::spawn(move || tell.send(line.wait()));
+        }
+        told
+    }
+
+    /// What the next was told; no test waits longer than this, and a sound one never so long.
+    fn next(told: &Receiver<bool>) -> Option<bool> {
+        told.recv_timeout(Duration::from_secs(20)).ok()
+    }
+
+    #[test]
+    fn all_start_when_the_last_is_there() {
+        let line = Arc::new(Line::new(3));
+        let told = come(&line, 2);
+        assert!(told.try_recv().is_err());
+        assert!(line.wait());
+        assert_eq!((next(&told), next(&told)), (Some(true), Some(true)));
+    }
+
+    #[test]
+    fn nobody_waits_for_one_that_could_not_be_started() {
+        let line = Arc::new(Line::new(3));
+        let told = come(&line, 2);
+        line.call_off();
+        assert_eq!((next(&told), next(&told)), (Some(false), Some(false)));
+        assert!(!line.wait());
+    }
+}
