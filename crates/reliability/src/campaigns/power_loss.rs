@@ -6,8 +6,10 @@
 //! Of eight runs one has a sync that fails and one has syncs that lie.
 //!
 //! L1. `power-loss-in-recovery` crashes each image twice or three times more while it is opened.
+//! L2. A database may refuse only what `docs/consistency.md` says a failed sync makes it refuse,
+//!     and only once that sync has failed. It never refuses a read.
 //!
-//! Tests: `tests/power_loss.rs`.
+//! Tests: below, and `tests/power_loss.rs`.
 
 use crate::campaign::{Campaign, Tally};
 use crate::sim::alone;
@@ -19,6 +21,7 @@ use crate::sim::setting::Setting;
 use crate::sim::store::{Store, Trouble};
 use std::sync::Arc;
 use velella::vfs::{MemFs, Vfs};
+use velella::{Error, ErrorKind};
 use velella_sync::pool::prefer;
 use velella_sync::simulation::Simulation;
 use velella_testkit::Seed;
@@ -88,8 +91,8 @@ fn workload(number: u64, simulation: &Simulation, how: PowerLoss) -> Result<Tall
     let outcome = play(&mut seed, simulation, &fs, &points, &mut history);
     points.promise(None, 0, false);
     match outcome {
-        Err(Trouble::Refused(_)) if matches!(sync, Sync::Fails(_)) => {}
-        outcome => outcome.map_err(|trouble| format!("{sync:?}: {trouble}"))?,
+        Err(stop) if excused(&stop, sync, points.syncs()) => {}
+        outcome => outcome.map_err(|stop| format!("{sync:?}: {}", stop.trouble))?,
     }
     let mut images = points.take();
     while images.len() > IMAGES_MAX {
@@ -113,6 +116,34 @@ fn workload(number: u64, simulation: &Simulation, how: PowerLoss) -> Result<Tall
     Ok(judge.tally)
 }
 
+/// Why a workload ended early.
+#[derive(Debug)]
+struct Stop {
+    trouble: Trouble,
+    /// It had only read.
+    reads: bool,
+}
+
+impl From<Error> for Stop {
+    fn from(error: Error) -> Self {
+        Stop {
+            trouble: error.into(),
+            reads: false,
+        }
+    }
+}
+
+/// Whether the sync that failed, if one has of so many, explains why a workload ended (L2).
+fn excused(stop: &Stop, sync: Sync, syncs: u64) -> bool {
+    use ErrorKind::{Io, OutcomeUnknown, ReadOnly};
+    let (Sync::Fails(nth), Trouble::Refused(error)) = (sync, &stop.trouble) else {
+        return false;
+    };
+    // The first to meet it says so itself; the next, that the database is read-only.
+    let is_allowed = matches!(error.kind(), Io | OutcomeUnknown | ReadOnly);
+    syncs >= nth && !stop.reads && is_allowed
+}
+
 /// The workload itself; its images stay with `points`.
 fn play(
     seed: &mut Seed,
@@ -120,7 +151,7 @@ fn play(
     fs: &Arc<dyn Vfs>,
     points: &Points,
     history: &mut History,
-) -> Result<(), Trouble> {
+) -> Result<(), Stop> {
     let mut setting = Setting::random(seed);
     let mut store = Store::open(Arc::clone(fs), &setting)?;
     let taste = Taste::random(seed);
@@ -139,7 +170,8 @@ fn play(
         let done = store.perform(&operation, history);
         if let Err(trouble) = done {
             points.now();
-            return Err(trouble);
+            let reads = matches!(operation, Operation::Read | Operation::Snapshot);
+            return Err(Stop { trouble, reads });
         }
     }
     points.promise(Some(store.db()), store.last(), false);
@@ -147,4 +179,43 @@ fn play(
     store.db().close()?;
     points.now();
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn stop(kind: ErrorKind, reads: bool) -> Stop {
+        let error = Error::new(kind, "write", "a sync failed");
+        Stop {
+            reads,
+            ..Stop::from(error)
+        }
+    }
+
+    #[test]
+    fn a_failed_sync_excuses_what_it_explains_once_it_has_failed() {
+        use ErrorKind::{Closed, Corruption, Io, NoSpace, NotFound, OutcomeUnknown, ReadOnly};
+        let fails = Sync::Fails(5);
+        for kind in [Io, OutcomeUnknown, ReadOnly] {
+            assert!(excused(&stop(kind, false), fails, 5), "{kind:?}");
+            assert!(excused(&stop(kind, false), fails, 9), "{kind:?}");
+            assert!(
+                !excused(&stop(kind, false), fails, 4),
+                "too early, {kind:?}"
+            );
+            assert!(!excused(&stop(kind, true), fails, 9), "a read, {kind:?}");
+            for sync in [Sync::Honest, Sync::Lies(5), Sync::LiesInSecret(5)] {
+                assert!(!excused(&stop(kind, false), sync, 9), "{sync:?}");
+            }
+        }
+        for kind in [Closed, Corruption, NoSpace, NotFound] {
+            assert!(!excused(&stop(kind, false), fails, 9), "{kind:?}");
+        }
+        let wrong = Stop {
+            trouble: Trouble::Wrong("an old value".to_owned()),
+            reads: false,
+        };
+        assert!(!excused(&wrong, fails, 9));
+    }
 }
