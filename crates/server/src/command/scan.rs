@@ -1,8 +1,9 @@
 //! Walks over keys: SCAN, KEYS, RANDOMKEY, DBSIZE. Keys come in order.
 //!
 //! V1. A SCAN looks at COUNT keys, but at most [`STEPS_MAX`], and stops early when its reply gets
-//!     long, or its pattern has cost [`MATCHING_MAX`]: one call never holds a network thread for
-//!     long, and no reply exceeds the limit.
+//!     long, or its pattern has cost [`MATCHING_MAX`]: one call holds a network thread no longer
+//!     than that and what lies between these keys, deleted or expired, takes; and no reply exceeds
+//!     the limit.
 //! V2. Every key present from the first call of a SCAN to its last is returned at least once
 //!     (`cursors.rs`).
 //! V3. RANDOMKEY is uniform up to 64 keys; beyond, a key's chance depends on the gap before it.
