@@ -64,7 +64,7 @@ pub(crate) struct Inventory {
     making: Mutex<()>,
     /// Held while files are removed: who needs the room waits for it.
     sweeping: Mutex<()>,
-    /// Files removed. All accesses Relaxed: changes under `sweeping`, and is read after it.
+    /// Files removed. All accesses Relaxed: a hint that there may be room again.
     removed: AtomicU64,
     /// Something to prepare, and who waits for that.
     wanted: AtomicBool,
@@ -193,6 +193,10 @@ impl Inventory {
             true => taken,
             false => take(),
         }
+    }
+
+    fn note_removed(&self) {
+        self.removed.fetch_add(1, Ordering::Relaxed);
     }
 
     /// Deletes what is not needed, and of the retired segments what is needed later at best.
@@ -370,6 +374,9 @@ impl Inventory {
             // a recovery would take half a segment for damage.
             let path = FileName::Segment(number).path(&self.config.dir);
             let removed = self.config.vfs.remove(&path);
+            if removed.is_ok() {
+                self.note_removed();
+            }
             let mut state = self.state.lock();
             match removed {
                 Err(error) if error.kind() != ErrorKind::NotFound => state.doomed.push(path),
@@ -449,9 +456,8 @@ impl Inventory {
                         swept = swept.and(Err(error));
                     }
                 }
-                _ => {
-                    self.removed.fetch_add(1, Ordering::Relaxed);
-                }
+                Err(_) => {}
+                Ok(()) => self.note_removed(),
             }
         }
         swept

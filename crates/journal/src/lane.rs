@@ -272,6 +272,7 @@ impl Lane {
 
     fn close_large(&mut self) {
         if let Some(large) = self.large.take() {
+            large.file.cut(large.kept);
             let mut files = self.ledger().files();
             let span = files
                 .large
@@ -465,11 +466,10 @@ impl Lane {
             self.close_large();
             self.close_extent()?;
         }
-        if let Some(large) = self.large.as_mut().filter(|large| large.end > large.kept) {
-            // A reservation that was given up: its lane would be in use otherwise.
+        if let Some(large) = &self.large {
+            // Nobody has the lane, so what was reserved was given up.
             self.reserved = None;
             large.file.cut(large.kept);
-            large.end = large.kept;
         }
         Ok(())
     }

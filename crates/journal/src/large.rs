@@ -8,6 +8,7 @@
 //!     lane is idle, as is one for which there was no room: so many as are refused take the place
 //!     of one, for a while. Each begins a page, so that no page which holds a durable one is
 //!     written again. What was synced may be written over, and is synced again.
+//!     A file that nothing refers to yet stays its lane's.
 //! L4. A lane leaves its file, and with it its extent, when the file is full or some of it is in
 //!     tables: so a file holds what was written between two flushes, and goes with the second.
 //!
@@ -39,7 +40,7 @@ const NUMBER_ATTEMPTS: usize = 1 << 16;
 pub(crate) struct LargeFile {
     pub(crate) number: u64,
     file: Box<dyn WriteFile>,
-    /// The file's length.
+    /// The file's length, or what it may be where a write failed.
     len: AtomicU64,
     /// How often something was written, and how much of that is synced: no lengths, since an end
     /// may come back (L3).
@@ -105,23 +106,23 @@ impl LargeFile {
             end += part.len() as u64;
             written
         });
+        // Relaxed: a figure, which the lane's holder alone writes.
+        let len = self.len.load(Ordering::Relaxed).max(end);
+        self.len.store(len, Ordering::Relaxed);
         if let Err(error) = written {
             self.cut(start);
             return Err(error);
         }
-        // Relaxed: a figure, which the lane's holder alone writes.
-        let len = self.len.load(Ordering::Relaxed).max(end);
-        self.len.store(len, Ordering::Relaxed);
         // Only the lane's holder writes. Release, partner: the Acquire in `is_dirty`.
         let writes = self.writes.load(Ordering::Relaxed) + 1;
         self.writes.store(writes, Ordering::Release);
         Ok(end)
     }
 
-    /// Gives back what lies behind `end`, and nothing refers to. Best effort: the next payload
-    /// takes its place otherwise.
+    /// Gives back what lies behind `end`, if anything does, and nothing refers to. Best effort: the
+    /// next payload takes its place otherwise.
     pub(crate) fn cut(&self, end: u64) {
-        if self.file.set_len(end).is_ok() {
+        if self.len() > end && self.file.set_len(end).is_ok() {
             // Relaxed: as in `write`.
             self.len.store(end, Ordering::Relaxed);
         }

@@ -223,10 +223,16 @@ fn payloads_that_nothing_came_to_refer_to_take_the_place_of_one() {
     assert_eq!(files(&fs, "large").len(), 1);
     let more = space(&fs) - before;
     assert!(more <= (3 << 20) + SEGMENT, "{more}");
-    // Nor is it kept while the lane has nothing to do.
+    // Nor is it kept while the lane has nothing to do, whatever came after it.
     bench.journal.close_idle(&mut bench.lanes[0]).unwrap();
     assert_eq!(space(&fs), before);
+    bench.lanes[0].reserve(&[&vec![2; 3 << 20]]).unwrap();
     bench.write(0, &vec![3; LEN]).unwrap();
+    bench.journal.close_idle(&mut bench.lanes[0]).unwrap();
+    let more = space(&fs) - before;
+    assert!(more <= LEN as u64 + SEGMENT, "{more}");
+    let unflushed = bench.journal.stats().unflushed_bytes;
+    assert!(unflushed <= 2 * LEN as u64 + 2 * SEGMENT, "{unflushed}");
     bench.write(0, &[4; 100]).unwrap();
     bench.round().unwrap();
     let recovered = recover(&fs.image(1, CrashMode::Strict), &bench.last()).unwrap();
@@ -378,4 +384,30 @@ fn segments_kept_to_be_used_again_make_room_too() {
             let _ = bench.journal.prepare(|| false);
         }
     }
+}
+
+#[test]
+fn a_file_that_is_left_keeps_nothing_that_was_refused() {
+    let fs = MemFs::new();
+    let mut bench = Bench::start(config(Arc::new(fs.clone()), 1, 1)).unwrap();
+    bench.write(0, &vec![1; 300 << 10]).unwrap();
+    let left = files(&fs, "large").pop().unwrap();
+    bench.lanes[0].reserve(&[&vec![2; 3 << 20]]).unwrap();
+    assert!(fs.len(&left).unwrap() > 3 << 20);
+    // Some of it is in tables.
+    bench.journal.release(Stamp(bench.clock + 1)).unwrap();
+    bench.write(0, &vec![3; 300 << 10]).unwrap();
+    assert!(files(&fs, "large").len() > 1);
+    assert!(fs.len(&left).unwrap() < 400 << 10);
+}
+
+#[test]
+fn room_that_a_failed_try_gives_back_is_tried_again() {
+    let fs = MemFs::new();
+    let faulty = FaultFs::over_mem(&fs);
+    let bench = Bench::start(config(Arc::new(faulty.clone()), 1, 1)).unwrap();
+    let once = Rule::every(Fault::NoSpace).of(Operation::Write).on(".seg");
+    faulty.inject(once.times(1));
+    bench.journal.prepare(|| false).unwrap();
+    assert_eq!(faulty.fired(), 1);
 }
