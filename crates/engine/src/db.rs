@@ -1,7 +1,8 @@
 //! The handle on an open database: database-wide operations, delegated.
 //!
-//! H1. After `close` every call on every handle, keyspace, snapshot and iterator fails with
-//!     `Closed`; nothing panics.
+//! H1. After `close` every read, write and change through any handle, keyspace, snapshot or
+//!     iterator fails with `Closed`; nothing panics. What cannot fail tells of the end, closing
+//!     again is well, and an iterator at its end stays there.
 //!
 //! Tests: `tests/lifecycle.rs`.
 
@@ -24,6 +25,10 @@ use velella_journal::Report;
 /// An open database. Clones are handles on the same one.
 ///
 /// It dereferences to its keyspace `default`, so `db.put(…)` and `db.get(…)` work at once.
+///
+/// The database is open as long as some `Db`, `Keyspace`, `Snapshot` or iterator of it lives;
+/// dropping the last closes it, and hides what fails in that. [`Db::close`] closes it at once and
+/// tells.
 #[derive(Debug, Clone)]
 pub struct Db {
     default: Keyspace,
@@ -81,8 +86,8 @@ impl Db {
     /// Creates a keyspace. Names have 1 to 255 bytes and no control characters.
     ///
     /// # Errors
-    /// `AlreadyExists`, `InvalidInput`, `ReadOnly`, `NoSpace`, `Io`; `OutcomeUnknown`: the next
-    /// opening may find it, or not.
+    /// `AlreadyExists`, `InvalidInput`, `ReadOnly`, `NoSpace`, `Io`, `Closed`; `OutcomeUnknown`:
+    /// the next opening may find it, or not.
     pub fn create_keyspace(&self, name: &str, options: KeyspaceOptions) -> Result<Keyspace> {
         let core = self.engine().create_keyspace(name, &options)?;
         Ok(Keyspace {
@@ -142,7 +147,7 @@ impl Db {
     ///
     /// # Errors
     /// `NotFound`; `InvalidInput`: the keyspace `default` stays; `NoSpace`, `Io`: it is as it was;
-    /// `OutcomeUnknown`: the next opening may find it whole, or not at all.
+    /// `OutcomeUnknown`: the next opening may find it whole, or not at all; `ReadOnly`, `Closed`.
     pub fn drop_keyspace(&self, name: &str) -> Result<()> {
         self.engine().drop_keyspace(name)
     }
@@ -153,11 +158,13 @@ impl Db {
         self.engine().keyspaces.lock().keys().cloned().collect()
     }
 
-    /// Applies a batch: all of it, or nothing, for readers and across crashes.
+    /// Applies a batch: all of it, or nothing, for readers and across crashes. An empty one writes
+    /// nothing; its stamp is that of what was written before.
     ///
     /// # Errors
-    /// `InvalidInput`: over a limit; `NotFound`: of a dropped keyspace; `ReadOnly`, `NoSpace`,
-    /// `Io`, `Closed`; `OutcomeUnknown`: the batch may or may not survive.
+    /// `InvalidInput`: over a limit, or of another database or opening; `NotFound`: of a dropped
+    /// keyspace; `ReadOnly`, `NoSpace`, `Io`, `Closed`; `OutcomeUnknown`: the batch may or may not
+    /// survive.
     pub fn write(&self, batch: &WriteBatch) -> Result<Stamp> {
         self.write_with(batch, WriteOptions::default())
     }
@@ -208,8 +215,9 @@ impl Db {
     /// [`Db::durable`], it speaks of this opening: the stamp of a write that is lost tells nothing.
     ///
     /// # Errors
-    /// `Io`: the sync failed; `ReadOnly`: an earlier one did; `InvalidInput`: no write has this
-    /// stamp yet.
+    /// `Io`: the sync failed; `ReadOnly`: the database takes no more writes, also if this one is
+    /// durable; `NoSpace`: without a journal, which flushes instead; `InvalidInput`: no write has
+    /// this stamp yet; `Closed`.
     pub fn wait_durable(&self, stamp: Stamp) -> Result<()> {
         self.engine().check()?;
         let last = self.engine().clock.now();
@@ -223,7 +231,7 @@ impl Db {
     /// Makes everything acknowledged so far durable; returns the watermark reached.
     ///
     /// # Errors
-    /// `Io`: the sync failed; `ReadOnly`: an earlier one did.
+    /// As [`Db::wait_durable`].
     pub fn persist(&self) -> Result<Stamp> {
         self.engine().check()?;
         self.engine()
@@ -234,7 +242,7 @@ impl Db {
     /// Writes the memtables of all keyspaces to tables.
     ///
     /// # Errors
-    /// `ReadOnly`, `NoSpace`, `Io`.
+    /// `ReadOnly`, `NoSpace`, `Io`, `Closed`.
     pub fn flush(&self) -> Result<()> {
         self.engine().flush_all(&self.engine().cores())
     }
@@ -242,16 +250,18 @@ impl Db {
     /// Flushes, then compacts every keyspace down to its last level.
     ///
     /// # Errors
-    /// As [`Db::flush`].
+    /// As [`Db::flush`]; `Corruption`: what is there could not be read.
     pub fn compact(&self) -> Result<()> {
         let cores = self.engine().cores();
         self.engine().compact_fully(&cores)
     }
 
-    /// Reads every file and checks every checksum and every invariant.
+    /// Reads every table, the values in files of their own that these refer to, the manifest, and
+    /// of the journal what a power loss would leave (if it stands still long enough: the report
+    /// says); checks every checksum and every invariant. After a flush that is all there is.
     ///
     /// # Errors
-    /// `Corruption`: file and offset of the first damage.
+    /// `Corruption`: file and offset of the first damage; `Io`; `Closed`.
     pub fn verify(&self) -> Result<VerifyReport> {
         self.verify_with(&mut |_, _| {})
     }
@@ -292,7 +302,8 @@ impl Builder {
     ///
     /// # Errors
     /// `Locked`, `NotFound`, `AlreadyExists` (something else is there), `Corruption`,
-    /// `Unsupported`, `Permission`, `InvalidInput`, `Io`.
+    /// `Unsupported`, `Permission`, `InvalidInput`, `Io`; `NoSpace`: what the journal holds becomes
+    /// tables first, and all is left as it was.
     pub fn open(self, dir: impl AsRef<Path>) -> Result<Db> {
         Db::open_with(self, dir.as_ref())
     }

@@ -99,7 +99,7 @@ impl<'v> Decision<'v> {
         Decision::Put(value.into_bytes())
     }
 
-    /// As [`Decision::put`], until `expires_at_ms` (milliseconds since 1970).
+    /// As [`Decision::put`], until `expires_at_ms` (milliseconds since 1970); refused if that is 0.
     pub fn put_expiring(value: impl Storable<'v>, expires_at_ms: u64) -> Self {
         Decision::PutExpiring(value.into_bytes(), expires_at_ms)
     }

@@ -157,7 +157,8 @@ impl Iter {
     /// values are read here.
     ///
     /// # Errors
-    /// `Corruption`, `Io`: an external value could not be read; `Closed`.
+    /// `Corruption`, `Io`: an external value could not be read; `NotFound`: the keyspace was
+    /// dropped; `Closed`.
     #[inline]
     pub fn value(&mut self) -> Result<&[u8]> {
         Ok(self.pair()?.map_or(&[], |(_, value)| value))
@@ -238,7 +239,8 @@ impl Iter {
     /// To the first pair; whether there is one.
     ///
     /// # Errors
-    /// `Corruption`, `Io`. The iterator stands on nothing then.
+    /// `Corruption`, `Io`; `NotFound`: the keyspace was dropped; `Closed`. The iterator stands on
+    /// nothing then.
     pub fn seek_first(&mut self) -> Result<bool> {
         self.land();
         self.follow_view()?;

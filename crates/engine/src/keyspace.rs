@@ -87,7 +87,7 @@ impl Keyspace {
     /// absent, for every reader at once.
     ///
     /// # Errors
-    /// As [`Keyspace::put`].
+    /// As [`Keyspace::put`]; `InvalidInput`: an expiry of 0.
     pub fn put_expiring(
         &self,
         key: impl AsRef<[u8]>,
@@ -123,12 +123,16 @@ impl Keyspace {
 
 /// Reads.
 impl Keyspace {
-    /// The value of `key`. Takes no lock and waits for nobody. It is current for its key; two gets
-    /// may disagree with a concurrent snapshot about the order of two concurrent writes (see
-    /// [`Keyspace::get_strict`]).
+    /// The value of `key`. In memory and cached blocks it takes no lock and waits for nobody; a
+    /// block that has to be read is entered in the cache under a short lock, and a key found
+    /// expired, or absent while the tables changed, is looked up again as
+    /// [`Keyspace::get_strict`] does. It is current for its key; two gets may disagree with a
+    /// concurrent snapshot about the order of two concurrent writes. All reads here are so, but
+    /// for that one, `multi_get` and iterators.
     ///
     /// # Errors
-    /// `Corruption`, `Io`: a table could not be read; `Closed`.
+    /// `Corruption`, `Io`: a table could not be read; `NotFound`: the keyspace was dropped;
+    /// `Closed`.
     #[inline]
     pub fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<Value>> {
         self.engine().read(&self.core, key.as_ref(), Reader::NEWEST)
@@ -359,7 +363,8 @@ impl Keyspace {
             .rmw(&self.core, key.as_ref(), options, &mut decide)
     }
 
-    /// Writes `new` (`None`: deletes) if the value is `expected` (`None`: absent); says whether.
+    /// Writes `new` (`None`: deletes), without expiry, if the value is `expected` (`None`: absent);
+    /// says whether.
     ///
     /// # Errors
     /// As [`Keyspace::rmw`].

@@ -15,7 +15,7 @@ use velella_vfs::{OsFs, Vfs};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Durability {
     /// The death of the process at once (`kill -9` included); a power loss loses at most the last
-    /// second. No system call per write.
+    /// second. No system call per write where the journal is mapped.
     #[default]
     Buffered,
     /// A power loss. The write returns when it is on the device; threads share one sync.
@@ -63,7 +63,8 @@ pub struct Options {
     /// filters, indexes, journal mappings.
     /// Default 1 GiB: half of a small server. The process stays within 20 % of it as long as the
     /// filters and indexes of all tables, a fortieth of the data where pairs are small, have room
-    /// in the block cache's share of it and half of the memtables', four tenths together.
+    /// in the block cache's share of it and half of the memtables': four tenths together at least,
+    /// half with the defaults.
     pub memory: u64,
     /// Bytes at which a memtable is flushed. Default 64 MiB (or 3/16 of `memory` if that is less):
     /// large enough for few, sequential writes, small enough to recover in a second. Less than

@@ -14,7 +14,8 @@ impl Snapshot {
     /// The value of `key` in this view.
     ///
     /// # Errors
-    /// `Corruption`, `Io`, `Closed`; `InvalidInput`: the keyspace is of another database.
+    /// `Corruption`, `Io`, `Closed`; `NotFound`: the keyspace was dropped; `InvalidInput`: it is of
+    /// another database.
     pub fn get(&self, keyspace: &Keyspace, key: impl AsRef<[u8]>) -> Result<Option<Value>> {
         self.check_origin(&keyspace.handle)?;
         keyspace

@@ -81,7 +81,8 @@ pub struct MemoryStats {
     pub spare: u64,
     /// Decoded blocks.
     pub block_cache: u64,
-    /// Filters and indexes of open tables; the cache makes room for them.
+    /// Filters and indexes of open tables, and blocks that wait for a table being written; the
+    /// cache makes room for them.
     pub filters_and_indexes: u64,
     /// Mapped journal segments.
     pub journal_mappings: u64,
@@ -125,7 +126,11 @@ pub struct CacheStats {
 /// page of it that the system made ready; a processor lost in the middle of it counts as well.
 #[derive(Debug, Clone, Default, Serialize)]
 pub struct Stall {
-    /// Its name.
+    /// Its name. `slots`: as many writes were under way as there are pairs of slot and lane; `key`:
+    /// another write of the key was undecided; `flush`: memtables waited for their flush;
+    /// `compaction`: level 0 or the debt of compactions; `memory`: all memtables together;
+    /// `lease`: the manifest had to allow more stamps; `switch`: a batch that lost to a switch;
+    /// `journal`: room in a lane, or a segment.
     pub cause: String,
     /// How often.
     pub count: u64,

@@ -30,7 +30,8 @@ impl WriteBatch {
         self.push(keyspace, key.as_ref(), Some(value.as_ref()), None)
     }
 
-    /// Adds a put whose key is absent from `expires_at_ms` (milliseconds since 1970) on.
+    /// Adds a put whose key is absent from `expires_at_ms` (milliseconds since 1970) on; the batch
+    /// is refused if that is 0.
     pub fn put_expiring(
         &mut self,
         keyspace: &Keyspace,
