@@ -7,6 +7,9 @@
 //!
 //! C1. What is drawn is below the bound, but for `ZipfUnbounded`.
 //! C2. The same random numbers draw the same keys.
+//! C3. Zipf's popular keys stay the same while keys are inserted: they are of those that were there
+//!     when the chooser was made, as are all that it draws. Scattered over more and more, each
+//!     would be another after every few inserts, and nothing would be popular.
 //!
 //! Threads: shared. Tests: `choice/tests.rs`.
 
@@ -54,6 +57,8 @@ const THETA: f64 = 0.99;
 pub struct Chooser {
     choice: Choice,
     zipf: Option<Zipf>,
+    /// Keys that there were (C3).
+    keys: u64,
     seed: u64,
 }
 
@@ -67,7 +72,12 @@ impl Chooser {
             Choice::Centres(centres) => Some(Zipf::new(bound / centres.max(1), THETA)),
             _ => None,
         };
-        Chooser { choice, zipf, seed }
+        Chooser {
+            choice,
+            zipf,
+            keys: bound.max(1),
+            seed,
+        }
     }
 
     /// Draws the number of a key below `bound`, which has not shrunk since `new`.
@@ -76,7 +86,7 @@ impl Chooser {
         let rank = |random: &mut Random| self.zipf.as_ref().map_or(0, |zipf| zipf.draw(random));
         match self.choice {
             Choice::Uniform => random.below(bound),
-            Choice::Zipf(_) => high(mix(rank(random).wrapping_add(1)), bound),
+            Choice::Zipf(_) => high(mix(rank(random).wrapping_add(1)), bound.min(self.keys)),
             Choice::Latest => bound - 1 - rank(random).min(bound - 1),
             Choice::ZipfUnbounded(a) => zipf_unbounded(random, a),
             Choice::Centres(centres) => {

@@ -91,6 +91,19 @@ fn uniform_latest_normal_and_centres_are_what_they_say() {
 }
 
 #[test]
+fn what_is_popular_stays_so_while_keys_are_inserted() {
+    let chooser = Chooser::new(Choice::Zipf(0.99), KEYS, 1);
+    let mut random = Random::new(3);
+    let mut counts = HashMap::new();
+    for draw in 0..DRAWS {
+        let n = chooser.draw(&mut random, KEYS + draw / 20);
+        *counts.entry(n).or_insert(0) += 1;
+    }
+    let most = counts.values().copied().max().unwrap_or(0);
+    assert!(most * 25 > DRAWS, "{most} of {DRAWS}");
+}
+
+#[test]
 fn the_same_seed_draws_the_same_keys() {
     let draw = |seed| {
         let chooser = Chooser::new(Choice::Zipf(0.99), KEYS, 1);
