@@ -4,7 +4,8 @@
 //! the number of versions is exact. Keys are put once, a view is taken, they are put again and
 //! again; then they are scanned as they are, and in the view.
 //!
-//! V1. What is shown is checked: the newest, or the oldest, of every key.
+//! V1. What is shown is checked: the newest, or the oldest, of every key; before the scans that are
+//!     timed and after them, since checking takes a part of a scan's time.
 //! V2. Keys of many versions are scanned in turn with keys of one version, which another store of
 //!     the same kind holds: a machine that runs slower for a while slows both, and their ratio
 //!     tells of versions only. Where both have one version it tells how far such ratios stray.
@@ -18,6 +19,7 @@ use crate::spec::Spec;
 use crate::store::{Peer, Store, View, Visit};
 use crate::values::Values;
 use std::collections::BTreeMap;
+use std::hint::black_box;
 use std::path::Path;
 use std::time::Instant;
 
@@ -32,16 +34,21 @@ pub(crate) fn measure(
     keys: u64,
     versions: &[u64],
 ) -> Outcome<Measurement> {
-    let start = Instant::now();
+    if task.threads != 1 {
+        return Err(Failure::Unfit {
+            store: peer.name().to_owned(),
+            lacks: format!("{} for {} threads, but for one", spec.name, task.threads),
+        });
+    }
     remove(&task.dir)?;
     let (one_dir, many_dir) = (task.dir.join("one"), task.dir.join("many"));
     let one = opened(peer, &one_dir, spec)?;
     let one_side = Side::filled(one.as_ref(), peer.name(), spec, keys, 1)?;
-    let mut figures = BTreeMap::new();
+    let (mut figures, mut seconds) = (BTreeMap::new(), 0.0);
     for &count in versions {
         let many = opened(peer, &many_dir, spec)?;
         let many_side = Side::filled(many.as_ref(), peer.name(), spec, keys, count)?;
-        in_turn(&one_side, &many_side, &mut figures)?;
+        seconds += in_turn(&one_side, &many_side, &mut figures)?;
         drop(many_side);
         many.close()?;
         remove(&many_dir)?;
@@ -63,7 +70,7 @@ pub(crate) fn measure(
         threads: 1,
         round: task.round,
         operations: scans,
-        seconds: start.elapsed().as_secs_f64(),
+        seconds,
         bytes_put: 0,
         found: scans * keys,
         missed: 0,
@@ -126,53 +133,78 @@ impl<'a> Side<'a> {
         })
     }
 
-    /// Nanoseconds of a scan over all keys as they are.
-    fn newest(&self) -> Outcome<u64> {
-        self.timed(self.versions, |limit, visit| {
-            self.store.scan(&[0], limit, visit)
+    /// Scans all keys as they are.
+    fn newest(&self, visit: Visit<'_>) -> Outcome<usize> {
+        self.store.scan(&[0], self.limit(), visit)
+    }
+
+    /// Scans all keys in the view.
+    fn oldest(&self, visit: Visit<'_>) -> Outcome<usize> {
+        self.view.scan(&[0], self.limit(), visit)
+    }
+
+    fn limit(&self) -> usize {
+        usize::try_from(self.keys).unwrap_or(usize::MAX)
+    }
+
+    /// Both scans show what they must (V1).
+    fn check(&self) -> Outcome<()> {
+        for (is_newest, version) in [(true, self.versions), (false, 1)] {
+            let mut right = 0;
+            let visit: Visit<'_> = &mut |key, value| {
+                right += u64::from(self.values.check(key, value) == Some(version));
+            };
+            match is_newest {
+                true => self.newest(visit)?,
+                false => self.oldest(visit)?,
+            };
+            self.expect(right, &format!("at version {version}"))?;
+        }
+        Ok(())
+    }
+
+    fn expect(&self, right: u64, what: &str) -> Outcome<()> {
+        if right == self.keys {
+            return Ok(());
+        }
+        Err(Failure::WrongAnswer {
+            store: self.name.to_owned(),
+            found: format!("a scan showed {right} of {} keys {what}", self.keys),
         })
     }
 
-    /// Nanoseconds of a scan over all keys in the view.
-    fn oldest(&self) -> Outcome<u64> {
-        self.timed(1, |limit, visit| self.view.scan(&[0], limit, visit))
-    }
-
-    /// Nanoseconds of `scan`, which must show all keys at `version` (V1).
-    fn timed(
-        &self,
-        version: u64,
-        scan: impl FnOnce(usize, Visit<'_>) -> Outcome<usize>,
-    ) -> Outcome<u64> {
-        let limit = usize::try_from(self.keys).unwrap_or(usize::MAX);
-        let mut right = 0;
+    /// Nanoseconds of `scan`.
+    fn timed(&self, scan: impl FnOnce(Visit<'_>) -> Outcome<usize>) -> Outcome<u64> {
         let start = Instant::now();
-        scan(limit, &mut |key, value| {
-            right += u64::from(self.values.check(key, value) == Some(version));
+        let shown = scan(&mut |key, value| {
+            black_box((key, value));
         })?;
         let took = start.elapsed();
-        if right != self.keys {
-            return Err(Failure::WrongAnswer {
-                store: self.name.to_owned(),
-                found: format!(
-                    "a scan showed {right} of {} keys at version {version}",
-                    self.keys
-                ),
-            });
-        }
+        self.expect(shown as u64, "in all")?;
         Ok(u64::try_from(took.as_nanos()).unwrap_or(u64::MAX))
     }
 }
 
-/// Scans `one` and `many` in turn (V2): medians of `many`, and their ratio to those of `one`.
-fn in_turn(one: &Side<'_>, many: &Side<'_>, figures: &mut BTreeMap<String, f64>) -> Outcome<()> {
+/// Scans `one` and `many` in turn (V2): medians of `many`, and their ratio to those of `one`; the
+/// seconds of all scans.
+fn in_turn(one: &Side<'_>, many: &Side<'_>, figures: &mut BTreeMap<String, f64>) -> Outcome<f64> {
     let mut times: [Vec<u64>; 4] = Default::default();
+    one.check()?;
+    many.check()?;
     for _ in 0..SCANS {
-        let took = [one.newest()?, many.newest()?, one.oldest()?, many.oldest()?];
+        let took = [
+            one.timed(|visit| one.newest(visit))?,
+            many.timed(|visit| many.newest(visit))?,
+            one.timed(|visit| one.oldest(visit))?,
+            many.timed(|visit| many.oldest(visit))?,
+        ];
         for (times, took) in times.iter_mut().zip(took) {
             times.push(took);
         }
     }
+    one.check()?;
+    many.check()?;
+    let ns: u64 = times.iter().flatten().sum();
     let [one_newest, many_newest, one_oldest, many_oldest] = times.map(median);
     let count = many.versions;
     for (kind, one, many) in [
@@ -182,7 +214,7 @@ fn in_turn(one: &Side<'_>, many: &Side<'_>, figures: &mut BTreeMap<String, f64>)
         figures.insert(format!("{kind}_ns_of_{count}"), many);
         figures.insert(format!("{kind}_to_one_of_{count}"), many / one.max(1.0));
     }
-    Ok(())
+    Ok(float(ns) / 1e9)
 }
 
 fn median(mut times: Vec<u64>) -> f64 {
