@@ -28,6 +28,8 @@ pub(crate) struct Known {
     pub(crate) inserted: u64,
     /// Whether exactly those were put, and none was deleted.
     pub(crate) whole: bool,
+    /// Bytes of all keys and values that were put, whatever for.
+    pub(crate) bytes_put: u64,
     /// What followed keys hold.
     pub(crate) ledger: Ledger,
     /// Which keys there are.

@@ -57,8 +57,8 @@ struct All {
     /// As in `Done`, of all.
     took_max: Duration,
     slow: Vec<(Instant, Instant)>,
-    /// What the thread beside them did.
-    beside: Option<u64>,
+    /// What the thread beside them did, and in how many seconds.
+    beside: Option<(u64, f64)>,
     notes: Vec<Notes>,
     /// Scans that were kept.
     scans: Vec<witness::Scan>,
@@ -98,10 +98,19 @@ impl Bench<'_> {
             })?;
         }
         let mut figures = BTreeMap::new();
+        let rate = self.rate(spec, &mut figures)?;
+        // Not before the rate was found: what that counted is of no operation that is measured.
         let (before, counted) = (self.meters.read(), self.store.counters());
-        let mut all = self.paced(spec, &mut figures)?;
-        if let Some(beside) = all.beside {
-            let rate = float(beside) / all.seconds.max(1e-9);
+        let mut all = match (spec.pace, rate) {
+            (Pace::Open { seconds, .. }, Some(rate)) => {
+                self.open_loop(spec, rate, seconds, &mut figures)?
+            }
+            _ => self.threads_run(spec, |threads, thread| {
+                Schedule::Count(portion(spec.operations, threads, thread))
+            })?,
+        };
+        if let Some((beside, seconds)) = all.beside {
+            let rate = float(beside) / seconds.max(1e-9);
             figures.insert("beside_per_second".to_owned(), rate);
         }
         if spec.drained {
@@ -141,8 +150,8 @@ impl Bench<'_> {
         })
     }
 
-    /// Does what `spec` measures, at its pace.
-    fn paced(&mut self, spec: &Spec, figures: &mut BTreeMap<String, f64>) -> Outcome<All> {
+    /// Operations a second of an open loop: those given, or its share of what a closed one does.
+    fn rate(&mut self, spec: &Spec, figures: &mut BTreeMap<String, f64>) -> Outcome<Option<f64>> {
         let Pace::Open {
             rate,
             share,
@@ -150,14 +159,12 @@ impl Bench<'_> {
             seconds,
         } = spec.pace
         else {
-            return self.threads_run(spec, |threads, thread| {
-                Schedule::Count(portion(spec.operations, threads, thread))
-            });
+            return Ok(None);
         };
         let rate = match rate {
             Some(given) => float(given),
             None => {
-                let time = Duration::from_secs_f64(measure_seconds);
+                let time = Duration::from_secs_f64(measure_seconds.min(seconds));
                 let closed = self.threads_run(spec, |_, _| Schedule::Time(time))?;
                 let saturated = float(closed.operations) / closed.seconds.max(1e-9);
                 figures.insert("saturation_per_second".to_owned(), saturated);
@@ -165,7 +172,7 @@ impl Bench<'_> {
             }
         };
         figures.insert("intended_per_second".to_owned(), rate);
-        self.open_loop(spec, rate, seconds, figures)
+        Ok(Some(rate))
     }
 
     pub(crate) fn counters_since(&self, before: &BTreeMap<String, u64>) -> BTreeMap<String, u64> {
@@ -275,7 +282,10 @@ impl Bench<'_> {
             latencies: spec.mix().iter().map(|_| histogram()).collect(),
             took_max: Duration::ZERO,
             slow: Vec::new(),
-            beside: beside.as_ref().map(|beside| beside.operations),
+            beside: beside.as_ref().map(|beside| {
+                let took = beside.end - beside.start;
+                (beside.operations, took.as_secs_f64())
+            }),
             notes: Vec::new(),
             scans: Vec::new(),
         };
@@ -298,6 +308,7 @@ impl Bench<'_> {
             all.notes.push(done.notes);
             all.scans.extend(done.kept.into_scans());
         }
+        self.known.bytes_put += all.bytes_put;
         let several = self.known.ledger.enter(&all.notes);
         let only_if_absent = matches!(spec.mix(), [(Operation::PutIfAbsent, _)]);
         if let Some(n) = several.first().filter(|_| only_if_absent) {
@@ -335,6 +346,7 @@ impl Bench<'_> {
                 let key = keys.key(n);
                 values.fill(key, version, &mut value);
                 self.store.put(key, &value)?;
+                self.known.bytes_put += (key.len() + value.len()) as u64;
                 if sample.follows(n) {
                     notes.note(n, Some(version));
                 }

@@ -74,7 +74,6 @@ struct Current {
     known: Known,
     /// What was counted when it was opened empty.
     opened: Reading,
-    bytes_put: u64,
 }
 
 struct Worker<'a> {
@@ -154,15 +153,14 @@ impl<'a> Worker<'a> {
             settings,
             ..spec.clone()
         };
-        current.bytes_put += measured.bytes_put;
         measured.figures.extend(bare);
         let now = self.meters.read();
         let written = crate::meters::grown(&current.opened, &now);
         let meters = &mut measured.meters;
         meters.insert("space_bytes".to_owned(), float(space(&self.task.dir)));
-        let put = float(current.bytes_put.max(1));
-        if let Some(bytes) = written.get("bytes_to_device") {
-            meters.insert("write_amplification".to_owned(), bytes / put);
+        let put = current.known.bytes_put;
+        if let Some(bytes) = written.get("bytes_to_device").filter(|_| put > 0) {
+            meters.insert("write_amplification".to_owned(), bytes / float(put));
         }
         Ok(measured)
     }
@@ -223,15 +221,10 @@ impl<'a> Worker<'a> {
             spec: spec.clone(),
             known: Known::empty(),
             opened,
-            bytes_put: 0,
         });
         if spec.start.is_loaded() {
             (self.tell)(Told::Begun(format!("loading for {}", spec.name)));
             self.at_work(|bench| bench.load(spec))?;
-            if let Some(current) = &mut self.current {
-                let pair = spec.key_maker().bytes() + spec.value_bytes;
-                current.bytes_put += pair * current.known.inserted;
-            }
             (self.tell)(Told::Begun(spec.name.clone()));
         }
         Ok(())

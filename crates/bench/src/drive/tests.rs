@@ -472,6 +472,11 @@ fn an_open_loop_keeps_its_pace_and_measures_every_operation() {
     assert!(measured.operations as f64 > intended - 2.0);
     assert_eq!(measured.latencies.count, measured.operations);
     assert!(measured.figures.contains_key("idle_p999_ns"));
+    // The loop that found the rate is in no count of an operation, and all puts are in this.
+    assert_eq!(measured.counters["memtable_versions"], measured.operations);
+    let (mut keys, puts) = (spec.key_maker(), store.counters()["memtable_versions"]);
+    let pair = keys.key(0).len() as u64 + spec.value_bytes;
+    assert_eq!(known.bytes_put, puts * pair);
 }
 
 #[test]
