@@ -31,8 +31,9 @@ const LATENCY_NS_MAX: u64 = 60_000_000_000;
 const CHECK_EVERY: u64 = 32;
 /// Operations between two reports of progress, and between two looks at the clock.
 const REPORT_EVERY: u64 = 256;
-/// Waits below this are spent looking at the clock: a sleep overshoots by about as much.
-const SLEEP_MIN: Duration = Duration::from_micros(60);
+/// Sleeps are shorter by this than what is left to wait, and waits below twice as much are spent
+/// looking at the clock: a sleep overshoots by nearly that, which would be booked as latency.
+const OVERSHOT: Duration = Duration::from_micros(60);
 
 /// An operation of an open loop that takes longer waits for something that has a name.
 pub(crate) const SLOW: Duration = Duration::from_millis(20);
@@ -121,8 +122,8 @@ pub(crate) fn wait_until(then: Instant) -> Instant {
         if left.is_zero() {
             return now;
         }
-        if left >= SLEEP_MIN {
-            std::thread::sleep(left.saturating_sub(SLEEP_MIN / 2));
+        if left >= 2 * OVERSHOT {
+            std::thread::sleep(left.saturating_sub(OVERSHOT));
         } else {
             std::hint::spin_loop();
         }

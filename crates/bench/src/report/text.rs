@@ -3,6 +3,7 @@
 //! Tests: `tests/run.rs`.
 
 use crate::result::{Measurement, Results, Spread, float};
+use std::collections::BTreeSet;
 use std::io::{self, Write};
 use velella_cli::human;
 use velella_cli::table::Table;
@@ -192,9 +193,12 @@ fn figures(results: &Results) -> Table {
     for (benchmark, threads) in lines(results) {
         for store in &results.stores {
             let all: Vec<&Measurement> = results.of(benchmark, store, threads).collect();
-            let Some(first) = all.first() else { continue };
-            for name in first.figures.keys() {
-                let values = all.iter().filter_map(|one| one.figures.get(name).copied());
+            // A stall that a round has no figure of did not occur in it.
+            let missing = |name: &str| name.starts_with("stall").then_some(0.0);
+            let names: BTreeSet<&String> = all.iter().flat_map(|one| one.figures.keys()).collect();
+            for name in names {
+                let of = |one: &&Measurement| one.figures.get(name).copied().or(missing(name));
+                let values = all.iter().filter_map(of);
                 let median = Spread::of(values).map_or(0.0, |spread| spread.median);
                 table.row([
                     benchmark.to_owned(),
