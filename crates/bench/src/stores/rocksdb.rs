@@ -70,6 +70,7 @@ impl Peer for RocksDb {
         Ok(Box::new(Open {
             db,
             write,
+            read: ReadOptions::default(),
             counted: settings.counters.then_some(options),
             stripes: Stripes::default(),
         }))
@@ -79,6 +80,8 @@ impl Peer for RocksDb {
 struct Open {
     db: DB,
     write: WriteOptions,
+    /// Kept, since a get that brings none makes one.
+    read: ReadOptions,
     /// What it was opened with, which has its tickers, where they run.
     counted: Option<Options>,
     stripes: Stripes,
@@ -134,7 +137,8 @@ impl Store for Open {
     }
 
     fn get(&self, key: &[u8], see: &mut dyn FnMut(&[u8])) -> Outcome<bool> {
-        let value = self.db.get_pinned(key).map_err(failed("get"))?;
+        let value = self.db.get_pinned_opt(key, &self.read);
+        let value = value.map_err(failed("get"))?;
         if let Some(value) = &value {
             see(value);
         }

@@ -59,7 +59,7 @@ impl Peer for WiredTiger {
             CString::new(config(settings)).map_err(|error| Failure::store(NAME, "open", error))?;
         let connection = Connection::open(&home, &config).map_err(failed("open"))?;
         let open = Open {
-            sessions: std::iter::repeat_with(Mutex::default)
+            sessions: std::iter::repeat_with(Place::default)
                 .take(SESSIONS)
                 .collect(),
             connection,
@@ -95,8 +95,13 @@ fn failed(attempt: &'static str) -> impl FnOnce(Code) -> Failure {
     move |code| Failure::store(NAME, attempt, code)
 }
 
+/// A session's place, in cache lines of its own: each operation locks one.
+#[derive(Default)]
+#[repr(align(128))]
+struct Place(Mutex<Option<Session>>);
+
 struct Open {
-    sessions: Vec<Mutex<Option<Session>>>,
+    sessions: Vec<Place>,
     connection: Arc<Connection>,
 }
 
@@ -113,7 +118,7 @@ impl Open {
         }
         let mut place = PLACE.get();
         let mut held = loop {
-            match self.sessions[place].try_lock() {
+            match self.sessions[place].0.try_lock() {
                 Ok(held) => break held,
                 Err(TryLockError::Poisoned(held)) => break held.into_inner(),
                 Err(TryLockError::WouldBlock) => place = (place + 1) % SESSIONS,
