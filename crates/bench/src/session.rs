@@ -133,8 +133,14 @@ impl Session {
             let spec = benchmark.with(&self.changes, threads);
             let mut first = Vec::new();
             let (mut needs, mut after) = (spec.clone(), benchmark.after);
+            // Whoever wrote last must be who is needed, and what he left must fit.
+            let wrote_last = all.iter().rev().find(|one| one.writes());
+            let stands = |name: &str, needs: &Spec| {
+                let fits = all.last().is_some_and(|last| last.is_followed_by(needs));
+                fits && wrote_last.is_some_and(|last| last.name == name)
+            };
             while let Some(name) = after
-                && !all.last().is_some_and(|last| last.is_followed_by(&needs))
+                && !stands(name, &needs)
             {
                 for before in catalogue::named(name)? {
                     needs = before.with(&self.changes, threads);

@@ -102,6 +102,8 @@ fn a_benchmark_alone_finds_what_the_one_before_it_leaves() {
     assert!(alone.0 > 200 && alone.0 + alone.1 == 300, "{alone:?}");
     let all = "jf.dbb.fillrandom,jf.dbb.overwrite,jf.dbb.readrandom";
     assert_eq!(found(all), alone);
+    // Nor what is left out.
+    assert_eq!(found("jf.dbb.fillrandom,jf.dbb.readrandom"), alone);
     // What lies between them must not matter.
     let between = "jf.dbb.fillrandom,jf.dbb.1k.overwrite,jf.dbb.readrandom";
     assert!(found(between).0 > 200);
