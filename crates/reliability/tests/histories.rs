@@ -133,3 +133,76 @@ fn an_exported_history_has_a_line_for_each_key_of_each_operation() {
     };
     assert_eq!(swaps, events.iter().map(based).sum::<u64>());
 }
+
+/// Porcupine refused this once: a put whose stamp is of before the time came is published after it.
+#[test]
+fn what_was_alive_at_a_stamp_is_exported_only_of_before_the_time_came() {
+    let value = |text: &str| Some(text.as_bytes().to_vec());
+    let event = |begin, end, what| Event {
+        client: 0,
+        begin,
+        end,
+        synced: false,
+        what,
+    };
+    let strict = |values: &[(usize, Option<Vec<u8>>)]| What::Strict {
+        values: values.iter().cloned().collect(),
+    };
+    let got = |text: &str| What::Got {
+        key: 0,
+        value: value(text),
+        stamp: Some(Stamp(10)),
+    };
+    let wrote = |stamp, text: &str| What::Wrote {
+        stamp: Stamp(stamp),
+        changes: BTreeMap::from([(0, value(text))]),
+    };
+    let saw = || What::Saw {
+        at: Stamp(30),
+        state: BTreeMap::from([(0, b"e2".to_vec())]),
+    };
+    let events = [
+        event(1, 2, wrote(10, "old")),
+        event(3, 16, wrote(20, "e2")),
+        // They wait for that put.
+        event(4, 17, saw()),
+        event(4, 18, strict(&[(0, value("e2")), (2, None)])),
+        event(
+            4,
+            19,
+            What::Scanned {
+                asked: vec![0],
+                pairs: vec![(0, b"e2".to_vec())],
+            },
+        ),
+        event(10, 11, What::Expired),
+        event(12, 13, got("old")),
+    ];
+    assert_eq!(checker::check(&Before::new(), &events), Ok(()));
+    let exported = |events: &[Event]| {
+        let mut lines = Vec::new();
+        export::write(7, events, &mut lines).unwrap();
+        let text = String::from_utf8(lines).unwrap();
+        let lines = text.lines().map(|line| {
+            let line: serde_json::Value = serde_json::from_str(line).unwrap();
+            (line["kind"] == "read").then(|| (line["key"].clone(), line["output"].clone()))
+        });
+        let reads: Vec<_> = lines.flatten().collect();
+        let of_key_0 = reads.iter().filter(|(key, _)| *key == 0);
+        (
+            of_key_0.map(|(_, told)| told.clone()).collect(),
+            reads.len(),
+        )
+    };
+    let told: (Vec<serde_json::Value>, usize) = exported(&events);
+    assert_eq!(told, (vec!["old".into()], 6));
+    // Who ended before, or asked for one key as it is, is asked what he saw.
+    for early in [
+        event(4, 9, saw()),
+        event(4, 9, strict(&[(0, value("e2")), (2, None)])),
+        event(4, 17, strict(&[(0, value("e2"))])),
+    ] {
+        let (told, _) = exported(&[event(10, 11, What::Expired), early]);
+        assert_eq!(told, ["e2"]);
+    }
+}
