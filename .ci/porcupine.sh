@@ -39,7 +39,13 @@ echo "seed $seed: bash .ci/porcupine.sh $histories $seed"
 cargo build --quiet --release --package velella-reliability
 VELELLA_EXPORT="$work/histories.jsonl" \
     "${CARGO_TARGET_DIR:-target}/release/reliability" histories --runs "$histories" --seed "$seed"
-"$work/judge" < "$work/histories.jsonl"
+# Threads are the system's, so no seed repeats a history: what is refused is kept.
+if ! "$work/judge" < "$work/histories.jsonl"; then
+    kept=$(mktemp "${TMPDIR:-/tmp}/velella-refused-XXXXXX.jsonl")
+    cp "$work/histories.jsonl" "$kept"
+    echo "the histories are kept in $kept" >&2
+    exit 1
+fi
 
 # Control: one read that nobody can have made.
 python3 - "$work/histories.jsonl" > "$work/falsified.jsonl" <<'PYTHON'
