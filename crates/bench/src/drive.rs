@@ -33,6 +33,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::ScopedJoinHandle;
 use std::time::{Duration, Instant};
+use velella_cli::line::Line;
 
 /// A store at work.
 pub(crate) struct Bench<'a> {
@@ -388,23 +389,33 @@ fn clients_run(
         failed: &over,
         ..*shared
     });
-    let barrier = std::sync::Barrier::new(usize::try_from(threads).unwrap_or(1));
-    let joined = |client: ScopedJoinHandle<'_, Outcome<Done>>| {
+    let line = &Line::new(threads);
+    let joined = |client: Outcome<ScopedJoinHandle<'_, Outcome<Done>>>| {
         let died = || Failure::system("measure", "a thread ended in a panic");
-        client.join().unwrap_or_else(|_| Err(died()))
+        client?.join().unwrap_or_else(|_| Err(died()))
+    };
+    let not_started = |error: std::io::Error| {
+        line.call_off();
+        Failure::system("start a thread", error)
     };
     std::thread::scope(|scope| {
         let beside = beside.as_ref().map(|shared| {
-            scope.spawn(move || Client::new(shared, threads).run(Schedule::Count(u64::MAX)))
+            let run = move || Client::new(shared, threads).run(Schedule::Count(u64::MAX));
+            let started = std::thread::Builder::new().spawn_scoped(scope, run);
+            started.map_err(not_started)
         });
         let clients: Vec<_> = (0..threads)
             .map(|thread| {
-                let barrier = &barrier;
-                scope.spawn(move || {
+                let run = move || {
+                    let runner = line.runner();
                     let client = Client::new(shared, thread);
-                    barrier.wait();
+                    if !runner.wait() {
+                        return Err(Failure::system("measure", "another thread did not start"));
+                    }
                     client.run(schedule(threads, thread))
-                })
+                };
+                let started = std::thread::Builder::new().spawn_scoped(scope, run);
+                started.map_err(not_started)
             })
             .collect();
         let done = clients.into_iter().map(joined).collect();

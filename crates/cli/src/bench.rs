@@ -11,7 +11,6 @@
 mod benchmark;
 mod workload;
 mod result;
-mod line;
 mod measure;
 mod database;
 mod rocksdb;

@@ -19,6 +19,7 @@ pub mod table;
 mod output;
 mod progress;
 pub mod scratch;
+pub mod line;
 mod recovery;
 mod database;
 mod range;

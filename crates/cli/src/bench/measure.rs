@@ -12,10 +12,10 @@
 
 use super::Load;
 use super::benchmark::Benchmark;
-use super::line::Line;
 use super::result::{Latencies, Row};
 use super::workload::Workload;
 use crate::failure::Failure;
+use crate::line::{Line, Runner};
 use hdrhistogram::Histogram;
 use std::collections::BTreeMap;
 use std::time::Instant;
@@ -50,7 +50,10 @@ pub(super) fn measure(
         let clients: Vec<_> = (0..threads)
             .map(|thread| {
                 let workload = load.workload(first + thread);
-                let client = move || Client::new(db, load, workload).run(benchmark, line);
+                let client = move || {
+                    let runner = line.runner();
+                    Client::new(db, load, workload).run(benchmark, runner)
+                };
                 let started = std::thread::Builder::new().spawn_scoped(scope, client);
                 started.map_err(|error| {
                     line.call_off();
@@ -176,8 +179,8 @@ impl<'a> Client<'a> {
     }
 
     /// Its part, when all are there; `None`: another could not be started (M3).
-    fn run(mut self, benchmark: Benchmark, line: &Line) -> Result<Option<Done>> {
-        if !line.wait() {
+    fn run(mut self, benchmark: Benchmark, runner: Runner<'_>) -> Result<Option<Done>> {
+        if !runner.wait() {
             return Ok(None);
         }
         let start = Instant::now();

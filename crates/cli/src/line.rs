@@ -1,7 +1,8 @@
 //! A starting line: threads wait at it until all are there, or until it is known that some will
 //! never be.
 //!
-//! N1. Nobody waits for ever: whoever could not start a thread calls the race off.
+//! N1. Nobody waits for ever: whoever could not start a thread calls the race off, and so does a
+//!     thread that panics on its way to the line.
 //!
 //! Source: `std::sync::Barrier`, which cannot be told of a thread that never comes.
 //!
@@ -18,14 +19,37 @@ struct State {
 
 /// The line.
 #[derive(Debug)]
-pub(super) struct Line {
+pub struct Line {
     state: Mutex<State>,
     changed: Condvar,
 }
 
+/// A thread on its way to the line.
+#[derive(Debug)]
+pub struct Runner<'l> {
+    line: &'l Line,
+}
+
+impl Runner<'_> {
+    /// Waits for the others; whether the race is on.
+    #[must_use]
+    pub fn wait(self) -> bool {
+        self.line.wait()
+    }
+}
+
+impl Drop for Runner<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.line.call_off();
+        }
+    }
+}
+
 impl Line {
     /// For so many threads.
-    pub(super) fn new(threads: u64) -> Self {
+    #[must_use]
+    pub fn new(threads: u64) -> Self {
         Line {
             state: Mutex::new(State {
                 missing: threads,
@@ -35,8 +59,12 @@ impl Line {
         }
     }
 
-    /// Waits for the others; whether the race is on.
-    pub(super) fn wait(&self) -> bool {
+    /// One of them, which has begun.
+    pub fn runner(&self) -> Runner<'_> {
+        Runner { line: self }
+    }
+
+    fn wait(&self) -> bool {
         let mut state = self.state.lock().unwrap_or_else(|held| held.into_inner());
         state.missing = state.missing.saturating_sub(1);
         self.changed.notify_all();
@@ -48,7 +76,7 @@ impl Line {
     }
 
     /// Sends those who wait, and those who come, home (N1).
-    pub(super) fn call_off(&self) {
+    pub fn call_off(&self) {
         let mut state = self.state.lock().unwrap_or_else(|held| held.into_inner());
         state.is_off = true;
         self.changed.notify_all();
@@ -67,7 +95,7 @@ mod tests {
         let (tell, told) = channel();
         for _ in 0..threads {
             let (line, tell) = (Arc::clone(line), tell.clone());
-            std::thread::spawn(move || tell.send(line.wait()));
+            std::thread::spawn(move || tell.send(line.runner().wait()));
         }
         told
     }
@@ -84,6 +112,19 @@ mod tests {
         assert!(told.try_recv().is_err());
         assert!(line.wait());
         assert_eq!((next(&told), next(&told)), (Some(true), Some(true)));
+    }
+
+    #[test]
+    fn nobody_waits_for_one_that_panicked_on_its_way() {
+        let line = Arc::new(Line::new(3));
+        let told = come(&line, 2);
+        let other = Arc::clone(&line);
+        let panicked = std::thread::spawn(move || {
+            let _runner = other.runner();
+            panic!("on purpose");
+        });
+        assert!(panicked.join().is_err());
+        assert_eq!((next(&told), next(&told)), (Some(false), Some(false)));
     }
 
     #[test]
