@@ -54,6 +54,11 @@ pub enum Failure {
         /// What it lacks.
         lacks: String,
     },
+    /// So many threads were asked for, and the benchmark is one of a single one.
+    OneThread {
+        /// Which benchmark.
+        benchmark: String,
+    },
     /// A rate was asked for, and the benchmark has none to keep.
     ClosedLoop {
         /// Which benchmark.
@@ -134,6 +139,11 @@ impl fmt::Display for Failure {
             Failure::Unfit { store, lacks } => {
                 write!(f, "cannot measure {store}: it has no {lacks}; leave it out")
             }
+            Failure::OneThread { benchmark } => write!(
+                f,
+                "cannot run {benchmark} with more than one thread: it has one that scans; leave \
+                 out --threads, or run it by itself"
+            ),
             Failure::ClosedLoop { benchmark } => write!(
                 f,
                 "cannot run {benchmark} at a given rate: each of its operations begins when the \

@@ -15,7 +15,7 @@ use crate::catalogue::{self, Benchmark, Changes};
 use crate::failure::{Failure, Outcome};
 use crate::message::{Scratch, Task, Told, remove, spawn};
 use crate::result::{Measurement, Results};
-use crate::spec::{Pace, Spec};
+use crate::spec::{Body, Pace, Spec};
 use crate::store::Peer;
 use crate::stores;
 use std::io::{BufRead, BufReader};
@@ -158,6 +158,7 @@ impl Session {
     /// Who does what (N1).
     fn parts(&self) -> Outcome<Vec<Part>> {
         self.check_rate()?;
+        self.check_threads()?;
         let mut parts: Vec<Part> = Vec::new();
         for threads in self.all_threads() {
             for benchmark in &self.benchmarks {
@@ -187,6 +188,20 @@ impl Session {
         match self.benchmarks.iter().find(closed) {
             Some(closed) if self.changes.rate.is_some() => Err(Failure::ClosedLoop {
                 benchmark: closed.name.to_owned(),
+            }),
+            _ => Ok(()),
+        }
+    }
+
+    fn check_threads(&self) -> Outcome<()> {
+        let is_single = |one: &&&Benchmark| {
+            let spec = one.with(&self.changes, 1);
+            matches!(spec.body, Body::Versions { .. })
+        };
+        let several = self.threads.iter().any(|threads| *threads != 1);
+        match self.benchmarks.iter().find(is_single) {
+            Some(single) if several => Err(Failure::OneThread {
+                benchmark: single.name.to_owned(),
             }),
             _ => Ok(()),
         }

@@ -82,6 +82,27 @@ fn a_closed_loop_keeps_no_given_rate() {
 }
 
 #[test]
+fn a_benchmark_of_one_thread_is_refused_with_several() {
+    let with = |names: &[&str], threads: &[u64]| {
+        let mut session = session(names, &[], None);
+        session.threads = threads.to_vec();
+        session.run(&Silent).unwrap_err()
+    };
+    let refused = Failure::OneThread {
+        benchmark: "versions.scan".to_owned(),
+    };
+    assert_eq!(with(&["versions.scan"], &[2]), refused);
+    assert_eq!(with(&["get", "versions.scan"], &[1, 2]), refused);
+    let output = bench(&["run", "versions.scan", "--alone", "--threads", "2"]);
+    assert_eq!(output.status.code(), Some(1));
+    let told = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(
+        told.contains("versions.scan") && told.contains("--threads"),
+        "{told}"
+    );
+}
+
+#[test]
 fn baselines_that_nobody_named_are_refused_too() {
     let with_memory = Benchmark {
         baselines: &["inplace"],
