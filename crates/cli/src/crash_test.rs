@@ -317,8 +317,9 @@ fn kept(dir: &Path, power_cut: bool) -> String {
     match power_cut {
         false => format!("kept: {dir}/db as it was opened, {dir}/db-before as it was left"),
         true => format!(
-            "kept: {dir}/outer.img; the database is in disk.img in it, as it was left, and as the \
-             last power cut left it in the cut-N.img with the greatest N"
+            "kept: {dir}/outer.img; the database is in disk.img in it, as it was left, and in the \
+             cut-N.img with the greatest N, if there is one, as it was opened after the last power \
+             cut"
         ),
     }
 }

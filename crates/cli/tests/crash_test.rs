@@ -19,6 +19,13 @@ fn crash_test(place: &Place, arguments: &[&str]) -> Said {
     place.run(&all)
 }
 
+/// A campaign that loses a write and keeps the database of it in `dir`.
+fn losing<'a>(dir: &'a str, more: &[&'a str]) -> Vec<&'a str> {
+    let losing = ["crash-test", "--seed", "1", "--kills", "100", "--jobs", "1"];
+    let kept = ["--sabotage", "lose", "--keep", "--dir", dir];
+    [&losing[..], &kept, more].concat()
+}
+
 #[test]
 fn a_short_campaign_finds_nothing_lost() {
     let place = Place::new();
@@ -175,34 +182,18 @@ fn a_child_that_somebody_else_killed_while_it_opened_is_found() {
 fn a_broken_promise_is_told_and_kept_where_neither_ledger_nor_report_can_be_written() {
     let place = Place::new();
     std::fs::create_dir(place.path("here")).unwrap();
-    let mut command = place.command(&[
-        "crash-test",
-        "--seed",
-        "1",
-        "--kills",
-        "100",
-        "--jobs",
-        "1",
-        "--keep",
-        "--dir",
-        "here",
-        "--sabotage",
-        "lose",
-        "--ledger",
-        ".",
-    ]);
+    let mut command = place.command(&losing("here", &["--ledger", "."]));
+    let mut told = vec![
+        "a promise was broken (lost)",
+        "repeat with",
+        "cannot append to .",
+    ];
     if let Ok(full) = std::fs::File::options().write(true).open("/dev/full") {
         command.stdout(full);
+        told.push("cannot write to standard output");
     }
     let said = Said::of(command.output().unwrap());
-    said.failed(
-        1,
-        &[
-            "a promise was broken (lost)",
-            "repeat with",
-            "cannot append to .",
-        ],
-    );
+    said.failed(1, &told);
     let kept = std::fs::read_dir(place.path("here")).unwrap();
     assert_eq!(kept.count(), 1, "{}", said.err);
 }
@@ -230,21 +221,7 @@ fn a_ledger_line_is_written_whatever_the_bytes_of_the_command_line() {
 fn what_fails_is_kept_on_demand_as_it_was_left_and_as_it_was_opened() {
     let place = Place::new();
     let here = place.path("");
-    let said = place.run(&[
-        "crash-test",
-        "--seed",
-        "1",
-        "--kills",
-        "100",
-        "--jobs",
-        "1",
-        "--keep",
-        "--json",
-        "--dir",
-        here.to_str().unwrap(),
-        "--sabotage",
-        "lose",
-    ]);
+    let said = place.run(&losing(here.to_str().unwrap(), &["--json"]));
     assert_eq!(said.code, Some(1), "{}", said.err);
     let line = said.err.lines().last().unwrap();
     let error: serde_json::Value = serde_json::from_str(line).unwrap();

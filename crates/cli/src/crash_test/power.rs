@@ -158,7 +158,7 @@ impl<'a> Victim<'a> {
         let (mut hold, _) = self.open_image(mount)?;
         wait(Duration::from_micros(self.random.spread(500, 60_000)));
         let next = self.rig.cut_again(image).map_err(rig_failed)?;
-        hold.kill()?;
+        hold.kill_living()?;
         Ok(next)
     }
 
