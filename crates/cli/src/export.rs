@@ -12,7 +12,7 @@
 //! X4. A descriptor that is not there is none, and a stream is open before the database is: it
 //!     would take the numbers that nobody uses for its own files, which would then be written over.
 //! X5. A finished export is on the device under its name, not only its bytes; unless its directory
-//!     may not be read, which is what it takes to sync it.
+//!     may not be read, which is what it takes to sync it, or the file system syncs none.
 //!
 //! Tests: below, and `tests/import_export.rs`.
 
@@ -31,7 +31,6 @@ use std::fs::{self, File};
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::time::Instant;
-use velella::vfs::{OsFs, Vfs};
 use velella::{Error, ErrorKind};
 
 /// Pairs between two looks at the progress bar.
@@ -263,13 +262,23 @@ fn take_name(partial: &Path, path: &Path, force: bool) -> velella::Result<()> {
 
 /// Brings a name to the device, which no sync of its file does (X5).
 fn sync_name(path: &Path) -> velella::Result<()> {
+    use rustix::io::Errno;
     let dir = match path.parent() {
         Some(dir) if !dir.as_os_str().is_empty() => dir,
         _ => Path::new("."),
     };
-    match OsFs::new().sync_dir(dir) {
-        Err(error) if error.kind() == ErrorKind::Permission => Ok(()),
-        done => done,
+    match File::open(dir).and_then(|dir| dir.sync_all()) {
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => Ok(()),
+        // A file system that syncs no directories.
+        Err(error)
+            if matches!(
+                Errno::from_io_error(&error),
+                Some(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP)
+            ) =>
+        {
+            Ok(())
+        }
+        synced => synced.map_err(|error| Error::io("sync directory", dir, error)),
     }
 }
 
