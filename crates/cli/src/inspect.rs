@@ -39,13 +39,10 @@ impl Inspect {
             return Ok(output.out.flush()?);
         }
         if self.path.is_dir() {
-            let listing = velella::inspect::listing(&self.path)?;
+            let (listing, damage) = velella::inspect::listing(&self.path)?;
             output.result(&listing, |_| Ok(()))?;
-            // N1. The listing has damage in words only; what prints it has the error.
-            return match listing.damage.is_empty() {
-                true => Ok(()),
-                false => self.list(&mut io::sink()),
-            };
+            // N1.
+            return Ok(damage.map_or(Ok(()), Err)?);
         }
         let mut listing = Vec::new();
         let listed = self.list(&mut listing);

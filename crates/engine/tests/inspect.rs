@@ -222,7 +222,8 @@ fn a_directory_is_listed_in_columns_beside_an_open_database() {
         "{text}"
     );
 
-    let listing = inspect::listing(dir.path()).unwrap();
+    let (listing, damage) = inspect::listing(dir.path()).unwrap();
+    assert!(damage.is_none());
     assert_eq!(listing.keyspaces.len(), 2);
     assert_eq!(
         listing
@@ -262,7 +263,7 @@ fn a_damaged_directory_is_listed_as_far_as_it_goes() {
     database(dir.path()).close().unwrap();
     let table = files(dir.path(), "sst")[0].clone();
     fs::remove_file(&table).unwrap();
-    let listing = inspect::listing(dir.path()).unwrap();
+    let (listing, _) = inspect::listing(dir.path()).unwrap();
     let name = table.file_name().unwrap().to_string_lossy().into_owned();
     assert_eq!(listing.damage, [format!("{name} is missing")]);
 
@@ -270,6 +271,9 @@ fn a_damaged_directory_is_listed_as_far_as_it_goes() {
     let mut out = Vec::new();
     let error = inspect::directory(dir.path(), &mut out).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Corruption);
+    let (listing, damage) = inspect::listing(dir.path()).unwrap();
+    assert_eq!(listing.damage, [error.to_string()]);
+    assert_eq!(damage.unwrap().kind(), ErrorKind::Corruption);
     let text = String::from_utf8(out).unwrap();
     assert!(
         text.contains("DAMAGE") && text.contains(".ext") && text.contains(".seg"),

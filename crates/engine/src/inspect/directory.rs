@@ -116,13 +116,13 @@ pub struct TableListing {
     pub keys: (String, String),
 }
 
-/// Lists a database directory, for programs.
+/// Lists a database directory, for programs; the second is what is wrong with `CURRENT` or the
+/// manifest, if something is, which the listing has in words.
 ///
 /// # Errors
-/// `NotFound`: no database there; `AlreadyExists`: another library's; `Io`. Damage is part of the
-/// listing.
-pub fn listing(path: &Path) -> Result<DirectoryListing> {
-    survey(&OsFs::new(), path).map(|(listing, _)| listing)
+/// `NotFound`: no database there; `AlreadyExists`: another library's; `Io`.
+pub fn listing(path: &Path) -> Result<(DirectoryListing, Option<Error>)> {
+    survey(&OsFs::new(), path)
 }
 
 /// Lists a database directory; the second is what is wrong with `CURRENT` or the manifest.
