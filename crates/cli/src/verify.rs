@@ -7,6 +7,7 @@ use crate::failure::Failure;
 use crate::human;
 use crate::output::Output;
 use crate::progress;
+use crate::text;
 use clap::Args;
 use serde::Serialize;
 use std::time::Instant;
@@ -63,7 +64,11 @@ impl Verify {
             )?;
             for file in &report.foreign_files {
                 // Anybody may have named it, for a terminal to obey.
-                writeln!(out, "not a file of this database: {}", file.escape_debug())?;
+                writeln!(
+                    out,
+                    "not a file of this database: {}",
+                    text::escape(file.as_bytes())
+                )?;
             }
             Ok(())
         })

@@ -59,11 +59,11 @@ fn reason(error: &serde_json::Error) -> String {
     let what = message
         .rfind(" at line ")
         .map_or(message.as_str(), |end| &message[..end]);
-    let mut shown = text::escape(what.as_bytes());
-    if let Some((cut, _)) = shown.char_indices().nth(REASON_CHARS_MAX) {
-        shown.truncate(cut);
-        shown.push_str("...");
-    }
+    let (what, dots) = match what.char_indices().nth(REASON_CHARS_MAX) {
+        Some((cut, _)) => (&what[..cut], "..."),
+        None => (what, ""),
+    };
+    let shown = text::escape(what.as_bytes()) + dots;
     format!("{shown} at byte {}", error.column())
 }
 
