@@ -3,7 +3,8 @@
 //! M1. Exit code 0 means that every run held; 1 that one failed (its seed and the command that
 //!     repeats it are printed); 2 that the command line was wrong.
 //! M2. A campaign is in the ledger before it is reported, and a report that nobody reads is given
-//!     up: it changes neither exit code nor ledger, and ends no campaign.
+//!     up: it changes neither exit code nor ledger, and ends no campaign. One that cannot be
+//!     written is a failure.
 //!
 //! Tests: `tests/command.rs`. The runner's are in `campaign.rs`, those of the sums in `ledger.rs`
 //! of velella-cli; CI runs every campaign by this command.
@@ -62,9 +63,7 @@ fn main() -> ExitCode {
     let all = velella_reliability::all();
     let chosen: Vec<_> = match arguments.campaign.as_deref() {
         None => {
-            // M2.
-            let _ = list(&all);
-            return ExitCode::SUCCESS;
+            return told(list(&all));
         }
         Some("sums") => return sums(arguments.ledger.as_deref()),
         Some("all") => all,
@@ -82,10 +81,20 @@ fn main() -> ExitCode {
         let outcome = campaign::run(&campaign, &plan, &bar(campaign.as_ref(), &plan));
         held &= outcome.failure.is_none();
         let kept = keep(&arguments, campaign.as_ref(), &outcome);
-        // M2.
-        let _ = report(&arguments, campaign.as_ref(), &outcome);
+        let reported = heard(report(&arguments, campaign.as_ref(), &outcome));
+        if let (Err(_), Some(failure)) = (&reported, &outcome.failure) {
+            // M1.
+            say(format_args!(
+                "FAILED at seed {}: {}",
+                failure.seed, failure.what
+            ));
+        }
         if let Err(error) = kept {
             say(format_args!("The ledger could not be written: {error}"));
+            return ExitCode::FAILURE;
+        }
+        if let Err(error) = reported {
+            say(format_args!("The outcome could not be written: {error}"));
             return ExitCode::FAILURE;
         }
     }
@@ -128,19 +137,30 @@ fn sums(path: Option<&Path>) -> ExitCode {
             return ExitCode::FAILURE;
         }
     };
-    for sum in ledger::sums(&text) {
-        // M2.
-        let _ = writeln!(
-            io::stdout(),
+    let mut out = io::stdout().lock();
+    told(ledger::sums(&text).into_iter().try_for_each(|sum| {
+        writeln!(
+            out,
             "| {} | `{}` | {} {} | {} |",
-            sum.goal,
-            sum.campaign,
-            sum.checked,
-            sum.unit,
-            sum.failed
-        );
+            sum.goal, sum.campaign, sum.checked, sum.unit, sum.failed
+        )
+    }))
+}
+
+/// M2.
+fn heard(written: io::Result<()>) -> io::Result<()> {
+    match written {
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+        written => written,
     }
-    ExitCode::SUCCESS
+}
+
+fn told(written: io::Result<()>) -> ExitCode {
+    let Err(error) = heard(written) else {
+        return ExitCode::SUCCESS;
+    };
+    say(format_args!("It could not be written: {error}"));
+    ExitCode::FAILURE
 }
 
 fn plan(arguments: &Arguments, campaign: &dyn Campaign) -> Plan {

@@ -27,3 +27,19 @@ fn a_campaign_whose_report_nobody_reads_is_in_the_ledger() {
     let said = command.stdout(writer).output().unwrap();
     assert_eq!(said.status.code(), Some(0));
 }
+
+#[test]
+fn a_report_that_cannot_be_written_is_a_failure() {
+    let Ok(full) = std::fs::File::options().write(true).open("/dev/full") else {
+        println!("SKIPPED: there is no /dev/full");
+        return;
+    };
+    for arguments in [&["power-loss", "--runs", "1"][..], &[]] {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_reliability"));
+        let out = full.try_clone().unwrap();
+        let said = command.args(arguments).stdout(out).output().unwrap();
+        let err = String::from_utf8_lossy(&said.stderr);
+        assert_eq!(said.status.code(), Some(1), "{err}");
+        assert!(err.contains("could not be written"), "{err}");
+    }
+}
