@@ -21,6 +21,7 @@
 use crate::core::Core;
 use crate::extent::{self, ExtentHeader};
 use crate::header::PAGE;
+use crate::inventory::Extent;
 use crate::large::{FILE_BYTES_MIN, FIRST, LargeFile, PAYLOAD_MAX};
 use crate::ledger::{LargeSpan, Ledger, Span};
 use crate::record::{self, Draft, Kind, LaneSeed, Reference};
@@ -257,8 +258,10 @@ impl Lane {
             large.kept >= most || large.first.is_some_and(|first| first < floor)
         });
         if old {
+            let taken = self.take_extent()?;
             self.close_large();
             self.close_extent()?;
+            self.open_extent(taken)?;
         }
         Ok(())
     }
@@ -321,12 +324,19 @@ impl Lane {
                 return self.skip_to(at, page);
             }
         }
+        let taken = self.take_extent()?;
         // A large file that is in tables with all it holds is left with the extent.
         if self.holds_flushed_large() {
             self.close_large();
         }
         self.close_extent()?;
-        self.open_extent()
+        self.open_extent(taken)
+    }
+
+    /// The next extent, before the one at hand is left: where there is none, smaller records still
+    /// fit into that.
+    fn take_extent(&self) -> Result<Extent> {
+        self.core.wake_if_stopped(self.core.inventory.take())
     }
 
     /// Whether a round has handed over the page the lane's end stands in.
@@ -378,8 +388,7 @@ impl Lane {
         Ok(())
     }
 
-    fn open_extent(&mut self) -> Result<u64> {
-        let taken = self.core.wake_if_stopped(self.core.inventory.take())?;
+    fn open_extent(&mut self, taken: Extent) -> Result<u64> {
         let segment = Arc::clone(&taken.segment);
         let header = ExtentHeader {
             database: self.core.config.database,

@@ -7,7 +7,7 @@ use std::cmp::Ordering::{Equal, Less};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
-use velella_base::{Error, Stamp};
+use velella_base::{Error, ErrorKind, Stamp};
 use velella_journal::{Access, Last, Rule};
 use velella_vfs::fault::{Fault, Rule as FaultRule};
 use velella_vfs::intercept::{Call, Intercepted, Interceptor, Verdict};
@@ -308,4 +308,31 @@ fn what_a_writer_waits_for_is_noted() {
             "{access:?}: {waits:?}"
         );
     }
+}
+
+#[test]
+fn a_record_for_which_there_is_no_room_leaves_room_for_smaller_ones() {
+    let fs = MemFs::new();
+    let mut bench = Bench::start(config(Arc::new(fs.clone()), 1, 1)).unwrap();
+    bench.write(0, b"before").unwrap();
+    bench.journal.forgo().unwrap();
+    fs.set_space_max(Some(fs.space_used()));
+    // Four fill an extent but for a little.
+    let large = vec![1; 16_000];
+    let refused = loop {
+        assert!(bench.clock < 20, "the lane has one segment");
+        if let Err(error) = bench.write(0, &large) {
+            break error;
+        }
+    };
+    assert_eq!(refused.kind(), ErrorKind::NoSpace, "{refused}");
+    for _ in 0..5 {
+        bench.write(0, &[2; 100]).unwrap();
+        let refused = bench.write(0, &large).unwrap_err();
+        assert_eq!(refused.kind(), ErrorKind::NoSpace, "{refused}");
+    }
+    bench.round().unwrap();
+    let recovered = recover(&fs, &bench.last()).unwrap();
+    let (stamp, payload) = recovered.records.last().unwrap();
+    assert_eq!((*stamp, payload.len()), (bench.clock, 100));
 }
