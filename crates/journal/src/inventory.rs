@@ -244,7 +244,8 @@ impl Inventory {
         let made = self.with_space(|| self.make_ready(cancelled));
         self.fetch_next(cancelled);
         let swept = self.sweep();
-        made.and(swept)?;
+        // The lack of room waits; what ails the device is told first.
+        swept.and(made)?;
         self.left.hand_on(&|| self.is_wanted() || cancelled());
         Ok(())
     }

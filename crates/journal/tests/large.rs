@@ -303,8 +303,11 @@ fn what_cannot_be_removed_ends_nothing_and_goes_once_it_can() {
         let fs = MemFs::new();
         let faulty = FaultFs::over_mem(&fs);
         let bench = full_of_what_nobody_needs(&fs, &faulty);
-        fs.set_space_max(None);
         faulty.inject(Rule::every(fault).of(Operation::Remove).on(".large"));
+        // The lack of room does not hide what ails the device.
+        let full = bench.journal.prepare(|| false).unwrap_err();
+        assert_eq!(full.kind() == ErrorKind::Io, ends, "{fault:?}: {full}");
+        fs.set_space_max(None);
         assert_eq!(bench.journal.prepare(|| false).is_err(), ends, "{fault:?}");
         let released = bench.journal.release(Stamp(bench.clock + 1));
         assert_eq!(released.is_err(), ends, "{fault:?}");
