@@ -77,6 +77,9 @@ const NEIGHBOURS: usize = 8;
 const NEIGHBOURS_MAX: usize = 64;
 /// They have at most this share of a table of their level: 1 MiB of 16 MiB.
 const NEIGHBOURS_SHARE: u64 = 16;
+/// More of the entries of a last table than one in so many are deletes where it is rewritten for
+/// them. What three snapshots saw of a deleted range is three values under each delete.
+const LAST_DELETES_SHARE: u64 = 5;
 /// An output may overlap so much of the level below its own as this many tables of its own level
 /// have; then it is split.
 pub(crate) const GRANDPARENT_TABLES: u64 = 10;
@@ -438,13 +441,15 @@ impl Picker<'_> {
     }
 
     /// With nothing due: a table that is mostly tombstones goes down, to take what it deletes
-    /// along. One that came to the last level without meeting anything there is rewritten without
-    /// them, once nobody reads below them.
+    /// along. In the last level one is rewritten without them once nobody reads below them, and
+    /// for fewer: they came there without meeting anything, or beside what snapshots saw of their
+    /// keys, which goes with them.
     fn tombstones(&self, from: usize, retention: &Retention) -> Option<Choice> {
-        let is_deleted =
-            |table: &TableMeta| is_most(table.kinds[ValueKind::Delete as usize], table);
+        let deletes = |table: &TableMeta| table.kinds[ValueKind::Delete as usize];
+        let is_deleted = |table: &TableMeta| is_most(deletes(table), table);
         self.down_from(from, is_deleted, |table| {
-            is_deleted(table) && table.max_stamp <= retention.oldest()
+            let is_worth = deletes(table) > table.entries() / LAST_DELETES_SHARE;
+            is_worth && table.max_stamp <= retention.oldest()
         })
     }
 
