@@ -171,7 +171,10 @@ impl Engine {
         if let Some(error) = failed.into_inner() {
             return Err(error);
         }
-        let ended = |error: &Error| core.is_dropped() && !is_of_the_device(error);
+        // One whose drop is not decided may yet be there again: what it lacks is lacking.
+        let is_short = |error: &Error| !core.is_gone() && Shortages::is_one(error);
+        let ended =
+            |error: &Error| core.is_dropped() && !is_of_the_device(error) && !is_short(error);
         if self.is_stopping() || report.as_ref().is_err_and(ended) {
             return Ok(());
         }

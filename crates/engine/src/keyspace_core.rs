@@ -201,16 +201,22 @@ impl Core {
 
     /// Gives its tables up, for good. What a reader finds from here on would be a part only.
     pub(crate) fn give_up(&self) {
-        // Release, partner: `check_there`. Before the tables go: who misses them sees it.
+        // Release, partner: `is_gone`. Before the tables go: who misses them sees it.
         self.gone.store(true, Ordering::Release);
         self.tree.drop_files();
     }
 
-    /// Fails if its tables were given up; to be asked after they were looked into.
+    /// Whether its tables were given up; to be asked after they were looked into.
+    #[inline]
+    pub(crate) fn is_gone(&self) -> bool {
+        // Acquire, partner: `give_up`.
+        self.gone.load(Ordering::Acquire)
+    }
+
+    /// Fails if they were.
     #[inline]
     pub(crate) fn check_there(&self) -> Result<()> {
-        // Acquire, partner: `give_up`.
-        match self.gone.load(Ordering::Acquire) {
+        match self.is_gone() {
             false => Ok(()),
             true => Err(self.refuse("read")),
         }
@@ -220,6 +226,10 @@ impl Core {
     #[cold]
     pub(crate) fn refuse(&self, what: &str) -> Error {
         let attempt = format!("{what} keyspace `{}`", self.name);
-        Error::new(ErrorKind::NotFound, attempt, "it was dropped")
+        if self.is_gone() {
+            return Error::new(ErrorKind::NotFound, attempt, "it was dropped");
+        }
+        let found = "it is being dropped";
+        Error::new(ErrorKind::NotFound, attempt, found).remedy("if that fails, it is as it was")
     }
 }

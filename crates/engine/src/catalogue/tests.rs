@@ -1,5 +1,6 @@
 //! A drop that fails leaves a keyspace that is as usable as the database is.
 
+use super::Marked;
 use crate::entry::Decision;
 use crate::fixture::{fresh, open, tiny, until};
 use crate::options::{JournalMode, WriteOptions};
@@ -58,6 +59,25 @@ fn a_drop_for_which_the_manifest_has_no_room_can_be_repeated() {
         let (db, _) = open(Arc::new(mem), tiny());
         assert!(db.keyspace("k").is_err() && db.keyspace("l").is_ok());
     }
+}
+
+#[test]
+fn while_a_drop_is_undecided_nobody_is_told_that_it_is_done() {
+    let (db, _) = fresh();
+    let keyspace = db.create_keyspace("k", Default::default()).unwrap();
+    let marked = Marked::new(&keyspace.core).unwrap();
+    for error in [
+        keyspace.put("b", "2").unwrap_err(),
+        db.drop_keyspace("k").unwrap_err(),
+    ] {
+        assert_eq!(error.kind(), ErrorKind::NotFound);
+        assert!(error.to_string().contains("it is being dropped"), "{error}");
+    }
+    drop(marked);
+    keyspace.put("b", "2").unwrap();
+    db.drop_keyspace("k").unwrap();
+    let error = keyspace.put("b", "2").unwrap_err();
+    assert!(error.to_string().contains("it was dropped"), "{error}");
 }
 
 #[test]
