@@ -2,6 +2,7 @@
 //!
 //! H1. The last handle to go closes the database; an explicit `close` reports what went wrong.
 //! H2. However it ends, the lock is given up, and nothing is changed from then on.
+//! H3. Who closes it again is told how the first close ended, not that all is well.
 //!
 //! Threads: any. Tests: `tests/lifecycle.rs`, `tests/panics.rs`.
 
@@ -10,7 +11,6 @@ use crate::jobs::Workers;
 use std::sync::Arc;
 use velella_base::{Error, ErrorKind, Result};
 use velella_mvcc::Snapshots;
-use velella_sync::atomic::{AtomicBool, Ordering};
 use velella_sync::lock::Mutex;
 
 /// What all handles of a database share.
@@ -18,8 +18,8 @@ use velella_sync::lock::Mutex;
 pub(crate) struct Handle {
     pub(crate) engine: Arc<Engine>,
     pub(crate) workers: Mutex<Workers>,
-    /// A close has begun and not ended: it panicked (H2).
-    pub(crate) is_cut_short: AtomicBool,
+    /// How the first close ended (H3); one that began and did not end panicked.
+    pub(crate) closed: Mutex<Result<()>>,
 }
 
 impl AsRef<Snapshots> for Handle {
@@ -36,13 +36,9 @@ impl Handle {
         let mut workers = self.workers.lock();
         let healthy = engine.check();
         if matches!(&healthy, Err(error) if error.kind() == ErrorKind::Closed) {
-            // Relaxed, here and below: under the lock of `workers`.
-            return match self.is_cut_short.load(Ordering::Relaxed) {
-                false => Ok(()),
-                true => Err(cut_short()),
-            };
+            return self.closed.lock().clone();
         }
-        self.is_cut_short.store(true, Ordering::Relaxed);
+        *self.closed.lock() = Err(cut_short());
         engine.halt_as_closed();
         engine.resting.shut();
         workers.stop(engine);
@@ -52,7 +48,7 @@ impl Handle {
         let idle = engine.all_pairs();
         let outcome = healthy.and_then(|()| engine.finish());
         drop(idle);
-        self.is_cut_short.store(false, Ordering::Relaxed);
+        *self.closed.lock() = outcome.clone();
         outcome
     }
 }

@@ -30,7 +30,6 @@ use velella_base::{Error, ErrorKind, KeyspaceId, Order, Result, Stamp, seeded};
 use velella_journal::{Access, Config, Journal, Recovery, Report, Start, newest_incarnation};
 use velella_mvcc::{Clock, Snapshots};
 use velella_sst::BlockCache;
-use velella_sync::atomic::AtomicBool;
 use velella_sync::lock::Mutex;
 use velella_sync::thread;
 use velella_tree::{
@@ -120,7 +119,7 @@ fn handle(engine: Arc<Engine>, alone: bool) -> Result<Arc<Handle>> {
     Ok(Arc::new(Handle {
         engine,
         workers: Mutex::new(workers),
-        is_cut_short: AtomicBool::new(false),
+        closed: Mutex::new(Ok(())),
     }))
 }
 

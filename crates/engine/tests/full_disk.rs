@@ -51,6 +51,20 @@ fn tables(fs: &MemFs) -> usize {
     tables.count()
 }
 
+/// Without a journal the last close flushes: what it cannot is lost, and a second try makes it no
+/// better.
+#[test]
+fn a_close_that_failed_fails_again() {
+    let (_fs, faults, db) = faulty(alone().journal(JournalMode::Off));
+    db.put("k", "v").unwrap();
+    faults.inject(no_tables());
+    for _ in 0..2 {
+        assert_eq!(db.close().unwrap_err().kind(), ErrorKind::NoSpace);
+    }
+    faults.heal();
+    assert_eq!(db.close().unwrap_err().kind(), ErrorKind::NoSpace);
+}
+
 #[test]
 fn writers_are_refused_while_the_disk_is_full_and_go_on_once_there_is_room() {
     let _watchdog = Watchdog::new("a full disk", 200);
@@ -175,6 +189,9 @@ fn large_values_that_are_refused_keep_no_space() {
     faults.inject(Rule::every(Fault::NoSpace).on(".seg"));
     let mut model = Model::new();
     fill(&db, &mut model, 0, 1_000).1.unwrap_err();
+    // Nor for a smaller one: a large value's refers to its file.
+    while db.put("s", "").is_ok() {}
+    model.insert(b"s".to_vec(), Vec::new());
     let used = fs.space_used();
     for _ in 0..20 {
         let error = db.put("large", vec![1; 100_000]).unwrap_err();
