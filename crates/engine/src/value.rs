@@ -1,7 +1,7 @@
 //! Values handed to the user: they outlive every pin.
 //!
-//! V1. Bytes from a memtable are copied (inline when short); bytes from a table stay in their
-//!     cached block, held by a count; an external value owns its buffer.
+//! V1. Bytes from a memtable are copied; bytes from a table stay in their block, held by a count;
+//!     an external value owns its buffer. Short ones are copied inline, wherever they come from.
 
 use std::ops::Deref;
 use velella_sst::BlockSlice;
@@ -9,6 +9,9 @@ use velella_sst::BlockSlice;
 const INLINE: usize = 30;
 
 /// The bytes of a value. Dereferences to `[u8]`; send it wherever you like.
+///
+/// One of more than 30 bytes that comes from a table holds its whole block, 4 KiB by default, which
+/// is in no budget once the cache has let go of it: keep many of them for long as `to_vec`.
 #[derive(Clone)]
 pub struct Value(Repr);
 
@@ -36,8 +39,10 @@ impl Value {
     /// The bytes of `slice` after the first `skip`.
     #[must_use]
     pub(crate) fn block(slice: BlockSlice, skip: usize) -> Self {
-        debug_assert!(skip <= slice.len());
-        Value(Repr::Block(slice, skip))
+        match &slice[skip..] {
+            short if short.len() <= INLINE => Value::copied(short),
+            _ => Value(Repr::Block(slice, skip)),
+        }
     }
 
     /// The bytes as a vector of their own.
@@ -85,3 +90,27 @@ impl<T: AsRef<[u8]> + ?Sized> PartialEq<T> for Value {
 }
 
 impl Eq for Value {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixture::fresh;
+
+    /// V1: 4 KiB for a few bytes, in no budget, would be held for as long as the value.
+    #[test]
+    fn a_short_value_holds_no_block() {
+        let (db, _) = fresh();
+        let long = [b'v'; INLINE + 1];
+        db.put("short", &long[1..]).unwrap();
+        db.put("long", long).unwrap();
+        let expires = db.now_ms() + 3_600_000;
+        db.put_expiring("later", &long[1..], expires, Default::default())
+            .unwrap();
+        db.flush().unwrap();
+        for (key, holds) in [("short", false), ("long", true), ("later", false)] {
+            let found = db.get(key).unwrap().unwrap();
+            assert_eq!(matches!(found.0, Repr::Block(..)), holds, "{key}");
+            assert_eq!(*found, long[usize::from(!holds)..], "{key}");
+        }
+    }
+}
