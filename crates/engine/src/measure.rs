@@ -10,6 +10,7 @@ use crate::stalls::Timer;
 use crate::stats::{CacheStats, JournalStats, KeyspaceStats, LevelStats, MemoryStats, Stats};
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use velella_base::ErrorKind;
 use velella_sync::epoch;
 
 impl Engine {
@@ -48,6 +49,11 @@ impl Engine {
                 bytes: cache.bytes(),
             },
             stalls,
+            read_only: self
+                .check()
+                .err()
+                .filter(|error| error.kind() != ErrorKind::Closed)
+                .map(|error| error.to_string()),
             shortage: self.shortages.error().map(|error| error.to_string()),
             counters: self.named_counters(),
             histograms: timers.into_iter().map(Timer::report).collect(),

@@ -20,6 +20,9 @@ pub struct Stats {
     pub cache: CacheStats,
     /// Why writers waited, every cause listed.
     pub stalls: Vec<Stall>,
+    /// Why the database takes no more writes, if it is read-only: a failure of the device, most
+    /// often. Reads go on; it is to be opened again.
+    pub read_only: Option<String>,
     /// What flushes and compactions wait for, if they do: space on the disk, or descriptors.
     pub shortage: Option<String>,
     /// Everything that is counted, by name.

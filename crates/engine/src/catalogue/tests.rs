@@ -99,6 +99,8 @@ fn a_drop_in_doubt_ends_writing_and_is_decided_by_the_next_opening() {
         assert_eq!(error.kind(), ErrorKind::OutcomeUnknown, "{error}");
         assert!(faulty.fired() > 0);
         faulty.heal();
+        let told = db.stats().read_only.unwrap();
+        assert!(told.contains("in doubt"), "{told}");
         // Were it only the manifest that had stopped, this would be acknowledged and lost.
         let refused = keyspace.put("b", "2").unwrap_err();
         assert_eq!(refused.kind(), ErrorKind::ReadOnly, "{refused}");

@@ -10,7 +10,7 @@ use super::row::{Context, Row};
 use crate::databases::DATABASES;
 use crate::resp::request::Args;
 use std::fmt::Write;
-use velella::{JournalMode, Stamp};
+use velella::JournalMode;
 use velella_sync::atomic::Ordering;
 use velella_sync::thread::wall_ms;
 
@@ -149,8 +149,7 @@ fn memory(ctx: &mut Context<'_>, text: &mut String) -> Outcome {
 fn persistence(ctx: &mut Context<'_>, text: &mut String) -> Outcome {
     let db = &ctx.shared.db;
     let stats = db.stats();
-    // What is read-only waits for nothing, not even for what always was durable.
-    let writable = db.wait_durable(Stamp::ZERO).is_ok();
+    let writable = stats.read_only.is_none();
     let status = |well: bool| if well { "ok" } else { "err" };
     lines!(text,
         "loading" => 0,
@@ -291,9 +290,14 @@ fn engine(ctx: &mut Context<'_>, text: &mut String) -> Outcome {
         "durability_waits" => ctx.shared.total(|counters| counters.durability_waits.get()),
         "panics" => ctx.shared.total(|counters| counters.panics.get()),
     );
-    if let Some(shortage) = &stats.shortage {
-        write!(text, "shortage:{}\r\n", shortage.replace(['\r', '\n'], " "))
-            .expect("writing to a string cannot fail");
+    for (name, why) in [
+        ("read_only", &stats.read_only),
+        ("shortage", &stats.shortage),
+    ] {
+        if let Some(why) = why {
+            write!(text, "{name}:{}\r\n", why.replace(['\r', '\n'], " "))
+                .expect("writing to a string cannot fail");
+        }
     }
     for stall in &stats.stalls {
         write!(
