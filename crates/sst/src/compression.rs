@@ -186,15 +186,18 @@ pub(crate) fn decompress(compression: Compression, payload: &[u8]) -> Result<Arc
 }
 
 fn unzstd(compressed: &[u8], buffer: &mut [u8]) -> Option<usize> {
-    ZSTD.with_borrow_mut(|context| {
+    let mut decode = |context: &mut Option<zstd::bulk::Decompressor<'static>>| {
         if context.is_none() {
             *context = zstd::bulk::Decompressor::new().ok();
         }
-        context
-            .as_mut()?
-            .decompress_to_buffer(compressed, buffer)
-            .ok()
-    })
+        let context = context.as_mut()?;
+        context.decompress_to_buffer(compressed, buffer).ok()
+    };
+    // A thread that ends may have given up its own, and its user's destructors may yet read.
+    match ZSTD.try_with(|context| decode(&mut context.borrow_mut())) {
+        Ok(decoded) => decoded,
+        Err(_) => decode(&mut None),
+    }
 }
 
 #[cfg(test)]

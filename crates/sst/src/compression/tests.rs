@@ -106,3 +106,28 @@ fn numbers_and_names_of_compressions_stand_in_files() {
         assert_eq!(Compression::from_id(id), None);
     }
 }
+
+/// A thread's own decompressor is given up before what its user keeps there, if it was used later.
+#[test]
+fn a_thread_that_ends_still_reads() {
+    type Tell = std::sync::mpsc::Sender<Result<Arc<[u8]>, String>>;
+    struct Reads(Vec<u8>, Tell);
+    impl Drop for Reads {
+        fn drop(&mut self) {
+            let _ = self.1.send(decompress(Compression::Zstd, &self.0));
+        }
+    }
+    thread_local! {
+        static LAST: RefCell<Option<Reads>> = const { RefCell::new(None) };
+    }
+    let text = b"velella ".repeat(700);
+    let mut payload = Vec::new();
+    Compressor::new(Compression::Zstd).append(&text, &mut payload);
+    let (tell, told) = std::sync::mpsc::channel();
+    let thread = std::thread::spawn(move || {
+        LAST.set(Some(Reads(payload.clone(), tell)));
+        decompress(Compression::Zstd, &payload).is_ok()
+    });
+    assert!(thread.join().unwrap());
+    assert_eq!(&*told.recv().unwrap().unwrap(), &text[..]);
+}
