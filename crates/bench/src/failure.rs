@@ -64,6 +64,11 @@ pub enum Failure {
         /// Which benchmark.
         benchmark: String,
     },
+    /// A time was asked for, and the benchmark does a number of operations.
+    Counted {
+        /// Which benchmark.
+        benchmark: String,
+    },
     /// A store failed.
     Store {
         /// Which store.
@@ -148,6 +153,11 @@ impl fmt::Display for Failure {
                 f,
                 "cannot run {benchmark} at a given rate: each of its operations begins when the \
                  one before has ended; leave out --rate, or run an open loop, such as `tail`"
+            ),
+            Failure::Counted { benchmark } => write!(
+                f,
+                "cannot run {benchmark} for a given time: it does a number of operations; leave \
+                 out --seconds, and give --operations"
             ),
             Failure::Store {
                 store,

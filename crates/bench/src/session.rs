@@ -158,6 +158,7 @@ impl Session {
     /// Who does what (N1).
     fn parts(&self) -> Outcome<Vec<Part>> {
         self.check_rate()?;
+        self.check_seconds()?;
         self.check_threads()?;
         let mut parts: Vec<Part> = Vec::new();
         for threads in self.all_threads() {
@@ -188,6 +189,20 @@ impl Session {
         match self.benchmarks.iter().find(closed) {
             Some(closed) if self.changes.rate.is_some() => Err(Failure::ClosedLoop {
                 benchmark: closed.name.to_owned(),
+            }),
+            _ => Ok(()),
+        }
+    }
+
+    fn check_seconds(&self) -> Outcome<()> {
+        let counts = |one: &&&Benchmark| {
+            let spec = one.with(&self.changes, 1);
+            let is_timed = matches!(spec.body, Body::OpenAfterKill { .. });
+            spec.pace == Pace::Closed && !is_timed
+        };
+        match self.benchmarks.iter().find(counts) {
+            Some(counted) if self.changes.seconds.is_some() => Err(Failure::Counted {
+                benchmark: counted.name.to_owned(),
             }),
             _ => Ok(()),
         }

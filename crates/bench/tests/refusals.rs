@@ -82,6 +82,27 @@ fn a_closed_loop_keeps_no_given_rate() {
 }
 
 #[test]
+fn what_does_a_number_of_operations_is_not_run_for_a_time() {
+    let for_seconds = |names: &[&str]| {
+        let mut session = session(names, &[], None);
+        session.changes.seconds = Some(1.0);
+        session.run(&Silent).unwrap_err()
+    };
+    let refused = Failure::Counted {
+        benchmark: "get".to_owned(),
+    };
+    assert_eq!(for_seconds(&["get"]), refused);
+    assert_eq!(for_seconds(&["tail", "open-after-kill", "get"]), refused);
+    let output = bench(&["run", "get", "--alone", "--seconds", "1"]);
+    assert_eq!(output.status.code(), Some(1));
+    let told = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(
+        told.contains("--seconds") && told.contains("--operations"),
+        "{told}"
+    );
+}
+
+#[test]
 fn a_benchmark_of_one_thread_is_refused_with_several() {
     let with = |names: &[&str], threads: &[u64]| {
         let mut session = session(names, &[], None);
