@@ -12,13 +12,16 @@
 //! P5. A read that does not fill its buffer has emptied the socket, as epoll(7) has it, and is not
 //!     followed by one in vain; but once the system has told of an end, an error or an urgent byte,
 //!     which it does once, a connection is read until the socket says that it would block.
-//! P6. A client is not silent while it completes requests, whatever the answers, receives more than
+//! P6. A group ends after [`TURN_TIME`] with the command at hand, and at once when the server
+//!     stops; the rest of it comes after the other connections. So many costly commands in one
+//!     write keep nobody waiting but their client.
+//! P7. A client is not silent while it completes requests, whatever the answers, receives more than
 //!     a drip, takes what it asked for, or waits for replies withheld.
 //!
 //! Tests: below, and through sockets in `tests/`.
 
 use crate::command::run::Runner;
-use crate::command::session::Session;
+use crate::command::session::{Replies, Session};
 use crate::resp::reply::{Protocol, Reply};
 use crate::resp::request::{Decoder, Limits, Progress};
 use mio::net::TcpStream;
@@ -30,6 +33,8 @@ use velella_sync::thread::now;
 
 /// Unsent bytes above which a client's requests wait.
 const BACKLOG_BYTES_MAX: usize = 1 << 20;
+/// Time after which no further command of a group is begun.
+const TURN_TIME: Duration = Duration::from_millis(5);
 /// Sent bytes that stay in the output, at least, until all of it is sent.
 const SENT_BYTES_KEPT: usize = 64 << 10;
 /// Unsent bytes above which a client that has never authenticated is closed.
@@ -200,7 +205,7 @@ impl Connection {
                 .client
                 .note(self.session.database, resp3, ran.last);
         }
-        // P6.
+        // P7.
         if ran.any || received >= ACTIVITY_BYTES {
             self.active = runner.clock;
         }
@@ -257,13 +262,16 @@ impl Connection {
     fn execute(&mut self, runner: &mut Runner, bytes: &[u8]) -> Ran {
         let mut ran = Ran::default();
         self.stalled = false;
+        let begun = runner.clock;
         // T2 of clients: what killed it has been answered, maybe, as if it would do nothing more.
         while ran.used < bytes.len() && !self.session.closing && !self.session.client.killed() {
-            if self.backlog() > BACKLOG_BYTES_MAX {
+            // P6.
+            let is_late = runner.clock.saturating_duration_since(begun) > TURN_TIME;
+            if is_late || self.backlog() > BACKLOG_BYTES_MAX || runner.shared.stopping() {
                 self.stalled = true;
                 break;
             }
-            let limits = if self.session.authenticated {
+            let limits = if self.session.is_admitted(&runner.shared) {
                 // Relaxed: a setting, see `Settings`.
                 let most = runner
                     .shared
@@ -291,8 +299,10 @@ impl Connection {
                     ran.used += size;
                 }
                 Err(error) => {
-                    self.reply
-                        .error(format!("ERR Protocol error: {}", error.0).as_bytes());
+                    if self.session.replies == Replies::On {
+                        let told = format!("ERR Protocol error: {}", error.0);
+                        self.reply.error(told.as_bytes());
+                    }
                     runner.counters.errors.add(1);
                     self.session.closing = true;
                 }
@@ -460,6 +470,65 @@ mod tests {
         assert_eq!(served.connection.reply.bytes(), b":1\r\n:2\r\n");
         let found = served.runner.shared.db.get("n").unwrap();
         assert_eq!(found.as_deref(), Some(&b"2"[..]));
+    }
+
+    #[test]
+    fn a_group_that_takes_long_is_put_off_and_goes_on() {
+        let mut served = Served::new();
+        let requests = b"INCR n\r\nINCR n\r\nINCR n\r\n";
+        // Begun long ago: when its first command has ended, that shows.
+        served.runner.clock = now() - 100 * TURN_TIME;
+        let used = served.execute(requests).used;
+        assert_eq!(used, requests.len() / 3);
+        assert!(served.connection.stalled && served.connection.has_work());
+        served.runner.clock = now() + 100 * TURN_TIME;
+        assert_eq!(served.execute(&requests[used..]).used, 2 * used);
+        assert_eq!(served.connection.reply.bytes(), b":1\r\n:2\r\n:3\r\n");
+    }
+
+    #[test]
+    fn a_server_that_stops_begins_no_more_commands() {
+        let mut served = Served::new();
+        served.runner.shared.stop();
+        assert_eq!(served.execute(b"INCR n\r\n").used, 0);
+        assert_eq!(served.runner.shared.db.get("n").unwrap(), None);
+    }
+
+    /// It would keep a server that stops for as long as it takes.
+    #[test]
+    fn what_looks_at_all_keys_ends_when_nobody_waits_for_it() {
+        for stops in [true, false] {
+            let mut served = Served::new();
+            served.execute(b"MSET a 1 b 2\r\n");
+            served.connection.reply = Reply::default();
+            match stops {
+                true => served.runner.shared.stop(),
+                false => served.connection.session.client.kill(),
+            }
+            for request in [&b"DBSIZE\r\n"[..], b"KEYS *\r\n"] {
+                let (runner, connection) = (&mut served.runner, &mut served.connection);
+                let limits = Limits::trusted(1 << 20);
+                assert!(connection.decoder.decode(request, &limits).is_ok());
+                let args = connection.decoder.args(request);
+                runner.run(&mut connection.session, &mut connection.reply, args);
+            }
+            let told = "-ERR the connection is being closed\r\n".repeat(2);
+            assert_eq!(served.connection.reply.bytes(), told.as_bytes());
+        }
+    }
+
+    #[test]
+    fn who_wants_no_replies_is_told_of_no_bad_request() {
+        for wish in ["OFF", "SKIP"] {
+            let mut served = Served::new();
+            served.execute(format!("CLIENT REPLY {wish}\r\n").as_bytes());
+            served.execute(b"*a\r\n");
+            assert_eq!(served.connection.reply.bytes(), b"", "{wish}");
+            assert!(served.connection.session.closing, "{wish}");
+        }
+        let mut served = Served::new();
+        served.execute(b"CLIENT REPLY SKIP\r\nRESET\r\nPING\r\n");
+        assert_eq!(served.connection.reply.bytes(), b"+PONG\r\n");
     }
 
     #[test]

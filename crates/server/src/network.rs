@@ -281,6 +281,10 @@ impl Network {
             .load(Ordering::Relaxed);
         let timeout = Duration::from_secs(seconds);
         let heard = self.heard;
+        for connection in self.connections.iter_mut().flatten() {
+            // Nobody is a stranger once no password is required any more.
+            connection.session.is_admitted(&self.runner.shared);
+        }
         self.close_where(|connection| connection.overdue(heard, timeout));
     }
 

@@ -65,12 +65,17 @@ impl Context<'_> {
 
     /// Length and expiry of the value of `key`, which is not read.
     pub(crate) fn entry_info(&mut self, key: &[u8]) -> Result<Option<EntryInfo>, Failure> {
-        let found = match self.existing()? {
-            Some(keyspace) => keyspace.entry_info(key)?,
-            None => None,
-        };
+        let found = self.known(key)?;
         self.counters.looked_up(found.is_some());
         Ok(found)
+    }
+
+    /// As `entry_info`, for who is about to write: not a look-up that is counted.
+    pub(crate) fn known(&mut self, key: &[u8]) -> Result<Option<EntryInfo>, Failure> {
+        match self.existing()? {
+            Some(keyspace) => Ok(keyspace.entry_info(key)?),
+            None => Ok(None),
+        }
     }
 
     /// Lends the value of `key` to `read`; an absent one as empty, which is how most commands on
@@ -134,6 +139,15 @@ impl Context<'_> {
         self.reply.protocol == Protocol::Resp3
     }
 
+    /// Fails once nobody waits for the reply any more: to be asked by what looks at all keys,
+    /// between them. The server stops, or the client was killed.
+    pub(crate) fn check_awaited(&self) -> Result<(), Failure> {
+        match self.shared.stopping() || self.session.client.killed() {
+            false => Ok(()),
+            true => Err(Failure::new("ERR the connection is being closed")),
+        }
+    }
+
     /// Fails when the reply, which has so many elements by now, exceeds the limit: to be asked
     /// between the elements of one that has no limit of its own. What is the only one passes, since
     /// no smaller reply could carry it.
@@ -141,6 +155,15 @@ impl Context<'_> {
         match elements {
             0 | 1 => Ok(()),
             _ => self.check_reply(self.reply.len() - self.begun),
+        }
+    }
+
+    /// As `check_output`, before the last of so many elements is added, `next`: a value may be
+    /// larger than all that the limit allows.
+    pub(crate) fn check_next(&self, elements: usize, next: Option<&[u8]>) -> Result<(), Failure> {
+        match elements {
+            0 | 1 => Ok(()),
+            _ => self.check_reply(self.reply.len() - self.begun + next.map_or(0, <[u8]>::len)),
         }
     }
 

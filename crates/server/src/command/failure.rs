@@ -23,6 +23,8 @@ pub(crate) type Outcome = Result<(), Failure>;
 /// An argument that should be an integer is none.
 pub(crate) const NOT_AN_INTEGER: Failure =
     Failure::fixed("ERR value is not an integer or out of range");
+/// The command is not for strangers.
+pub(crate) const NO_AUTH_GIVEN: Failure = Failure::fixed("NOAUTH Authentication required.");
 /// An argument that should be a float is none.
 pub(crate) const NOT_A_FLOAT: Failure = Failure::fixed("ERR value is not a valid float");
 /// Options that do not exist or do not go together.

@@ -157,7 +157,10 @@ fn echo(ctx: &mut Context<'_>, args: Args<'_>) -> Outcome {
 
 fn reset(ctx: &mut Context<'_>, _: Args<'_>) -> Outcome {
     ctx.session.database = 0;
-    ctx.session.replies = Replies::On;
+    // Its own reply is skipped if that was asked for.
+    if ctx.session.replies != Replies::SkipThis {
+        ctx.session.replies = Replies::On;
+    }
     ctx.session.durability = ctx.shared.db.options().durability;
     ctx.session.authenticated = ctx.shared.settings.requirepass.lock().is_none();
     ctx.session.client.names.lock().name.clear();

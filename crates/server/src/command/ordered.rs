@@ -38,10 +38,10 @@ fn scan(ctx: &mut Context<'_>, args: Args<'_>) -> Outcome {
         })?;
         while pairs < limit && iter.step()? {
             let (key, value) = iter.pair()?.unwrap_or_default();
+            pairs += 1;
+            ctx.check_next(pairs, Some(value))?;
             ctx.reply.bulk(key);
             ctx.reply.bulk(value);
-            pairs += 1;
-            ctx.check_output(pairs)?;
         }
     }
     ctx.reply.insert(head, |reply| reply.array(2 * pairs));

@@ -7,7 +7,7 @@
 //!
 //! Tests: `tests/limits.rs`, `tests/databases.rs`.
 
-use super::failure::{Failure, Outcome, quoted};
+use super::failure::{Failure, NO_AUTH_GIVEN, Outcome, quoted};
 use super::row::{Context, NO_AUTH, Row, Table};
 use super::session::{Replies, Session};
 use super::{all, missing, subcommands};
@@ -90,7 +90,7 @@ impl Runner {
     ) -> Result<(usize, &'static Row), Failure> {
         let name = args.at(0);
         let Some((number, row)) = self.table.find(name) else {
-            return Err(unknown(session, args));
+            return Err(self.unknown(session, args));
         };
         let subcommand = match args.get(1) {
             Some(given) if !row.subcommands.is_empty() => subcommands::find(row, given),
@@ -100,7 +100,7 @@ impl Runner {
         let refused = if !row.accepts(args.len()) {
             Failure::arity(row.name)
         } else if !row.is(NO_AUTH) && !session.is_admitted(&self.shared) {
-            Failure::new("NOAUTH Authentication required.")
+            NO_AUTH_GIVEN
         } else {
             return Ok((number, row));
         };
@@ -152,6 +152,36 @@ impl Runner {
         }
     }
 
+    /// The answer to a name that is in no table of ours.
+    #[cold]
+    fn unknown(&self, session: &mut Session, args: Args<'_>) -> Failure {
+        let name = quoted(args.at(0));
+        let lower = name.to_ascii_lowercase();
+        if lower == "post" || lower == "host:" {
+            // A web page made a browser talk to us: not a word to it.
+            session.closing = true;
+            return Failure::new("");
+        }
+        if missing::contains(&lower) {
+            if !session.is_admitted(&self.shared) {
+                return NO_AUTH_GIVEN;
+            }
+            return Failure::new(format!(
+                "ERR command '{lower}' is not supported yet by this version of Velella"
+            ));
+        }
+        let mut given = String::new();
+        for arg in args.from(1).iter() {
+            if given.len() >= 128 {
+                break;
+            }
+            given.push_str(&format!("'{}' ", quoted(arg)));
+        }
+        Failure::new(format!(
+            "ERR unknown command '{name}', with args beginning with: {given}"
+        ))
+    }
+
     /// Counts the command and its time, and notes it if it was slow.
     fn account(&mut self, session: &Session, number: usize, args: Args<'_>) {
         let ended = now();
@@ -191,31 +221,4 @@ fn attempt(ctx: &mut Context<'_>, args: Args<'_>) -> Outcome {
     ctx.shared.census.forget(now());
     ctx.reply.truncate(ctx.begun);
     (ctx.row.run)(ctx, args)
-}
-
-/// The answer to a name that is in no table of ours.
-#[cold]
-fn unknown(session: &mut Session, args: Args<'_>) -> Failure {
-    let name = quoted(args.at(0));
-    let lower = name.to_ascii_lowercase();
-    if lower == "post" || lower == "host:" {
-        // A web page made a browser talk to us: not a word to it.
-        session.closing = true;
-        return Failure::new("");
-    }
-    if missing::contains(&lower) {
-        return Failure::new(format!(
-            "ERR command '{lower}' is not supported yet by this version of Velella"
-        ));
-    }
-    let mut given = String::new();
-    for arg in args.from(1).iter() {
-        if given.len() >= 128 {
-            break;
-        }
-        given.push_str(&format!("'{}' ", quoted(arg)));
-    }
-    Failure::new(format!(
-        "ERR unknown command '{name}', with args beginning with: {given}"
-    ))
 }

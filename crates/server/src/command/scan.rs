@@ -172,6 +172,7 @@ fn keys(ctx: &mut Context<'_>, args: Args<'_>) -> Outcome {
     if let Some(keyspace) = ctx.databases.existing(ctx.session.database)? {
         let mut iter = keys_only(keyspace, Bound::Unbounded, glob::literal_prefix(pattern))?;
         while iter.step()? {
+            ctx.check_awaited()?;
             let Some(key) = iter.key() else { break };
             if glob::matches(pattern, key) {
                 ctx.reply.bulk(key);
@@ -233,6 +234,7 @@ fn dbsize(ctx: &mut Context<'_>, _: Args<'_>) -> Outcome {
     if let Some(keyspace) = ctx.existing()? {
         let mut iter = keys_only(keyspace, Bound::Unbounded, b"")?;
         while iter.step()? {
+            ctx.check_awaited()?;
             count += 1;
         }
     }

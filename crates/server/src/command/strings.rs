@@ -350,9 +350,10 @@ fn mget(ctx: &mut Context<'_>, args: Args<'_>) -> Outcome {
     ctx.reply.array(args.len() - 1);
     let mut values = 0;
     ctx.read_together(args.from(1).iter(), |ctx, value| {
-        ctx.reply.bulk_or_null(value.as_deref());
         values += usize::from(value.is_some());
-        ctx.check_output(values)
+        ctx.check_next(values, value.as_deref())?;
+        ctx.reply.bulk_or_null(value.as_deref());
+        Ok(())
     })
 }
 
