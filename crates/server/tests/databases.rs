@@ -191,7 +191,13 @@ fn what_needs_no_value_reads_none() {
             }
         }
     };
-    for undo in ["DEL k", "SET k w XX", "SET k w KEEPTTL", "SET k w"] {
+    for undo in [
+        "DEL k",
+        "EXPIRE k -1",
+        "SET k w XX",
+        "SET k w KEEPTTL",
+        "SET k w",
+    ] {
         assert_eq!(client.call(&[b"SET", b"k", &large]), ok());
         damage();
         assert!(matches!(client.ask("GET k"), Answer::Error(_)));
@@ -201,9 +207,13 @@ fn what_needs_no_value_reads_none() {
             ("STRLEN k", 2 << 20),
             ("MEMORY USAGE k", (2 << 20) + 1),
             ("SETNX k w", 0),
+            ("PERSIST k", 0),
+            ("EXPIRE k 100 XX", 0),
         ] {
             assert_eq!(client.ask(request), Answer::Integer(answer), "{request}");
         }
+        let appended = client.call(&[b"APPEND", b"k", b""]);
+        assert_eq!(appended, Answer::Integer(2 << 20));
         assert_eq!(client.ask("SET k w NX"), Answer::Null);
         let undone = client.ask(undo);
         assert!(undone == ok() || undone == Answer::Integer(1), "{undone:?}");

@@ -1,6 +1,7 @@
 //! Times to live: EXPIRE and its kin set them, TTL and its kin tell them, PERSIST ends them.
 //!
-//! The engine keeps an expiry with the value; changing it writes the value anew.
+//! The engine keeps an expiry with the value; changing it writes the value anew. So it is looked at
+//! first, without the value, whether there is anything to change.
 //!
 //! Tests: below, and `tests/redis_py.py`.
 
@@ -9,7 +10,7 @@ use super::options::{Time, is, now_ms};
 use super::row::{Context, FAST, ONE_KEY, READ, Row, WRITE};
 use super::strings::stored;
 use crate::resp::request::Args;
-use velella::{Decision, Entry};
+use velella::{Decision, EntryInfo};
 
 const WRITE_FAST: u16 = WRITE | FAST;
 const READ_FAST: u16 = READ | FAST;
@@ -126,26 +127,27 @@ impl Conditions {
 fn expire(ctx: &mut Context<'_>, args: Args<'_>, time: Time) -> Outcome {
     let conditions = Conditions::parse(args)?;
     let at = time.instant(args.at(2), ctx.row.name)?;
-    if ctx.existing()?.is_none() {
-        ctx.reply.integer(0);
-        return Ok(());
-    }
-    let outcome = ctx.modify(args.at(1), |old| {
-        Ok(match old {
-            Some(entry) if conditions.allow(entry.expires_at_ms, at) => expiring(entry, at),
+    let allows = |info: &EntryInfo| conditions.allow(info.expires_at_ms, at);
+    let is_set = match u64::try_from(at) {
+        _ if !ctx.known(args.at(1))?.as_ref().is_some_and(allows) => false,
+        Ok(instant) if at > now_ms() => {
+            let outcome = ctx.modify(args.at(1), |old| {
+                Ok(match old {
+                    Some(entry) if conditions.allow(entry.expires_at_ms, at) => {
+                        Decision::put_expiring(entry.value.to_vec(), instant)
+                    }
+                    _ => Decision::Keep,
+                })
+            })?;
+            outcome.stamp.is_some()
+        }
+        _ => ctx.modify_unread(args.at(1), |old| match old {
+            Some(info) if allows(&info) => Decision::Delete,
             _ => Decision::Keep,
-        })
-    })?;
-    ctx.reply.integer(i64::from(outcome.stamp.is_some()));
+        })?,
+    };
+    ctx.reply.integer(i64::from(is_set));
     Ok(())
-}
-
-/// The value until `at`; if that has passed, none.
-fn expiring(entry: &Entry, at: i64) -> Decision<'static> {
-    match u64::try_from(at) {
-        Ok(instant) if at > now_ms() => Decision::put_expiring(entry.value.to_vec(), instant),
-        _ => Decision::Delete,
-    }
 }
 
 fn tell(ctx: &mut Context<'_>, args: Args<'_>, time: Time) -> Outcome {
@@ -168,7 +170,8 @@ fn tell(ctx: &mut Context<'_>, args: Args<'_>, time: Time) -> Outcome {
 }
 
 fn persist(ctx: &mut Context<'_>, args: Args<'_>) -> Outcome {
-    if ctx.existing()?.is_none() {
+    let known = ctx.known(args.at(1))?;
+    if known.and_then(|info| info.expires_at_ms).is_none() {
         ctx.reply.integer(0);
         return Ok(());
     }

@@ -47,6 +47,13 @@ impl Context<'_> {
 
 fn append(ctx: &mut Context<'_>, args: Args<'_>) -> Outcome {
     let (shared, tail) = (ctx.shared, args.at(2));
+    // Nothing to read, nor to write anew.
+    if tail.is_empty()
+        && let Some(info) = ctx.known(args.at(1))?
+    {
+        ctx.reply.bytes_of(info.value_bytes);
+        return Ok(());
+    }
     let mut len = 0;
     ctx.modify(args.at(1), |old| {
         let head = old.map_or(&[][..], |entry| &entry.value);
