@@ -1,11 +1,15 @@
-//! Serves a directory on a port: `cargo run --release --example serve -- PORT DIRECTORY`.
+//! Serves a directory on a port: `cargo run --release -p velella-server --example serve -- PORT
+//! DIRECTORY`; by default 6380 and `velella-data`.
 
 fn main() -> velella::Result<()> {
     let mut arguments = std::env::args().skip(1);
-    let port = arguments
-        .next()
-        .and_then(|port| port.parse().ok())
-        .unwrap_or(6380);
+    let port = match arguments.next() {
+        None => 6380,
+        Some(port) => port.parse().map_err(|_| {
+            let found = format!("`{port}` is no port; give it first, then the directory");
+            velella::Error::new(velella::ErrorKind::InvalidInput, "serve", found)
+        })?,
+    };
     let directory = arguments
         .next()
         .unwrap_or_else(|| "velella-data".to_owned());

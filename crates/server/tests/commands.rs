@@ -482,3 +482,35 @@ fn a_sync_may_wait_for_company_for_ever() {
     server.handle().stop();
     server.wait().unwrap();
 }
+
+/// As far as it shows which of several faults of a request is found.
+#[test]
+fn faults_of_a_request_are_found_in_the_order_of_redis() {
+    let fixture = Fixture::start();
+    let mut client = fixture.client();
+    assert_eq!(client.ask("SET k foobar"), ok());
+    let no_integer = error("ERR value is not an integer or out of range");
+    let syntax = error("ERR syntax error");
+    for (request, answer) in [
+        ("BITPOS k 1 0 x foo", syntax.clone()),
+        ("BITPOS k 1 x 0 foo", no_integer.clone()),
+        ("BITPOS k 1 0 x bit", no_integer.clone()),
+        ("BITCOUNT k -1 -5 x", Answer::Integer(0)),
+        ("BITCOUNT k -5 -1 x", syntax),
+        ("BITCOUNT k 0 y x", no_integer),
+    ] {
+        assert_eq!(client.ask(request), answer, "{request}");
+    }
+    fixture.stop();
+}
+
+#[test]
+fn a_setting_is_told_by_the_name_it_was_asked_by() {
+    let fixture = Fixture::start();
+    let mut client = fixture.client();
+    for (asked, told) in [("TimeOut", "TimeOut"), ("TIMEO*", "timeout")] {
+        let pair = Answer::Array(vec![bulk(told), bulk("300")]);
+        assert_eq!(client.ask(&format!("CONFIG GET {asked}")), pair);
+    }
+    fixture.stop();
+}

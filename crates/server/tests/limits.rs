@@ -70,11 +70,15 @@ fn a_password_given_up_is_asked_for_no_more() {
     let (mut one, set) = (fixture.client(), "CONFIG SET requirepass");
     assert_eq!(one.ask(&format!("{set} secret")), ok());
     let mut others = [fixture.client(), fixture.client()];
+    let mut silent = fixture.client();
     for other in &mut others {
         let noauth = error("NOAUTH Authentication required.");
         assert_eq!(other.ask("PING"), noauth);
+        assert_eq!(other.ask("MULTI"), noauth, "a name that is not supported");
     }
     assert_eq!(one.call(&[b"CONFIG", b"SET", b"requirepass", b""]), ok());
+    // The limits for strangers are his no more.
+    assert_eq!(silent.ask("MSET a 1 b 2 c 3 d 4 e 5 f 6"), ok());
     assert_eq!(others[0].ask("PING"), Answer::Simple("PONG".into()));
     assert!(matches!(others[1].ask("HELLO 3"), Answer::Map(_)));
     assert_eq!(one.ask(&format!("{set} another")), ok());
@@ -296,6 +300,11 @@ fn info_tells_when_nothing_can_be_written_any_more() {
     assert!(matches!(client.ask("SAVE"), Answer::Error(_)));
     let ill = ["rdb_last_bgsave_status:err", "aof_last_write_status:err"];
     assert!(told(&mut client, &ill));
+    let Answer::Bulk(info) = client.ask("INFO velella") else {
+        panic!("a text")
+    };
+    let info = String::from_utf8(info).unwrap();
+    assert!(info.contains("\r\nread_only:"), "{info}");
 }
 
 #[test]

@@ -88,6 +88,24 @@ fn getbit(ctx: &mut Context<'_>, args: Args<'_>) -> Outcome {
     Ok(())
 }
 
+/// The number at `at`, or what stands for a missing one.
+fn bound(args: Args<'_>, at: usize, missing: i64) -> Result<i64, Failure> {
+    match args.get(at) {
+        Some(text) => parse_i64(text).ok_or(NOT_AN_INTEGER),
+        None => Ok(missing),
+    }
+}
+
+/// Whether the unit at `at` is bits; without one it is bytes.
+fn in_bits(args: Args<'_>, at: usize) -> Result<bool, Failure> {
+    match args.get(at) {
+        None => Ok(false),
+        Some(unit) if is(unit, "byte") => Ok(false),
+        Some(unit) if is(unit, "bit") => Ok(true),
+        Some(_) => Err(SYNTAX),
+    }
+}
+
 /// A range of bits, given in bytes or bits.
 struct Span {
     from: i64,
@@ -96,22 +114,6 @@ struct Span {
 }
 
 impl Span {
-    /// From the arguments at and behind `at`; a missing end is the last.
-    fn parse(args: Args<'_>, at: usize) -> Result<Span, Failure> {
-        let number = |index: usize, missing: i64| match args.get(index) {
-            Some(text) => parse_i64(text).ok_or(NOT_AN_INTEGER),
-            None => Ok(missing),
-        };
-        let (from, to) = (number(at, 0)?, number(at + 1, -1)?);
-        let bits = match args.get(at + 2) {
-            None => false,
-            Some(unit) if is(unit, "byte") => false,
-            Some(unit) if is(unit, "bit") => true,
-            Some(_) => return Err(SYNTAX),
-        };
-        Ok(Span { from, to, bits })
-    }
-
     /// The bits of `value` in the range, which `cut` makes fit.
     fn of(&self, value: &[u8], cut: fn(i64, i64, usize) -> Range<usize>) -> Range<usize> {
         if self.bits {
@@ -144,7 +146,13 @@ fn bitcount(ctx: &mut Context<'_>, args: Args<'_>) -> Outcome {
         if args.len() == 3 || args.len() > 5 {
             return Err(SYNTAX);
         }
-        let bits = masked(value, Span::parse(args, 2)?.of(value, clamp));
+        let (from, to) = (bound(args, 2, 0)?, bound(args, 3, -1)?);
+        // Redis looks at the unit of what is a range only.
+        if from < 0 && to < 0 && from > to {
+            return Ok(0);
+        }
+        let bits = in_bits(args, 4)?;
+        let bits = masked(value, Span { from, to, bits }.of(value, clamp));
         Ok(bits
             .map(|(_, byte, mask)| u64::from((byte & mask).count_ones()))
             .sum())
@@ -165,7 +173,11 @@ fn bitpos(ctx: &mut Context<'_>, args: Args<'_>) -> Outcome {
         if args.len() > 6 {
             return Err(SYNTAX);
         }
-        let range = Span::parse(args, 3)?.of(value, window);
+        let from = bound(args, 3, 0)?;
+        // In the order in which Redis looks at them.
+        let bits = in_bits(args, 5)?;
+        let to = bound(args, 4, -1)?;
+        let range = Span { from, to, bits }.of(value, window);
         let empty = range.is_empty();
         let wanted = |byte: u8| if bit == 1 { byte } else { !byte };
         let found = masked(value, range).find_map(|(index, byte, mask)| {

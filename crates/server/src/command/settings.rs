@@ -247,7 +247,11 @@ fn get(ctx: &mut Context<'_>, args: Args<'_>) -> Outcome {
     let settings: Vec<&Setting> = SETTINGS.iter().filter(asked).collect();
     ctx.reply.map(settings.len());
     for setting in settings {
-        ctx.reply.bulk(setting.name.as_bytes());
+        // As it was asked for: that is what the client looks for in the answer.
+        let name = setting.name.as_bytes();
+        let mut given = args.from(2).iter();
+        let given = given.find(|given| given.eq_ignore_ascii_case(name));
+        ctx.reply.bulk(given.unwrap_or(name));
         ctx.reply.bulk((setting.get)(ctx.shared).as_bytes());
     }
     Ok(())
