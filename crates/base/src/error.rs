@@ -31,7 +31,8 @@ pub enum ErrorKind {
     NotFound,
     /// It exists already.
     AlreadyExists,
-    /// Another process has the database open.
+    /// Another process has the database open; or this one, by an earlier `Db`, or by a keyspace, a
+    /// snapshot or an iterator of it that is still alive.
     Locked,
     /// An earlier failure made the database read-only: open it again.
     ReadOnly,

@@ -1,7 +1,7 @@
 //! Several threads count in one database, while snapshots look on.
 //!
-//! Run it with `cargo run --release --example counters`. It checks itself: no increment is lost,
-//! and every snapshot is one consistent view.
+//! Run it with `cargo run --release -p velella --example counters`. It checks itself: no increment
+//! is lost, and every snapshot is one consistent view.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use velella::{Db, Decision};

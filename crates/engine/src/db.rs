@@ -29,6 +29,9 @@ use velella_journal::Report;
 /// The database is open as long as some `Db`, `Keyspace`, `Snapshot` or iterator of it lives;
 /// dropping the last closes it, and hides what fails in that. [`Db::close`] closes it at once and
 /// tells.
+///
+/// It has threads, mappings and a lock of its process: a program that forks opens it afterwards,
+/// and a forked child must not touch, nor drop, what its parent has open.
 #[derive(Debug, Clone)]
 pub struct Db {
     default: Keyspace,
@@ -99,7 +102,7 @@ impl Db {
     /// Opens a keyspace.
     ///
     /// # Errors
-    /// `NotFound`, naming those that exist.
+    /// `NotFound`, naming those that exist; `Closed`.
     pub fn keyspace(&self, name: &str) -> Result<Keyspace> {
         self.engine().check_open()?;
         let core = self.engine().core_named(name)?;
@@ -115,8 +118,8 @@ impl Db {
     ///
     /// # Errors
     /// `NotFound`, naming those that exist; `InvalidInput`: a setting is outside its limits, or the
-    /// keyspace has another order; `ReadOnly`, `NoSpace`, `Io`; `OutcomeUnknown`: the next opening
-    /// may find the new settings or the old.
+    /// keyspace has another order; `ReadOnly`, `NoSpace`, `Io`, `Closed`; `OutcomeUnknown`: the
+    /// next opening may find the new settings or the old.
     pub fn open_keyspace(&self, name: &str, options: KeyspaceOptions) -> Result<Keyspace> {
         self.engine().check_open()?;
         let core = self.engine().open_keyspace(name, &options)?;
@@ -275,6 +278,13 @@ impl Db {
         self.engine().verify(progress)
     }
 
+    /// The clock by which keys expire: milliseconds since 1970, and never less than before, where
+    /// the machine's is set back. What is to live so long expires at this and so many more.
+    #[must_use]
+    pub fn now_ms(&self) -> u64 {
+        self.engine().wall.now_ms()
+    }
+
     /// Counters, sizes, and why writers waited.
     #[must_use]
     pub fn stats(&self) -> Stats {
@@ -284,8 +294,9 @@ impl Db {
     /// Closes the database: ends background work, makes everything durable, gives up the lock.
     ///
     /// # Errors
-    /// What kept the last writes from becoming durable; `InvalidInput`: called by the function
-    /// that the same thread gave to [`Db::transact`].
+    /// What kept the last writes from becoming durable; who closes it again is told the same, since
+    /// nothing is tried twice. `Closed`: an earlier close panicked. `InvalidInput`: called by the
+    /// function that the same thread gave to [`Db::transact`].
     pub fn close(&self) -> Result<()> {
         self.handle().close()
     }

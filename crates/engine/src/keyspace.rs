@@ -18,7 +18,10 @@ use crate::snapshot::Snapshot;
 use crate::value::Value;
 use std::ops::RangeBounds;
 use std::sync::Arc;
-use velella_base::{Error, ErrorKind, Result, Stamp};
+use velella_base::{Error, Result, Stamp};
+
+/// So much of a key is shown in an error.
+const KEY_BYTES_SHOWN: usize = 64;
 
 /// A keyspace of an open database. Clones are cheap handles.
 #[derive(Clone)]
@@ -84,7 +87,17 @@ impl Keyspace {
     }
 
     /// Stores `value` until `expires_at_ms` (milliseconds since 1970); from then on the key is
-    /// absent, for every reader at once.
+    /// absent, for every reader at once. This is an instant, not a time to live: one that has
+    /// passed makes the key absent at once. [`Db::now_ms`](crate::Db::now_ms) tells the present.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// # let db = velella::open(dir.path())?;
+    /// let in_a_minute = db.now_ms() + 60_000;
+    /// db.put_expiring("session", "x", in_a_minute, Default::default())?;
+    /// assert!(db.contains("session")?);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     ///
     /// # Errors
     /// As [`Keyspace::put`]; `InvalidInput`: an expiry of 0.
@@ -247,7 +260,7 @@ impl Keyspace {
     /// The pairs that `options` ask for.
     ///
     /// # Errors
-    /// As [`Keyspace::prefix`].
+    /// As [`Keyspace::prefix`]; `InvalidInput`: the snapshot is of another opening or database.
     pub fn iter_with(&self, options: IterOptions) -> Result<Iter> {
         Iter::open(&self.handle, &self.core, options)
     }
@@ -256,7 +269,8 @@ impl Keyspace {
 /// Read-modify-writes: each reads, decides and writes as one step, without a lock.
 impl Keyspace {
     /// Lets `decide` see the value of `key` and writes what it decides. `decide` may run several
-    /// times, so it must not act on the outside.
+    /// times, so it must not act on the outside; nor write this key, which would have it run again
+    /// without end.
     ///
     /// # Errors
     /// As [`Keyspace::put`] and [`Keyspace::get`].
@@ -407,12 +421,15 @@ impl Keyspace {
     /// # Errors
     /// As [`Keyspace::rmw`]; `InvalidInput`: the value is no 64-bit integer, or the sum is none.
     pub fn increment(&self, key: impl AsRef<[u8]>, delta: i64) -> Result<i64> {
-        let mut sum = 0;
+        let (mut sum, key) = (0, key.as_ref());
         self.update_entry(key, WriteOptions::default(), |old| {
-            let before = old.map_or(Ok(0), |entry| parse_integer(entry.value))?;
-            sum = before
-                .checked_add(delta)
-                .ok_or_else(|| not_addable("the sum overflows"))?;
+            let refuse = |found| self.not_addable(key, delta, found);
+            let before = match old {
+                Some(entry) => integer(entry.value).ok_or_else(|| refuse("its value is none"))?,
+                None => 0,
+            };
+            let found = "the sum has more than 64 bits";
+            sum = before.checked_add(delta).ok_or_else(|| refuse(found))?;
             let text = sum.to_string().into_bytes();
             Ok::<_, Error>(match old.and_then(|entry| entry.expires_at_ms) {
                 Some(expiry) => Decision::put_expiring(text, expiry),
@@ -420,6 +437,21 @@ impl Keyspace {
             })
         })?;
         Ok(sum)
+    }
+
+    #[cold]
+    fn not_addable(&self, key: &[u8], delta: i64, found: &str) -> Error {
+        let shown = key[..key.len().min(KEY_BYTES_SHOWN)].escape_ascii();
+        let dots = if key.len() > KEY_BYTES_SHOWN {
+            "..."
+        } else {
+            ""
+        };
+        let attempt = format!(
+            "add {delta} to the 64-bit integer \"{shown}\"{dots} of keyspace `{}`",
+            self.core.name
+        );
+        Error::invalid(attempt, found)
     }
 }
 
@@ -437,7 +469,7 @@ impl Keyspace {
     /// Flushes, then compacts the keyspace down to its last level.
     ///
     /// # Errors
-    /// As [`Keyspace::flush`].
+    /// As [`Keyspace::flush`]; `Corruption`: a table is damaged.
     pub fn compact(&self) -> Result<()> {
         self.core.check_writable()?;
         self.engine()
@@ -445,12 +477,6 @@ impl Keyspace {
     }
 }
 
-fn parse_integer(value: &[u8]) -> Result<i64> {
-    let text = std::str::from_utf8(value).ok();
-    text.and_then(|text| text.parse().ok())
-        .ok_or_else(|| not_addable("the value is no integer"))
-}
-
-fn not_addable(found: &str) -> Error {
-    Error::new(ErrorKind::InvalidInput, "add to a value", found)
+fn integer(value: &[u8]) -> Option<i64> {
+    std::str::from_utf8(value).ok()?.parse().ok()
 }

@@ -15,7 +15,9 @@ use velella_vfs::{OsFs, Vfs};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Durability {
     /// The death of the process at once (`kill -9` included); a power loss loses at most the last
-    /// second. No system call per write where the journal is mapped.
+    /// second. No system call per write where the journal is mapped; but a value of more than 1 MiB
+    /// is written to a file of its own, whose name is synced. Without a journal see
+    /// [`JournalMode::Off`].
     #[default]
     Buffered,
     /// A power loss. The write returns when it is on the device; threads share one sync.
@@ -35,7 +37,8 @@ pub enum JournalMode {
     /// One `write` per record.
     Write,
     /// No journal, for the whole database: what was not flushed is lost with the process. What
-    /// survives is still a prefix of the writes.
+    /// survives is still a prefix of the writes. A write with [`Durability::Sync`] or `Group`
+    /// flushes all keyspaces to tables: for bulk loads, leave it `Buffered` and end with `flush`.
     Off,
 }
 
@@ -66,9 +69,9 @@ pub struct Options {
     /// in the block cache's share of it and half of the memtables': four tenths together at least,
     /// half with the defaults.
     pub memory: u64,
-    /// Bytes at which a memtable is flushed. Default 64 MiB (or 3/16 of `memory` if that is less):
-    /// large enough for few, sequential writes, small enough to recover in a second. Less than
-    /// 256 KiB is raised to that: an index and a chunk per thread are a good part of it.
+    /// Bytes at which a memtable is flushed. Default 64 MiB: large enough for few, sequential
+    /// writes, small enough to recover in a second. More than 3/16 of `memory` is lowered to that,
+    /// less than 256 KiB raised: an index and a chunk per thread are a good part of it.
     pub write_buffer: u64,
     /// Durability of writes that do not say. Default `Buffered`.
     pub durability: Durability,
@@ -198,7 +201,8 @@ pub struct KeyspaceOptions {
     /// The order of keys: fixed at creation. Its name is stored; the order itself is given to the
     /// builder at each opening. The comparison of an [`Order::custom`] runs in the middle of reads,
     /// writes and background work: it should be short, and must not call the database, which could
-    /// wait for what called it.
+    /// wait for what called it. A database with such a keyspace is opened only by programs that
+    /// have the order: of the command line, `inspect` alone goes on to read it.
     pub order: Order,
     /// The structure of memtables; `None`: the database's.
     pub memtable: Option<MemtableKind>,

@@ -59,10 +59,8 @@ impl Snapshot {
         if Arc::ptr_eq(&self.handle().engine, &handle.engine) {
             return Ok(());
         }
-        Err(Error::invalid(
-            "read at a snapshot",
-            "it belongs to another database",
-        ))
+        let found = "it is of another opening or database";
+        Err(Error::invalid("use a snapshot", found).remedy("take one of this `Db`"))
     }
 }
 

@@ -251,10 +251,11 @@ fn compare_and_swap_compares() {
 fn increment_refuses_what_is_no_integer_and_keeps_the_expiry() {
     let db = fresh();
     db.put("text", "ten").unwrap();
-    assert_eq!(
-        db.increment("text", 1).unwrap_err().kind(),
-        ErrorKind::InvalidInput
-    );
+    let refused = db.increment("text", 7).unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::InvalidInput);
+    for told in ["add 7", "\"text\"", "keyspace `default`"] {
+        assert!(refused.to_string().contains(told), "{told}: {refused}");
+    }
     db.put("max", i64::MAX.to_string()).unwrap();
     assert_eq!(
         db.increment("max", 1).unwrap_err().kind(),
