@@ -23,6 +23,7 @@ pub struct Retention {
     frontier: Stamp,
     /// All reading points at or below the frontier, descending, the frontier first.
     points: Vec<Stamp>,
+    looks_back: bool,
     now_ms: u64,
 }
 
@@ -34,6 +35,7 @@ impl Retention {
         if seeded("collectors-forget-snapshots") {
             points.clear();
         }
+        let looks_back = points.iter().any(|point| *point < frontier.min(durable));
         points.extend([frontier, durable]);
         points.retain(|point| *point <= frontier);
         points.sort_unstable_by(|a, b| b.cmp(a));
@@ -41,8 +43,15 @@ impl Retention {
         Retention {
             frontier,
             points,
+            looks_back,
             now_ms: 0,
         }
+    }
+
+    /// Whether somebody reads below what is durable: a snapshot that has lived for a while.
+    #[must_use]
+    pub fn looks_back(&self) -> bool {
+        self.looks_back
     }
 
     /// Keeps only what a reader at `Stamp::MAX` sees.
@@ -141,6 +150,15 @@ mod tests {
     fn points_above_the_frontier_need_nothing_of_their_own() {
         let rule = Retention::new(Stamp(50), Stamp(10), vec![Stamp(70)]);
         assert_eq!(kept(&rule, &[80, 60, 40, 30, 5]), [80, 60, 40, 5]);
+    }
+
+    #[test]
+    fn only_who_reads_below_what_is_durable_looks_back() {
+        for (registered, looks_back) in [(vec![], false), (vec![80, 90], false), (vec![79], true)] {
+            let registered = registered.into_iter().map(Stamp).collect();
+            let rule = Retention::new(Stamp(100), Stamp(80), registered);
+            assert_eq!(rule.looks_back(), looks_back, "{rule:?}");
+        }
     }
 
     #[test]

@@ -10,7 +10,8 @@
 //!     first key and says nothing of that key's versions, so readers go on below it.
 //! P4. The next pruning is due when the list has grown by twice what this one left, at least by
 //!     [`PRUNE_STEP`]: so pruning costs each version a constant number of steps; and at most by
-//!     what depths can be apart.
+//!     what depths can be apart. While a snapshot looks back, whose reads walk the list to its end,
+//!     [`LOOK_BACK_STEP`] is the least.
 //!
 //! Threads: any. Tests: `tests/pruning.rs`; the contract suite; `skipping_get_vs_pruner`.
 
@@ -97,6 +98,9 @@ impl Drop for Pass<'_> {
     }
 }
 
+/// Versions a list may grow by before its next pruning where old ones are read (P4): a scan of the
+/// past follows a pointer for each, most of them out of the cache.
+const LOOK_BACK_STEP: u32 = 8;
 /// Turns after which who waits for a pruner gives its processor away.
 const SPINS: u32 = if cfg!(any(loom, shuttle)) { 1 } else { 100 };
 
@@ -121,7 +125,11 @@ pub(crate) fn prune(node: Node<'_>, retention: &Retention, guard: &Guard) -> Vec
     let mut due = due;
     if let Some(newest) = super::newest_version(node, guard) {
         let survivors = unlink(newest, retention, guard, &mut retired);
-        due = newest.record().depth().plus(growth(survivors)).0 << 8;
+        let least = match retention.looks_back() {
+            true => LOOK_BACK_STEP,
+            false => PRUNE_STEP,
+        };
+        due = newest.record().depth().plus(growth(survivors, least)).0 << 8;
     }
     // Release, partner: the Acquire above.
     lock.store(due, Ordering::Release);
@@ -129,8 +137,8 @@ pub(crate) fn prune(node: Node<'_>, retention: &Retention, guard: &Guard) -> Vec
 }
 
 /// By how many versions a list grows, of which so many are left, until its next pruning (P4).
-fn growth(survivors: u32) -> u32 {
-    survivors.saturating_mul(2).clamp(PRUNE_STEP, DEPTHS_APART)
+fn growth(survivors: u32, least: u32) -> u32 {
+    survivors.saturating_mul(2).clamp(least, DEPTHS_APART)
 }
 
 /// Walks the list from `newest`; returns how many versions stay.
@@ -207,7 +215,7 @@ mod tests {
             1 << 24,
             u32::MAX,
         ] {
-            let grown = growth(survivors);
+            let grown = growth(survivors, LOOK_BACK_STEP);
             for depth in [0, 1, (1 << 23) - 1, 1 << 23, (1 << 24) - 1].map(Depth) {
                 let due = depth.plus(grown);
                 assert!(!depth.has_reached(due), "{survivors} {depth:?}");

@@ -16,6 +16,7 @@ pub(super) fn run(world: &dyn Fn() -> World) {
     an_aborted_batch_never_appears(&world());
     keys_and_values_of_extreme_sizes(&world());
     pruning_keeps_what_readers_need(&world());
+    lists_are_pruned_sooner_where_old_versions_are_read(&world());
     pruning_keeps_what_lies_under_a_range_delete(&world());
     kinds_round_trip(&world());
     an_empty_memtable_has_nothing(&world());
@@ -245,6 +246,30 @@ fn pruning_keeps_what_readers_need(world: &World) {
         );
     }
     assert!(dropped == 0 || dropped == 200 - 13, "{dropped}");
+}
+
+/// Whoever reads an old version walks the list to it.
+fn lists_are_pruned_sooner_where_old_versions_are_read(world: &World) {
+    let prunings = |key: &[u8], is_read: bool| {
+        let oldest = world.put(0, key, b"oldest");
+        let mut prunings = 0;
+        for _ in 0..640 {
+            let payload = [&b"newer"[..], b""];
+            let kind = ValueKind::Put;
+            let (_, is_long) = world.write(0, &Intent { key, kind, payload });
+            if is_long {
+                let now = world.clock.now();
+                let points = if is_read { vec![oldest] } else { Vec::new() };
+                let retention = Retention::new(now, now, points);
+                world.table.prune(key, &retention, &epoch::pin());
+                prunings += 1;
+            }
+        }
+        prunings
+    };
+    let (unread, read) = (prunings(b"k", false), prunings(b"l", true));
+    assert!(unread <= 640 / 30, "{unread}");
+    assert!(read > 3 * unread || unread == 0, "{read}, and {unread}");
 }
 
 /// It says nothing of its own first key's versions: readers look on below it.
