@@ -390,9 +390,11 @@ fn clients_run(
         ..*shared
     });
     let line = &Line::new(threads);
-    let joined = |client: Outcome<ScopedJoinHandle<'_, Outcome<Done>>>| {
+    // Nothing of who was sent home: another tells why.
+    let joined = |client: Outcome<ScopedJoinHandle<'_, Outcome<Option<Done>>>>| {
         let died = || Failure::system("measure", "a thread ended in a panic");
-        client?.join().unwrap_or_else(|_| Err(died()))
+        let done = client.and_then(|client| client.join().unwrap_or_else(|_| Err(died())));
+        done.transpose()
     };
     let not_started = |error: std::io::Error| {
         line.call_off();
@@ -400,7 +402,10 @@ fn clients_run(
     };
     std::thread::scope(|scope| {
         let beside = beside.as_ref().map(|shared| {
-            let run = move || Client::new(shared, threads).run(Schedule::Count(u64::MAX));
+            let run = move || {
+                let client = Client::new(shared, threads);
+                client.run(Schedule::Count(u64::MAX)).map(Some)
+            };
             let started = std::thread::Builder::new().spawn_scoped(scope, run);
             started.map_err(not_started)
         });
@@ -410,18 +415,18 @@ fn clients_run(
                     let runner = line.runner();
                     let client = Client::new(shared, thread);
                     if !runner.wait() {
-                        return Err(Failure::system("measure", "another thread did not start"));
+                        return Ok(None);
                     }
-                    client.run(schedule(threads, thread))
+                    client.run(schedule(threads, thread)).map(Some)
                 };
                 let started = std::thread::Builder::new().spawn_scoped(scope, run);
                 started.map_err(not_started)
             })
             .collect();
-        let done = clients.into_iter().map(joined).collect();
+        let done = clients.into_iter().filter_map(joined).collect();
         // Relaxed: it stops within a few hundred operations.
         over.store(true, Ordering::Relaxed);
-        (done, beside.map(joined))
+        (done, beside.and_then(joined))
     })
 }
 

@@ -54,7 +54,7 @@ pub enum Failure {
         /// What it lacks.
         lacks: String,
     },
-    /// So many threads were asked for, and the benchmark is one of a single one.
+    /// More than one thread was asked for, and the benchmark has one.
     OneThread {
         /// Which benchmark.
         benchmark: String,

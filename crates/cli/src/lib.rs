@@ -2,10 +2,10 @@
 //! bench, crash-test.
 //!
 //! A library, so that the readers of files can be fuzzed, and so that `velella-bench` prints
-//! sizes and tables alike and makes its directories alike; its main user is `main.rs`. Start
-//! reading at `command.rs`; each command is a file with its arguments, its help and its code.
-//! Commands print through `output`, fail through `failure`, and know the engine only by its public
-//! API.
+//! sizes and tables alike, makes its directories alike and starts its threads alike; its main user
+//! is `main.rs`. Start reading at `command.rs`; each command is a file with its arguments, its help
+//! and its code. Commands print through `output`, fail through `failure`, and know the engine only
+//! by its public API.
 //!
 //! Threads: `serve`, `bench` and `crash-test` start some; all others run on the main thread.
 //! Tests: beside the modules; `tests/` runs the binary.

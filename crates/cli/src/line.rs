@@ -2,7 +2,7 @@
 //! never be.
 //!
 //! N1. Nobody waits for ever: whoever could not start a thread calls the race off, and so does a
-//!     thread that panics on its way to the line.
+//!     thread that turns back on its way to the line, or panics there.
 //!
 //! Source: `std::sync::Barrier`, which cannot be told of a thread that never comes.
 //!
@@ -28,19 +28,21 @@ pub struct Line {
 #[derive(Debug)]
 pub struct Runner<'l> {
     line: &'l Line,
+    is_there: bool,
 }
 
 impl Runner<'_> {
     /// Waits for the others; whether the race is on.
     #[must_use]
-    pub fn wait(self) -> bool {
+    pub fn wait(mut self) -> bool {
+        self.is_there = true;
         self.line.wait()
     }
 }
 
 impl Drop for Runner<'_> {
     fn drop(&mut self) {
-        if std::thread::panicking() {
+        if !self.is_there {
             self.line.call_off();
         }
     }
@@ -61,7 +63,10 @@ impl Line {
 
     /// One of them, which has begun.
     pub fn runner(&self) -> Runner<'_> {
-        Runner { line: self }
+        Runner {
+            line: self,
+            is_there: false,
+        }
     }
 
     fn wait(&self) -> bool {
@@ -124,6 +129,14 @@ mod tests {
             panic!("on purpose");
         });
         assert!(panicked.join().is_err());
+        assert_eq!((next(&told), next(&told)), (Some(false), Some(false)));
+    }
+
+    #[test]
+    fn nobody_waits_for_one_that_turned_back() {
+        let line = Arc::new(Line::new(3));
+        let told = come(&line, 2);
+        drop(line.runner());
         assert_eq!((next(&told), next(&told)), (Some(false), Some(false)));
     }
 
