@@ -14,7 +14,7 @@
 //!     which it does once, a connection is read until the socket says that it would block.
 //! P6. A group ends after [`TURN_TIME`] with the command at hand, and at once when the server
 //!     stops; the rest of it comes after the other connections. So many costly commands in one
-//!     write keep nobody waiting but their client.
+//!     write keep nobody waiting but their client. What is refused takes no time.
 //! P7. A client is not silent while it completes requests, whatever the answers, receives more than
 //!     a drip, takes what it asked for, or waits for replies withheld.
 //!
@@ -116,7 +116,7 @@ pub(crate) struct Connection {
     pub writable: bool,
     /// The system has told of what it tells once: it is read until there is nothing (P5).
     pub reads_on: bool,
-    /// Requests in `pending` wait for the backlog to shrink (P2).
+    /// Requests in `pending` wait: for the backlog to shrink (P2), or for the next turn (P6).
     stalled: bool,
     /// No more bytes will come.
     ended: bool,
@@ -455,7 +455,13 @@ mod tests {
             }
         }
 
+        /// A group that is not put off, however long it takes.
         fn execute(&mut self, requests: &[u8]) -> Ran {
+            self.runner.clock = now() + 1000 * TURN_TIME;
+            self.execute_at_the_clock(requests)
+        }
+
+        fn execute_at_the_clock(&mut self, requests: &[u8]) -> Ran {
             self.connection.execute(&mut self.runner, requests)
         }
     }
@@ -478,10 +484,9 @@ mod tests {
         let requests = b"INCR n\r\nINCR n\r\nINCR n\r\n";
         // Begun long ago: when its first command has ended, that shows.
         served.runner.clock = now() - 100 * TURN_TIME;
-        let used = served.execute(requests).used;
+        let used = served.execute_at_the_clock(requests).used;
         assert_eq!(used, requests.len() / 3);
         assert!(served.connection.stalled && served.connection.has_work());
-        served.runner.clock = now() + 100 * TURN_TIME;
         assert_eq!(served.execute(&requests[used..]).used, 2 * used);
         assert_eq!(served.connection.reply.bytes(), b":1\r\n:2\r\n:3\r\n");
     }
@@ -543,7 +548,7 @@ mod tests {
         for (turn, request) in (1..).zip(requests) {
             served.connection.session.authenticated = request != "GET k";
             served.runner.clock = at(3 * turn);
-            let ran = served.execute(format!("{request}\r\n").as_bytes());
+            let ran = served.execute_at_the_clock(format!("{request}\r\n").as_bytes());
             assert_eq!(ran.last, None, "{request}");
             let connection = &mut served.connection;
             connection.after_commands(&served.runner, &ran, ran.used);
@@ -551,7 +556,7 @@ mod tests {
             assert!(connection.overdue(at(3 * turn + 5), timeout), "{request}");
         }
         served.runner.clock = at(100);
-        let ran = served.execute(b"\r\n");
+        let ran = served.execute_at_the_clock(b"\r\n");
         let connection = &mut served.connection;
         connection.after_commands(&served.runner, &ran, ran.used);
         assert!(connection.overdue(at(100), timeout), "no request");

@@ -282,8 +282,7 @@ impl Network {
         let timeout = Duration::from_secs(seconds);
         let heard = self.heard;
         for connection in self.connections.iter_mut().flatten() {
-            // Nobody is a stranger once no password is required any more.
-            connection.session.is_admitted(&self.runner.shared);
+            connection.session.admit_if_open(&self.runner.shared);
         }
         self.close_where(|connection| connection.overdue(heard, timeout));
     }

@@ -65,13 +65,13 @@ impl Context<'_> {
 
     /// Length and expiry of the value of `key`, which is not read.
     pub(crate) fn entry_info(&mut self, key: &[u8]) -> Result<Option<EntryInfo>, Failure> {
-        let found = self.known(key)?;
+        let found = self.peek(key)?;
         self.counters.looked_up(found.is_some());
         Ok(found)
     }
 
     /// As `entry_info`, for who is about to write: not a look-up that is counted.
-    pub(crate) fn known(&mut self, key: &[u8]) -> Result<Option<EntryInfo>, Failure> {
+    pub(crate) fn peek(&mut self, key: &[u8]) -> Result<Option<EntryInfo>, Failure> {
         match self.existing()? {
             Some(keyspace) => Ok(keyspace.entry_info(key)?),
             None => Ok(None),

@@ -129,7 +129,7 @@ fn expire(ctx: &mut Context<'_>, args: Args<'_>, time: Time) -> Outcome {
     let at = time.instant(args.at(2), ctx.row.name)?;
     let allows = |info: &EntryInfo| conditions.allow(info.expires_at_ms, at);
     let is_set = match u64::try_from(at) {
-        _ if !ctx.known(args.at(1))?.as_ref().is_some_and(allows) => false,
+        _ if !ctx.peek(args.at(1))?.as_ref().is_some_and(allows) => false,
         Ok(instant) if at > now_ms() => {
             let outcome = ctx.modify(args.at(1), |old| {
                 Ok(match old {
@@ -170,7 +170,7 @@ fn tell(ctx: &mut Context<'_>, args: Args<'_>, time: Time) -> Outcome {
 }
 
 fn persist(ctx: &mut Context<'_>, args: Args<'_>) -> Outcome {
-    let known = ctx.known(args.at(1))?;
+    let known = ctx.peek(args.at(1))?;
     if known.and_then(|info| info.expires_at_ms).is_none() {
         ctx.reply.integer(0);
         return Ok(());

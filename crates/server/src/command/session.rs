@@ -75,11 +75,17 @@ impl Session {
     /// required any more.
     #[inline]
     pub(crate) fn is_admitted(&mut self, shared: &Shared) -> bool {
+        self.admit_if_open(shared);
+        self.authenticated
+    }
+
+    /// Lets a stranger in once no password is required any more.
+    #[inline]
+    pub(crate) fn admit_if_open(&mut self, shared: &Shared) {
         if !self.authenticated && shared.settings.requirepass.lock().is_none() {
             self.authenticated = true;
             self.known = true;
         }
-        self.authenticated
     }
 
     /// Notes a write, and how long its reply must wait (Y2).

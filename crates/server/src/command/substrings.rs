@@ -49,7 +49,7 @@ fn append(ctx: &mut Context<'_>, args: Args<'_>) -> Outcome {
     let (shared, tail) = (ctx.shared, args.at(2));
     // Nothing to read, nor to write anew.
     if tail.is_empty()
-        && let Some(info) = ctx.known(args.at(1))?
+        && let Some(info) = ctx.peek(args.at(1))?
     {
         ctx.reply.bytes_of(info.value_bytes);
         return Ok(());
