@@ -85,8 +85,10 @@ fn main() -> ExitCode {
         if let (Err(_), Some(failure)) = (&reported, &outcome.failure) {
             // M1.
             say(format_args!(
-                "FAILED at seed {}: {}",
-                failure.seed, failure.what
+                "FAILED at seed {}: {}; {}",
+                failure.seed,
+                failure.what,
+                command(campaign.as_ref(), failure.seed, 1)
             ));
         }
         if let Err(error) = kept {

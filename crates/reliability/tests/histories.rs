@@ -196,13 +196,15 @@ fn what_was_alive_at_a_stamp_is_exported_only_of_before_the_time_came() {
     };
     let told: (Vec<serde_json::Value>, usize) = exported(&events);
     assert_eq!(told, (vec!["old".into()], 6));
-    // Who ended before, or asked for one key as it is, is asked what he saw.
-    for early in [
+    // Who ended before, began after, or asked for one key as it is, is asked what he saw.
+    for told in [
         event(4, 9, saw()),
         event(4, 9, strict(&[(0, value("e2")), (2, None)])),
         event(4, 17, strict(&[(0, value("e2"))])),
+        // Nobody may see it so late.
+        event(12, 17, saw()),
     ] {
-        let (told, _) = exported(&[event(10, 11, What::Expired), early]);
+        let (told, _) = exported(&[event(10, 11, What::Expired), told]);
         assert_eq!(told, ["e2"]);
     }
 }

@@ -10,11 +10,11 @@
 //!     counter, which is no key that others write.
 //! E2. What expires has a name that begins with `e`; that its time has come is an `expire` of each
 //!     key. A batch judges that by a snapshot before it: what it found of such a value is left out.
-//! E3. So is what a snapshot, a scan or a read of several keys finds alive that expires, where it
-//!     may have ended after the time came: it stands at its stamp, with the time of then. A put
-//!     whose stamp is below that may be published only afterwards. Then it is seen alive by who
-//!     waited for it, and by a plain get, which passes over it until then, never: both as promised,
-//!     but no order of one register with one moment at which the time comes.
+//! E3. So is what a snapshot, a scan or a read of several keys finds alive that expires, where the
+//!     time may have come meanwhile: it stands at its stamp, with the time of then. A put whose
+//!     stamp is below that may be published only afterwards. Then it is seen alive by who waited
+//!     for it, and by a plain get, which passes over it until then, never: both as promised, but
+//!     no order of one register with one moment at which the time comes.
 //!
 //! Tests: `tests/histories.rs`; `.ci/porcupine.sh` reads it.
 
@@ -27,13 +27,13 @@ use std::io::{self, Write};
 /// # Errors
 /// Those of `out`.
 pub fn write(number: u64, events: &[Event], out: &mut dyn Write) -> io::Result<()> {
-    let comes = events
+    let (comes, came) = events
         .iter()
         .find(|event| matches!(event.what, What::Expired))
-        .map_or(u64::MAX, |event| event.begin);
+        .map_or((u64::MAX, u64::MAX), |event| (event.begin, event.end));
     for event in events {
-        let is_early = event.end <= comes;
-        for (key, kind, input, output) in operations(&event.what, is_early) {
+        let is_sure = event.end <= comes || event.begin >= came;
+        for (key, kind, input, output) in operations(&event.what, is_sure) {
             let line = serde_json::json!({
                 "history": number, "key": key, "client": event.client,
                 "call": event.begin, "return": event.end,
@@ -47,12 +47,12 @@ pub fn write(number: u64, events: &[Event], out: &mut dyn Write) -> io::Result<(
 
 type Operation = (usize, &'static str, String, String);
 
-/// What `what` says of each key; `is_early`: it ended before the time came at which values expire.
-fn operations(what: &What, is_early: bool) -> Vec<Operation> {
+/// What `what` says of each key; `is_sure`: the time at which values expire did not come meanwhile.
+fn operations(what: &What, is_sure: bool) -> Vec<Operation> {
     let nothing = String::new;
     let read = |key: usize, value: &Value| (key, "read", nothing(), name(value.as_ref()));
     let at_a_stamp = |key: usize, value: Option<&Vec<u8>>| {
-        let is_told = is_early || !value.is_some_and(|value| expires(value));
+        let is_told = is_sure || !value.is_some_and(|value| expires(value));
         is_told.then(|| (key, "read", nothing(), name(value)))
     };
     match what {
