@@ -443,13 +443,16 @@ impl Picker<'_> {
     /// With nothing due: a table that is mostly tombstones goes down, to take what it deletes
     /// along. In the last level one is rewritten without them once nobody reads below them, and
     /// for fewer: they came there without meeting anything, or beside what snapshots saw of their
-    /// keys, which goes with them.
+    /// keys, which goes with them. Under a merge operand, or above a range delete, some stay: where
+    /// such are, it takes most as well (P4).
     fn tombstones(&self, from: usize, retention: &Retention) -> Option<Choice> {
         let deletes = |table: &TableMeta| table.kinds[ValueKind::Delete as usize];
         let is_deleted = |table: &TableMeta| is_most(deletes(table), table);
         self.down_from(from, is_deleted, |table| {
+            let keeps = [ValueKind::RangeDelete, ValueKind::Merge];
+            let is_plain = keeps.iter().all(|kind| table.kinds[*kind as usize] == 0);
             let is_worth = deletes(table) > table.entries() / LAST_DELETES_SHARE;
-            is_worth && table.max_stamp <= retention.oldest()
+            (is_deleted(table) || is_plain && is_worth) && table.max_stamp <= retention.oldest()
         })
     }
 

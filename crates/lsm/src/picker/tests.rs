@@ -462,6 +462,24 @@ fn mostly_means_more_than_half() {
     assert_eq!(with(ValueKind::Put, 50), None);
 }
 
+/// What a snapshot saw is beside them; what an operand builds on would stay, and be chosen again.
+#[test]
+fn fewer_deletes_are_enough_in_the_last_level_where_all_of_them_leave() {
+    let with = |deletes: u64, merges: u64| {
+        let mut last = table(1, 1, 9, 10);
+        last.kinds[ValueKind::Delete as usize] = deletes;
+        last.kinds[ValueKind::Merge as usize] = merges;
+        let levels = [Vec::new(), vec![last]];
+        let choice = pick(&shape(&levels), &Busy::default(), &options(), &now(6));
+        choice.map(|choice| choice.upper)
+    };
+    // Ten others are in it.
+    assert_eq!(with(2, 0), None);
+    assert_eq!(with(3, 0), Some(vec![1]));
+    assert_eq!(with(10, 1), None);
+    assert_eq!(with(12, 1), Some(vec![1]));
+}
+
 #[test]
 fn a_full_compaction_waits_for_what_is_busy_and_takes_only_what_it_began_with() {
     let levels = [
