@@ -88,9 +88,6 @@ pub(crate) fn advised(error: Error) -> Error {
             "free as much as its journal holds, which becomes tables first, and a few MiB; then \
              open it again",
         ),
-        ErrorKind::Unsupported if error.to_string().contains("which was not given") => error.remedy(
-            "it is opened only by a program that has this order; `velella inspect` lists its files",
-        ),
         _ => error,
     }
 }

@@ -425,7 +425,9 @@ impl Keyspace {
         self.update_entry(key, WriteOptions::default(), |old| {
             let refuse = |found| self.not_addable(key, delta, found);
             let before = match old {
-                Some(entry) => integer(entry.value).ok_or_else(|| refuse("its value is none"))?,
+                Some(entry) => {
+                    integer(entry.value).ok_or_else(|| refuse("it holds something else"))?
+                }
                 None => 0,
             };
             let found = "the sum has more than 64 bits";

@@ -354,7 +354,7 @@ fn open_keyspace(
             "its keys are ordered by `{}`, which was not given",
             record.order
         );
-        unsupported(found, "give that order to the builder with `order`")
+        unsupported(found, "give that order to the builder with `order`; without it, `velella inspect` lists the files")
     })?;
     Core::open(env, state, order, options, shared)
 }
