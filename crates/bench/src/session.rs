@@ -185,39 +185,40 @@ impl Session {
     }
 
     fn check_rate(&self) -> Outcome<()> {
-        let closed = |one: &&&Benchmark| one.with(&self.changes, 1).pace == Pace::Closed;
-        match self.benchmarks.iter().find(closed) {
-            Some(closed) if self.changes.rate.is_some() => Err(Failure::ClosedLoop {
-                benchmark: closed.name.to_owned(),
-            }),
-            _ => Ok(()),
-        }
+        let keeps_none = |spec: &Spec| spec.pace == Pace::Closed;
+        let asked = self.changes.rate.is_some();
+        self.refuse(asked, keeps_none, |benchmark| Failure::ClosedLoop {
+            benchmark,
+        })
     }
 
     fn check_seconds(&self) -> Outcome<()> {
-        let counts = |one: &&&Benchmark| {
-            let spec = one.with(&self.changes, 1);
+        let counts = |spec: &Spec| {
             let is_timed = matches!(spec.body, Body::OpenAfterKill { .. });
             spec.pace == Pace::Closed && !is_timed
         };
-        match self.benchmarks.iter().find(counts) {
-            Some(counted) if self.changes.seconds.is_some() => Err(Failure::Counted {
-                benchmark: counted.name.to_owned(),
-            }),
-            _ => Ok(()),
-        }
+        let asked = self.changes.seconds.is_some();
+        self.refuse(asked, counts, |benchmark| Failure::Counted { benchmark })
     }
 
     fn check_threads(&self) -> Outcome<()> {
-        let is_single = |one: &&&Benchmark| {
-            let spec = one.with(&self.changes, 1);
-            matches!(spec.body, Body::Versions { .. })
-        };
-        let several = self.threads.iter().any(|threads| *threads != 1);
-        match self.benchmarks.iter().find(is_single) {
-            Some(single) if several => Err(Failure::OneThread {
-                benchmark: single.name.to_owned(),
-            }),
+        let is_single = |spec: &Spec| matches!(spec.body, Body::Versions { .. });
+        let asked = self.threads.iter().any(|threads| *threads != 1);
+        self.refuse(asked, is_single, |benchmark| Failure::OneThread {
+            benchmark,
+        })
+    }
+
+    /// Fails for the first benchmark that cannot do what was `asked`.
+    fn refuse(
+        &self,
+        asked: bool,
+        cannot: impl Fn(&Spec) -> bool,
+        failure: impl FnOnce(String) -> Failure,
+    ) -> Outcome<()> {
+        let cannot = |one: &&&Benchmark| cannot(&one.with(&self.changes, 1));
+        match self.benchmarks.iter().find(cannot) {
+            Some(benchmark) if asked => Err(failure(benchmark.name.to_owned())),
             _ => Ok(()),
         }
     }
