@@ -21,6 +21,7 @@ use hop::Limit;
 use std::cmp::Ordering;
 use std::ops::Range;
 use std::sync::Arc;
+use velella_base::limits::KEY_BYTES_MAX;
 use velella_base::order::{same_bytes, set_tail};
 use velella_base::{Entry, Order, Stamp, ValueKind};
 use velella_sync::prefetch::prefetch_all;
@@ -452,6 +453,11 @@ impl BlockCursor {
             if item.shared > before.len() {
                 return Err(SHARED);
             }
+            // All of an interval are put together: of crafted keys that would be the block sixteen
+            // times.
+            if item.shared + (item.end - item.suffix_at) > KEY_BYTES_MAX {
+                return Err(LONG);
+            }
             let start = self.keys.len();
             self.keys
                 .extend_from_within(before.start..before.start + item.shared);
@@ -485,6 +491,7 @@ impl BlockCursor {
     }
 }
 
+const LONG: Malformed = Malformed::Shape("a key is longer than any may be");
 const SHARED: Malformed = Malformed::Shape("a key shares more than its predecessor has");
 
 /// Whether `(key, stamp)` comes before `(target, at)`.

@@ -10,6 +10,7 @@ use super::{HEAD_BYTES, INTERVAL, Malformed, PLAIN_HEAD_BYTES};
 use crate::filter::key_hash;
 use std::sync::Arc;
 use velella_base::codec::put_varint;
+use velella_base::limits::KEY_BYTES_MAX;
 use velella_base::{Entry, Order, Stamp, ValueKind};
 use velella_sync::rng::Rng;
 
@@ -418,5 +419,20 @@ fn a_stamp_above_all_stamps_is_malformed() {
         let mut bytes = bytes.clone();
         bytes[at..at + wrong.len()].copy_from_slice(wrong);
         assert!(BlockCursor::new(bytes.into()).is_err(), "{wrong:?} at {at}");
+    }
+}
+
+#[test]
+fn a_key_beyond_the_limit_is_malformed_where_an_interval_is_put_together() {
+    for (len, is_sound) in [(KEY_BYTES_MAX, true), (KEY_BYTES_MAX + 1, false)] {
+        let key = vec![b'k'; len];
+        let entry = Entry {
+            key: &key,
+            stamp: Stamp(1),
+            kind: ValueKind::Put,
+            value: b"",
+        };
+        let mut cursor = BlockCursor::new(built(&[entry])).unwrap();
+        assert_eq!(cursor.seek_last().is_ok(), is_sound, "{len}");
     }
 }
