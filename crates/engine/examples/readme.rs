@@ -36,5 +36,7 @@ fn main() -> velella::Result<()> {
     assert_eq!(found[0], (b"fruit:apple".to_vec(), b"30".to_vec()));
     assert_eq!(found[1], (b"fruit:pear".to_vec(), b"7".to_vec()));
 
-    db.close()
+    db.close()?;
+    std::fs::remove_dir_all(&dir).expect("nobody else has it");
+    Ok(())
 }
