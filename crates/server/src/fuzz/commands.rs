@@ -36,15 +36,7 @@ const AROUND: usize = 256 << 10;
 /// # Errors
 /// The system refuses what a server needs.
 pub fn commands(db: Db, stream: &[u8]) -> std::io::Result<()> {
-    let config = Config {
-        threads: 1,
-        max_bulk_bytes: BULK_BYTES_MAX,
-        max_output_bytes: OUTPUT_BYTES_MAX,
-        ..Config::default()
-    };
-    // Kept: its end would be the waker's.
-    let poll = Poll::new()?;
-    let mut server = Served::new(db, config, Waker::new(poll.registry(), Token(0))?);
+    let (_poll, mut server) = serve(db.clone())?;
     let limits = Limits::trusted(BULK_BYTES_MAX);
     let (mut decoder, mut at) = (Decoder::default(), 0);
     while let Ok(Progress::Complete(used)) = decoder.decode(&stream[at..], &limits) {
@@ -54,12 +46,28 @@ pub fn commands(db: Db, stream: &[u8]) -> std::io::Result<()> {
             server.ask(&args);
         }
         if server.shared.stopping() {
-            break;
+            // It lists no keys any more: the next one does.
+            let (_poll, mut next) = serve(db)?;
+            next.agrees_with_itself();
+            return Ok(());
         }
         at += used;
     }
     server.agrees_with_itself();
     Ok(())
+}
+
+/// A server on `db`; what is returned with it is kept: its end would be the waker's.
+fn serve(db: Db) -> std::io::Result<(Poll, Served)> {
+    let config = Config {
+        threads: 1,
+        max_bulk_bytes: BULK_BYTES_MAX,
+        max_output_bytes: OUTPUT_BYTES_MAX,
+        ..Config::default()
+    };
+    let poll = Poll::new()?;
+    let server = Served::new(db, config, Waker::new(poll.registry(), Token(0))?);
+    Ok((poll, server))
 }
 
 /// A server without its threads, and the client it talks to.
