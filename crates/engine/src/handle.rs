@@ -4,7 +4,7 @@
 //! H2. However it ends, the lock is given up, and nothing is changed from then on.
 //! H3. Who closes it again is told how the first close ended, not that all is well.
 //!
-//! Threads: any. Tests: `tests/lifecycle.rs`, `tests/panics.rs`.
+//! Threads: any. Tests: `tests/lifecycle.rs`, `tests/panics.rs`, `tests/full_disk.rs`.
 
 use crate::core::Engine;
 use crate::jobs::Workers;

@@ -63,8 +63,9 @@ impl Keyspace {
     /// Stores `value` under `key`; returns the write's stamp.
     ///
     /// # Errors
-    /// `InvalidInput`: key or value over its limit; `NotFound`: the keyspace was dropped;
-    /// `ReadOnly`, `NoSpace`, `Io`, `Closed`; `OutcomeUnknown`: the write may or may not survive.
+    /// `InvalidInput`: key or value over its limit; `NotFound`: the keyspace was dropped, or is
+    /// being dropped; `ReadOnly`, `NoSpace`, `Io`, `Closed`; `OutcomeUnknown`: the write may or may
+    /// not survive.
     #[inline]
     pub fn put(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<Stamp> {
         self.put_with(key, value, WriteOptions::default())

@@ -13,6 +13,8 @@
 //!     the system may have to make a page ready or a segment may have to be made; or a commit that
 //!     is a system call. Those are timed, and long ones noted (`Waits`). The first store to a page
 //!     that was synced while its lane stood in it is not.
+//! A6. A lane leaves its extent once it has the next one: a record for which there is none takes
+//!     nothing from smaller ones, for which there may be room.
 //!
 //! Threads: one holder at a time; it may be another thread each time.
 //!
