@@ -42,13 +42,14 @@ pub(crate) const BYTES_PER_GUARD: usize = 8 + 2 + 16 + 1;
 struct Line([u64; LINE]);
 
 impl Line {
-    /// How many of the words `is_before` holds for: the first so many.
+    /// How many of the words `is_before` holds for: the first so many. One word says in which half
+    /// they end. Asked of all eight at once, it compiles to a count of bits, of twice the time.
     #[inline]
     fn count(&self, is_before: impl Fn(u64) -> bool) -> usize {
-        self.0
-            .iter()
-            .map(|word| usize::from(is_before(*word)))
-            .sum()
+        const HALF: usize = LINE / 2;
+        let start = if is_before(self.0[HALF - 1]) { HALF } else { 0 };
+        let half = self.0[start..start + HALF].iter();
+        start + half.filter(|word| is_before(**word)).count()
     }
 }
 
