@@ -266,13 +266,19 @@ impl<L: Sorted> Chained<L> {
         is_keys.then_some(node)
     }
 
-    /// Where a hint lets the search begin; what it took to find that is counted now.
+    /// Where a hint lets the search begin, and how many comparisons it took to find that.
     #[inline]
-    fn start<'g>(&'g self, hint: Hint, probe: &Probe<'_>, tally: &mut Tally) -> Option<Node<'g>> {
+    fn near(&self, hint: Hint) -> Option<(Node<'_>, u64)> {
         let Near::From(place, comparisons) = hint.0 else {
             return None;
         };
-        let node = self.node_at(place)?;
+        Some((self.node_at(place)?, comparisons))
+    }
+
+    /// The same node, if it is not above the key; what it took to find it is counted now.
+    #[inline]
+    fn start<'g>(&'g self, hint: Hint, probe: &Probe<'_>, tally: &mut Tally) -> Option<Node<'g>> {
+        let (node, comparisons) = self.near(hint)?;
         if node.compare(probe).is_gt() {
             debug_assert!(false, "the hint is for another key");
             return None;
@@ -399,6 +405,9 @@ impl<L: Sorted> Memtable for Chained<L> {
             guard,
         };
         if node.is_none() {
+            if let Some((start, _)) = self.near(hint) {
+                self.list.approach(start);
+            }
             node = self.indexed(intent.key, write.hash, &mut tally);
         }
         self.trend.note(write.hash, node.is_none());

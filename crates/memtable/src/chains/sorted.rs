@@ -47,6 +47,8 @@ pub(crate) trait Sorted: Debug + Send + Sync + Sized + 'static {
         guard: &Guard,
         tally: &mut Tally,
     ) -> Option<Node<'l>>;
+    /// Asks for what a search from `start`, which `prefetch` gave, reads next: some time after it.
+    fn approach(&self, _start: Node<'_>) {}
     /// Work that is due from time to time, done by a writer that has installed nothing yet.
     fn renew(&self, guard: &Guard, counters: &Counters);
     /// The key's node, if there is one.

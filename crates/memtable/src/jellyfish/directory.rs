@@ -6,7 +6,8 @@
 //! ```text
 //! lines   words of the guards, eight to a cache line; above them, level by level, the first words
 //!         of eight lines each, up to a single line
-//! places  one per guard: its tower and its node
+//! nodes   one per guard: where a search goes on among keys
+//! towers  one per guard: where one goes on that goes down level by level
 //! levels  how many levels each guard is entered at
 //! ```
 //! G1. Guards are sorted by key. A word is eight bytes of a guard's key, from behind what all
@@ -18,11 +19,13 @@
 //!
 //! Threads: any. Tests: below; `tests.rs` beside.
 
-use crate::chains::node::{Node, NodeHead};
-use crate::jellyfish::tower::{Tower, TowerHead};
+use crate::chains::node::Node;
+use crate::jellyfish::tower::Tower;
 use crate::ordering::{Site, is_sound};
 use crate::probe::{Probe, prefix_word};
 use std::cmp::Ordering as Compared;
+use std::marker::PhantomData;
+use velella_sync::prefetch::prefetch_at;
 
 /// Words of a line.
 const LINE: usize = 8;
@@ -62,21 +65,47 @@ pub(crate) struct Guard<'l> {
     pub(crate) levels: usize,
 }
 
-/// Where a directory says to begin.
+/// What of a guard is read next.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Wanted {
+    Node,
+    Tower,
+}
+
+/// Where a directory says to begin: between two guards, which are looked up when they are asked
+/// for.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Entrance<'l> {
-    /// The last guard below the key, if one is.
-    pub(crate) below: Option<Guard<'l>>,
-    /// The first that is not.
-    pub(crate) above: Option<Guard<'l>>,
-    /// Whether that one has the key itself.
+pub(crate) struct Entrance<'d, 'l> {
+    directory: &'d Directory,
+    /// How many guards are below the key.
+    at: usize,
+    /// Whether the first that is not has the key itself.
     pub(crate) is_found: bool,
     /// Lines and keys looked at.
     pub(crate) comparisons: u64,
+    life: PhantomData<Guard<'l>>,
 }
 
-/// A guard's tower and node.
-type Place = (*mut TowerHead, *mut NodeHead);
+impl<'l> Entrance<'_, 'l> {
+    /// The last guard below the key, if one is.
+    #[inline]
+    pub(crate) fn below(&self) -> Option<Guard<'l>> {
+        self.guard(self.at.checked_sub(1)?)
+    }
+
+    /// The first that is not.
+    #[inline]
+    pub(crate) fn above(&self) -> Option<Guard<'l>> {
+        self.guard(self.at)
+    }
+
+    #[inline]
+    fn guard(&self, at: usize) -> Option<Guard<'l>> {
+        let is_there = at < self.directory.len();
+        // SAFETY: whoever called `enter` vouches for the list.
+        is_there.then(|| unsafe { self.directory.guard(at) })
+    }
+}
 
 /// A directory of guards.
 #[derive(Debug, Default)]
@@ -87,7 +116,8 @@ pub(crate) struct Directory {
     lines: Box<[Line]>,
     /// Where each height begins in `lines`, the single line first.
     heights: Vec<usize>,
-    places: Box<[Place]>,
+    nodes: Box<[Node<'static>]>,
+    towers: Box<[Tower<'static>]>,
     levels: Box<[u8]>,
     /// Whether each tower was a guard when the directory was made.
     pub(crate) is_whole: bool,
@@ -131,9 +161,15 @@ impl Directory {
                 .into(),
             lines: lines.into(),
             heights,
-            places: guards
+            // SAFETY: they are handed out by `guard` alone, for as long as their list lives.
+            nodes: guards
                 .iter()
-                .map(|guard| (guard.tower.as_ptr(), guard.node.as_ptr()))
+                .map(|guard| unsafe { guard.node.extend() })
+                .collect(),
+            // SAFETY: as above.
+            towers: guards
+                .iter()
+                .map(|guard| unsafe { guard.tower.extend() })
                 .collect(),
             levels: guards.iter().map(levels).collect(),
             is_whole,
@@ -158,53 +194,79 @@ impl Directory {
 
     /// How many guards there are.
     pub(crate) fn len(&self) -> usize {
-        self.places.len()
+        self.nodes.len()
     }
 
     /// Bytes it takes.
     pub(crate) fn bytes(&self) -> usize {
-        size_of_val(&*self.lines) + size_of_val(&*self.places) + self.levels.len()
+        size_of_val(&*self.lines)
+            + size_of_val(&*self.nodes)
+            + size_of_val(&*self.towers)
+            + self.levels.len()
     }
 
-    /// Where a search for the key of `probe` begins.
+    /// Where a search for the key of `probe` begins, of which that is `wanted`.
     ///
     /// # Safety
     /// The list of the guards lives during `'l`.
     #[inline]
-    pub(crate) unsafe fn enter<'l>(&self, probe: &Probe<'_>) -> Entrance<'l> {
-        let mut comparisons = self.heights.len() as u64;
+    pub(crate) unsafe fn enter<'d, 'l>(
+        &'d self,
+        probe: &Probe<'_>,
+        wanted: Wanted,
+    ) -> Entrance<'d, 'l> {
+        let mut entrance = Entrance {
+            directory: self,
+            at: 0,
+            is_found: false,
+            comparisons: 1,
+            life: PhantomData,
+        };
         let word = match self.word(probe) {
             Ok(word) => word,
-            Err(Compared::Less) => return self.at(0, false, 1),
-            Err(_) => return self.at(self.len(), false, 1),
-        };
-        let mut at = self.count(|other| other < word);
-        let is_tied = self.lines.get(at / LINE).map(|line| line.0[at % LINE]) == Some(word);
-        let mut is_found = false;
-        if is_tied && at < self.len() {
-            // Unused words are the greatest there is.
-            let end = match word {
-                u64::MAX => self.len(),
-                _ => self.count(|other| other <= word),
-            };
-            let (mut low, mut high) = (at, end);
-            while low < high && !is_found {
-                let middle = low.midpoint(high);
-                comparisons += 1;
-                // SAFETY: the caller's promise: the node lives.
-                let key = unsafe { self.node(middle) }.key();
-                match key.cmp(probe.key) {
-                    Compared::Less => low = middle + 1,
-                    Compared::Greater => high = middle,
-                    Compared::Equal => (low, is_found) = (middle, true),
-                }
+            Err(Compared::Less) => return entrance,
+            Err(_) => {
+                entrance.at = self.len();
+                return entrance;
             }
-            at = low;
+        };
+        entrance.comparisons = self.heights.len() as u64;
+        entrance.at = self.count(wanted, |other| other < word);
+        let line = self.lines.get(entrance.at / LINE);
+        let is_tied = line.map(|line| line.0[entrance.at % LINE]) == Some(word);
+        if is_tied && entrance.at < self.len() {
+            // SAFETY: the caller's promise.
+            unsafe { self.settle(word, probe, &mut entrance) };
         }
         if !is_sound(Site::Guard) {
-            at = (at + 1).min(self.len());
+            entrance.at = (entrance.at + 1).min(self.len());
         }
-        self.at(at, is_found, comparisons)
+        entrance
+    }
+
+    /// Among guards of the key's own word, the first of which is found: by their keys.
+    ///
+    /// # Safety
+    /// As [`Directory::enter`].
+    unsafe fn settle(&self, word: u64, probe: &Probe<'_>, entrance: &mut Entrance<'_, '_>) {
+        // Unused words are the greatest there is.
+        let end = match word {
+            u64::MAX => self.len(),
+            _ => self.count(Wanted::Node, |other| other <= word),
+        };
+        let (mut low, mut high) = (entrance.at, end);
+        while low < high && !entrance.is_found {
+            let middle = low.midpoint(high);
+            entrance.comparisons += 1;
+            // SAFETY: the caller's promise: the node lives.
+            let key = unsafe { self.guard(middle) }.node.key();
+            match key.cmp(probe.key) {
+                Compared::Less => low = middle + 1,
+                Compared::Greater => high = middle,
+                Compared::Equal => (low, entrance.is_found) = (middle, true),
+            }
+        }
+        entrance.at = low;
     }
 
     /// The word of the key, or how the key stands to all guards.
@@ -222,12 +284,19 @@ impl Directory {
     }
 
     /// How many guards' words `is_before` holds for. It does not hold for the greatest word there
-    /// is, nor for any after one for which it does not.
+    /// is, nor for any after one for which it does not. What is `wanted` of the guards of the last
+    /// line arrives together with that.
     #[inline]
-    fn count(&self, is_before: impl Fn(u64) -> bool) -> usize {
+    fn count(&self, wanted: Wanted, is_before: impl Fn(u64) -> bool) -> usize {
         let mut at = 0;
         let mut count = 0;
         for start in &self.heights {
+            if *start == 0 {
+                match wanted {
+                    Wanted::Node => prefetch_eight(&self.nodes, at * LINE),
+                    Wanted::Tower => prefetch_eight(&self.towers, at * LINE),
+                }
+            }
             count = self.lines[start + at].count(&is_before);
             if count == 0 {
                 // Only in the first line, and then all the way down.
@@ -236,19 +305,6 @@ impl Directory {
             (at, count) = (at * LINE + count - 1, at * LINE + count);
         }
         count
-    }
-
-    /// The guards on both sides of place `at`.
-    #[inline]
-    fn at<'l>(&self, at: usize, is_found: bool, comparisons: u64) -> Entrance<'l> {
-        // SAFETY: the caller of `enter` vouches for the list.
-        let guard = |at: usize| unsafe { self.guard(at) };
-        Entrance {
-            below: at.checked_sub(1).map(guard),
-            above: (at < self.len()).then(|| guard(at)),
-            is_found,
-            comparisons,
-        }
     }
 
     /// The guards.
@@ -265,28 +321,23 @@ impl Directory {
     /// A guard.
     ///
     /// # Safety
-    /// The list of the guards lives during `'l`.
+    /// Its list lives during `'l`.
     #[inline]
     unsafe fn guard<'l>(&self, at: usize) -> Guard<'l> {
-        // SAFETY: made from a tower, which lives as long as its list: the caller's promise.
-        let tower = unsafe { Tower::from_raw(self.places[at].0) };
         Guard {
-            tower: tower.expect("made from a tower"),
-            // SAFETY: the caller's promise.
-            node: unsafe { self.node(at) },
+            tower: self.towers[at],
+            node: self.nodes[at],
             levels: usize::from(self.levels[at]),
         }
     }
+}
 
-    /// The node of a guard.
-    ///
-    /// # Safety
-    /// As [`Directory::guard`].
-    #[inline]
-    unsafe fn node<'l>(&self, at: usize) -> Node<'l> {
-        // SAFETY: made from a node, which lives as long as its list: the caller's promise.
-        unsafe { Node::from_raw(self.places[at].1) }.expect("made from a node")
-    }
+/// Asks for eight pointers, which may lie on two cache lines.
+#[inline]
+fn prefetch_eight<T>(all: &[T], from: usize) {
+    let first = all.as_ptr().wrapping_add(from);
+    prefetch_at(first);
+    prefetch_at(first.wrapping_add(LINE - 1));
 }
 
 /// How many bytes at the start of all guards' keys are the same, if they are worth leaving out.

@@ -17,6 +17,7 @@ use crate::chains::node::{Node, NodeHead, node_bytes};
 use crate::chains::store::Store;
 use crate::counters::Tally;
 use crate::guards::GuardOptions;
+use crate::jellyfish::directory::Wanted;
 use crate::jellyfish::draft::{Aim, Draft};
 use crate::jellyfish::guides::{Guides, TAIL_LEVELS};
 use crate::jellyfish::tower::{LEVELS, Tower, TowerHead, tower_bytes};
@@ -182,11 +183,11 @@ impl List {
             return;
         };
         // SAFETY: a directory of this list's guards.
-        let entrance = unsafe { directory.enter(probe) };
-        if let Some(below) = entrance.below {
+        let entrance = unsafe { directory.enter(probe, Wanted::Tower) };
+        if let Some(below) = entrance.below() {
             below.tower.prefetch();
         }
-        if let Some(above) = entrance.above {
+        if let Some(above) = entrance.above() {
             above.tower.prefetch();
         }
     }
@@ -205,14 +206,14 @@ impl List {
             return None;
         }
         // SAFETY: a directory of this list's guards.
-        let entrance = unsafe { directory.enter(probe) };
+        let entrance = unsafe { directory.enter(probe, Wanted::Node) };
         tally.probes += 1;
         tally.comparisons += entrance.comparisons;
-        let above = entrance.above?;
+        let above = entrance.above()?;
         if entrance.is_found {
             return Some(above.node);
         }
-        entrance.below.map(|below| below.node)
+        entrance.below().map(|below| below.node)
     }
 
     /// Notes that the guard that [`List::guard_of`] gave was too far from the key.
@@ -251,12 +252,12 @@ impl List {
             }
         }
         // SAFETY: a directory of this list's guards.
-        let entrance = unsafe { directory.enter(probe) };
+        let entrance = unsafe { directory.enter(probe, Wanted::Tower) };
         tally.probes += 1;
         tally.comparisons += entrance.comparisons;
-        start.above = entrance.above.map(|above| above.tower);
+        start.above = entrance.above().map(|above| above.tower);
         start.is_found = entrance.is_found;
-        if let Some(below) = entrance.below {
+        if let Some(below) = entrance.below() {
             start.begin_at(below.tower, below.levels, GUARD_STEPS * (below.levels + 1));
         } else {
             self.guides.note_unguided();

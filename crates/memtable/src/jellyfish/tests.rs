@@ -2,7 +2,7 @@
 //! predecessors.
 
 use super::Jellyfish;
-use super::directory::{BYTES_PER_GUARD, Directory, Guard};
+use super::directory::{BYTES_PER_GUARD, Directory, Guard, Wanted};
 use super::list::List;
 use super::tower::LEVELS;
 use crate::chains::index::{KeyIndex, hash};
@@ -278,12 +278,12 @@ fn a_directory_finds_the_guards_on_both_sides() {
             for key in probes {
                 let probe = Probe::new(&key, &Order::Bytewise);
                 // SAFETY: `table` lives on.
-                let entrance = unsafe { directory.enter(&probe) };
+                let entrance = unsafe { directory.enter(&probe, Wanted::Tower) };
                 let at = guards.partition_point(|guard| guard.tower.node().key() < &key[..]);
                 let below = at.checked_sub(1).map(|at| guards[at].tower);
                 let above = guards.get(at).map(|guard| guard.tower);
-                assert_eq!(entrance.below.map(|guard| guard.tower), below, "{key:?}");
-                let found = entrance.above.map(|above| above.tower);
+                assert_eq!(entrance.below().map(|guard| guard.tower), below, "{key:?}");
+                let found = entrance.above().map(|above| above.tower);
                 assert_eq!(found, above, "{key:?}");
                 let is_found = above.is_some_and(|above| above.node().key() == key);
                 assert_eq!(entrance.is_found, is_found, "{key:?}");

@@ -89,6 +89,17 @@ impl<'l> Tower<'l> {
         self.raw.as_ptr()
     }
 
+    /// The same tower, for whoever keeps its list alive by other means.
+    ///
+    /// # Safety
+    /// The list lives during `'m`.
+    pub(crate) unsafe fn extend<'m>(self) -> Tower<'m> {
+        Tower {
+            raw: self.raw,
+            life: PhantomData,
+        }
+    }
+
     #[inline]
     fn link_ptr(self, level: usize) -> *mut AtomicPtr<TowerHead> {
         let links = self.as_ptr().wrapping_add(1).cast::<AtomicPtr<TowerHead>>();

@@ -321,7 +321,8 @@ impl Sorted for Entries {
         block_of(self.anchors.head()).nodes().next().is_none()
     }
 
-    /// The block behind the guard's anchor, most often the key's: that asks for the anchor, too.
+    /// The guard's anchor. Behind it is the block, most often the key's, which `approach` asks for:
+    /// who waited here for the anchor to know where did nothing else meanwhile.
     #[inline]
     fn prefetch<'l>(
         &'l self,
@@ -334,8 +335,13 @@ impl Sorted for Entries {
             return None;
         }
         let anchor = self.anchors.guard_of(probe, guard, tally)?;
-        block_of(anchor).prefetch();
+        anchor.prefetch_start();
         Some(anchor)
+    }
+
+    #[inline]
+    fn approach(&self, start: Node<'_>) {
+        block_of(start).prefetch();
     }
 
     #[inline]
