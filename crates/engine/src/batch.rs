@@ -35,6 +35,8 @@ use velella_sync::epoch::{self, Guard};
 
 /// How many keys of a batch ahead memory is asked for (decision 0013).
 const AHEAD: usize = 4;
+/// How many ahead the memory that is known by then.
+const NEAR: usize = AHEAD / 2;
 
 /// One operation of a batch, as the user gave it.
 #[derive(Debug, Clone)]
@@ -249,6 +251,10 @@ impl Engine {
                     its.view.load(guard).cur.table.prefetch(soon.key, guard)
                 });
             let hint = std::mem::replace(&mut hints[at % AHEAD], soon);
+            if let Some((its, _)) = plan.changes.get(at + NEAR) {
+                let near = hints[(at + NEAR) % AHEAD];
+                its.view.load(guard).cur.table.approach(near);
+            }
             if views.last().is_none_or(|(last, _)| last.id != core.id) {
                 views.push((core, core.view.load(guard)));
             }

@@ -86,7 +86,7 @@ impl Shared {
 
     /// Rises with every change.
     pub(crate) fn generation(&self) -> u64 {
-        // Acquire, partner: the Release in `install`: who sees a generation sees its version.
+        // Acquire, partner: the Release in `replace`: who sees a generation sees its version.
         self.generation.load(Ordering::Acquire)
     }
 

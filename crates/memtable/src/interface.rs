@@ -236,6 +236,10 @@ pub trait Memtable: Send + Sync + Debug {
         Hint::NONE
     }
 
+    /// Goes on from what `prefetch` returned, some time after it. Nothing depends on it, and who
+    /// installs with the hint need not ask for it.
+    fn approach(&self, _hint: Hint) {}
+
     /// Asks for the memory in which a get of `key` looks first. Nothing depends on it.
     fn prefetch_get(&self, _key: &[u8]) {}
 

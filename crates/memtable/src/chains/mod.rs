@@ -405,9 +405,7 @@ impl<L: Sorted> Memtable for Chained<L> {
             guard,
         };
         if node.is_none() {
-            if let Some((start, _)) = self.near(hint) {
-                self.list.approach(start);
-            }
+            self.approach(hint);
             node = self.indexed(intent.key, write.hash, &mut tally);
         }
         self.trend.note(write.hash, node.is_none());
@@ -454,6 +452,13 @@ impl<L: Sorted> Memtable for Chained<L> {
             };
             Hint(Near::From(place, tally.comparisons))
         })
+    }
+
+    #[inline]
+    fn approach(&self, hint: Hint) {
+        if let Some((start, _)) = self.near(hint) {
+            self.list.approach(start);
+        }
     }
 
     #[inline]
