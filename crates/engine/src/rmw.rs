@@ -163,6 +163,7 @@ impl Engine {
                 (Base::Memory(version), None)
             }
             Newest::Decided(_, None) => {
+                view.cur.table.approach(hint);
                 let base = self.below_current(core, view, key, Reader::NEWEST.at, &guard)?;
                 (base, Some(view.cur.table.identity()))
             }

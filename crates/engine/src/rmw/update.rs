@@ -185,6 +185,8 @@ impl Engine {
                 (head, Base::Memory(version), None)
             }
             Newest::Decided(head, None) => {
+                // As in `look_once`.
+                view.cur.table.approach(hint);
                 let base = self.below_current(core, view, key, Reader::NEWEST.at, guard)?;
                 (head, base, Some(view.cur.table.identity()))
             }
