@@ -33,9 +33,9 @@ use velella_memtable::{BatchCell, Hint, Install, Owner, Pending};
 use velella_sync::PoolGuard;
 use velella_sync::epoch::{self, Guard};
 
-/// How many keys of a batch ahead memory is asked for (decision 0013).
+/// How many keys of a batch ahead a key's place is asked for (decision 0013).
 const AHEAD: usize = 4;
-/// How many ahead the memory that is known by then.
+/// How many ahead what is behind that: it has arrived by then.
 const NEAR: usize = AHEAD / 2;
 
 /// One operation of a batch, as the user gave it.
@@ -244,17 +244,7 @@ impl Engine {
         let mut views: Vec<(&'a Arc<Core>, &View)> = Vec::new();
         let mut hints = [Hint::NONE; AHEAD];
         for (at, (core, change)) in plan.changes.iter().enumerate() {
-            let soon = plan
-                .changes
-                .get(at + AHEAD)
-                .map_or(Hint::NONE, |(its, soon)| {
-                    its.view.load(guard).cur.table.prefetch(soon.key, guard)
-                });
-            let hint = std::mem::replace(&mut hints[at % AHEAD], soon);
-            if let Some((its, _)) = plan.changes.get(at + NEAR) {
-                let near = hints[(at + NEAR) % AHEAD];
-                its.view.load(guard).cur.table.approach(near);
-            }
+            let hint = ask_ahead(plan, at, &mut hints, guard);
             if views.last().is_none_or(|(last, _)| last.id != core.id) {
                 views.push((core, core.view.load(guard)));
             }
@@ -375,4 +365,19 @@ fn abandon_all(engine: &Engine, changes: &[(&Arc<Core>, Change<'_>)]) {
     changes
         .iter()
         .for_each(|(_, change)| change.abandon(engine));
+}
+
+/// Asks for memory of keys behind key `at`, whose hint it returns; `hints` keeps those of the next
+/// keys, each at its number modulo `AHEAD`.
+fn ask_ahead(plan: &Plan<'_>, at: usize, hints: &mut [Hint; AHEAD], guard: &Guard) -> Hint {
+    let ahead = |by: usize| plan.changes.get(at + by);
+    let soon = ahead(AHEAD).map_or(Hint::NONE, |(core, change)| {
+        core.view.load(guard).cur.table.prefetch(change.key, guard)
+    });
+    let hint = std::mem::replace(&mut hints[at % AHEAD], soon);
+    if let Some((core, _)) = ahead(NEAR) {
+        let near = hints[(at + NEAR) % AHEAD];
+        core.view.load(guard).cur.table.approach(near);
+    }
+    hint
 }

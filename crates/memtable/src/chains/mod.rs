@@ -405,6 +405,7 @@ impl<L: Sorted> Memtable for Chained<L> {
             guard,
         };
         if node.is_none() {
+            // What it asks for arrives during the look into the index. Who had time has done it.
             self.approach(hint);
             node = self.indexed(intent.key, write.hash, &mut tally);
         }

@@ -39,8 +39,8 @@ pub(crate) trait Sorted: Debug + Send + Sync + Sized + 'static {
     /// Whether no node was ever linked.
     fn is_empty(&self) -> bool;
 
-    /// Asks for the memory that a search for the key's place reads; a node not above the key at
-    /// which that may begin, if it came by one.
+    /// Asks for the memory that a search for the key's place reads first; a node not above the key
+    /// at which that may begin, if it came by one.
     fn prefetch<'l>(
         &'l self,
         probe: &Probe<'_>,

@@ -14,10 +14,11 @@
 //!     guards' keys begin with (`shared`); equal words are told apart by the whole keys.
 //! G2. A guard's tower is linked on all of the levels it is entered at. (Whoever built the
 //!     directory came by on the highest of them; links are made bottom-up and never undone.)
-//! G3. A directory never changes, and lives until no pinned thread can be looking at it; the
-//!     towers and nodes live as long as the list.
+//! G3. A directory never changes, and lives until no pinned thread can be looking at it. Its towers
+//!     and nodes live as long as the list, which may end first: only `guard` hands them out.
+//! G4. The node of a guard is that of its tower.
 //!
-//! Threads: any. Tests: below; `tests.rs` beside.
+//! Threads: any. Tests: `tests.rs` beside.
 
 use crate::chains::node::Node;
 use crate::jellyfish::tower::Tower;
@@ -66,8 +67,8 @@ pub(crate) struct Guard<'l> {
 }
 
 /// What of a guard is read next.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Wanted {
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Wanted {
     Node,
     Tower,
 }
@@ -123,7 +124,7 @@ pub(crate) struct Directory {
     pub(crate) is_whole: bool,
 }
 
-// SAFETY: the towers are shared by all threads anyway; the rest is plain data.
+// SAFETY: towers and nodes are shared by all threads anyway; the rest is plain data.
 unsafe impl Send for Directory {}
 // SAFETY: as for Send.
 unsafe impl Sync for Directory {}
@@ -161,7 +162,7 @@ impl Directory {
                 .into(),
             lines: lines.into(),
             heights,
-            // SAFETY: they are handed out by `guard` alone, for as long as their list lives.
+            // SAFETY: G3: nobody gets them for longer than their list lives.
             nodes: guards
                 .iter()
                 .map(|guard| unsafe { guard.node.extend() })
@@ -205,12 +206,13 @@ impl Directory {
             + self.levels.len()
     }
 
-    /// Where a search for the key of `probe` begins, of which that is `wanted`.
+    /// Where a search for the key of `probe` begins; `wanted`: what the caller reads of the guards
+    /// there.
     ///
     /// # Safety
     /// The list of the guards lives during `'l`.
     #[inline]
-    pub(crate) unsafe fn enter<'d, 'l>(
+    pub(super) unsafe fn enter<'d, 'l>(
         &'d self,
         probe: &Probe<'_>,
         wanted: Wanted,
@@ -293,8 +295,8 @@ impl Directory {
         for start in &self.heights {
             if *start == 0 {
                 match wanted {
-                    Wanted::Node => prefetch_eight(&self.nodes, at * LINE),
-                    Wanted::Tower => prefetch_eight(&self.towers, at * LINE),
+                    Wanted::Node => prefetch_line(&self.nodes, at * LINE),
+                    Wanted::Tower => prefetch_line(&self.towers, at * LINE),
                 }
             }
             count = self.lines[start + at].count(&is_before);
@@ -332,12 +334,12 @@ impl Directory {
     }
 }
 
-/// Asks for eight pointers, which may lie on two cache lines.
+/// Asks for the pointers of a line's guards, and the next: nine, which may lie on two cache lines.
 #[inline]
-fn prefetch_eight<T>(all: &[T], from: usize) {
+fn prefetch_line<T>(all: &[T], from: usize) {
     let first = all.as_ptr().wrapping_add(from);
     prefetch_at(first);
-    prefetch_at(first.wrapping_add(LINE - 1));
+    prefetch_at(first.wrapping_add(LINE));
 }
 
 /// How many bytes at the start of all guards' keys are the same, if they are worth leaving out.

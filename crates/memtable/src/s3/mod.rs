@@ -181,7 +181,7 @@ impl Entries {
     /// A walk has come to a place: asks for what it will need in the next block, each step for what
     /// the step before has brought. With all of a node asked for, 150 ns a pair became 92.
     #[inline]
-    fn approach(place: Ranked) {
+    fn approach_next(place: Ranked) {
         let Ranked {
             block,
             sorting,
@@ -321,8 +321,8 @@ impl Sorted for Entries {
         block_of(self.anchors.head()).nodes().next().is_none()
     }
 
-    /// The guard's anchor. Behind it is the block, most often the key's, which `approach` asks for:
-    /// who waited here for the anchor to know where did nothing else meanwhile.
+    /// The guard's anchor. The block behind it, most often the key's, is for `approach`: to wait
+    /// here for the anchor, which says where it is, would leave nothing to do meanwhile.
     #[inline]
     fn prefetch<'l>(
         &'l self,
@@ -483,7 +483,7 @@ impl Sorted for Entries {
         let rank = place.rank + 1;
         if rank < place.sorting.len() {
             let place = Ranked { rank, ..place };
-            Self::approach(place);
+            Self::approach_next(place);
             return Some(place);
         }
         self.first_of(place.block.above()?)
