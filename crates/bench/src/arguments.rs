@@ -179,7 +179,7 @@ the median is printed with the least and the greatest. Operations are those of a
 together, but in db_bench and jf.dbb.*, which count as db_bench does, for each.
 
 Not there, since Velella has not the parts it takes: xyza.conflict and xyza.opt (partitions that
-a scheduler lets one operation into), yodb.* (chunks with logs).
+a scheduler lets one operation into), yodb.e* by the size of chunks' logs.
 
 Every store is asked for the same durability: none (may be lost with the process), process
 (survives kill -9), device (survives a power loss). One that cannot keep it is refused. A sample

@@ -2,14 +2,15 @@
 //!
 //! Source: YCSB's `ZipfianGenerator` (Gray et al., SIGMOD '94) and its scrambling; numpy's
 //! unbounded Zipf (Devroye's rejection), which JellyFish's simulation draws from; S3 (VLDB '19)
-//! 6.1 for several centres; cLSM (EuroSys '15) 5.1 for hot blocks and for production logs, whose
-//! popularity is fitted by a log-normal: 10 % of the keys get 81 % of the requests, 1.5 % get half.
+//! 6.1 for several centres; EvenDB's supplement for two components; cLSM (EuroSys '15) 5.1 for hot
+//! blocks and for production logs, whose popularity is fitted by a log-normal: 10 % of the keys get
+//! 81 % of the requests, 1.5 % get half.
 //!
 //! C1. What is drawn is below the bound, but for `ZipfUnbounded`.
 //! C2. The same random numbers draw the same keys.
-//! C3. Zipf's popular keys stay the same while keys are inserted: they are of those that were there
-//!     when the chooser was made, as are all that it draws. Scattered over more and more, each
-//!     would be another after every few inserts, and nothing would be popular.
+//! C3. Zipf's popular keys, and first components, stay the same while keys are inserted: they are
+//!     of those that were there when the chooser was made, as are all that it draws. Scattered over
+//!     more and more, each would be another after every few inserts, and nothing would be popular.
 //!
 //! Threads: shared. Tests: `choice/tests.rs`.
 
@@ -31,6 +32,9 @@ pub enum Choice {
     ZipfUnbounded(f64),
     /// Zipf offsets (0.99) around so many centres that the seed chooses.
     Centres(u64),
+    /// Keys of two components, so many with the same first one: Zipf (0.99) over the first, the
+    /// popular ones scattered, uniform over the second (EvenDB's composite keys).
+    Composite(u64),
     /// Normal around the middle, with this standard deviation as a share of the key space.
     Normal(f64),
     /// Zipf (0.99) from the newest key backwards.
@@ -70,6 +74,7 @@ impl Chooser {
             Choice::Zipf(theta) => Some(Zipf::new(bound, theta)),
             Choice::Latest => Some(Zipf::new(bound, THETA)),
             Choice::Centres(centres) => Some(Zipf::new(bound / centres.max(1), THETA)),
+            Choice::Composite(each) => Some(Zipf::new(bound / each.max(1), THETA)),
             _ => None,
         };
         Chooser {
@@ -98,6 +103,12 @@ impl Chooser {
                     0 => (centre + offset) % bound,
                     _ => (centre + bound - offset % bound) % bound,
                 }
+            }
+            Choice::Composite(each) => {
+                let each = each.clamp(1, bound);
+                let firsts = (bound.min(self.keys) / each).max(1);
+                let first = high(mix(rank(random).wrapping_add(1)), firsts);
+                first * each + random.below(each)
             }
             Choice::Normal(sigma) => loop {
                 let at = 0.5 + sigma * normal(random);

@@ -91,6 +91,37 @@ fn uniform_latest_normal_and_centres_are_what_they_say() {
 }
 
 #[test]
+fn first_components_are_zipf_and_second_ones_uniform() {
+    const EACH: u64 = 100;
+    let chooser = Chooser::new(Choice::Composite(EACH), KEYS + 7, 5);
+    let mut random = Random::new(9);
+    let (mut firsts, mut seconds) = (HashMap::new(), vec![0u64; EACH as usize]);
+    for _ in 0..DRAWS {
+        let n = chooser.draw(&mut random, KEYS + 7);
+        assert!(n < KEYS, "only whole groups");
+        *firsts.entry(n / EACH).or_insert(0u64) += 1;
+        seconds[(n % EACH) as usize] += 1;
+    }
+    let zeta: f64 = (1..=KEYS / EACH).map(|i| (i as f64).powf(-0.99)).sum();
+    let hottest = *firsts.values().max().unwrap() as f64 / DRAWS as f64;
+    // Two ranks may be scattered to the same component.
+    let share = 1.0 / zeta;
+    assert!(
+        (share * 0.95..share * 1.6).contains(&hottest),
+        "{hottest} {share}"
+    );
+    let even = DRAWS / EACH;
+    assert!(
+        seconds
+            .iter()
+            .all(|&n| (even * 9 / 10..even * 11 / 10).contains(&n))
+    );
+    // Fewer keys than a group has: as good as uniform.
+    let few = Chooser::new(Choice::Composite(EACH), 3, 5);
+    assert!((0..100).all(|_| few.draw(&mut random, 3) < 3));
+}
+
+#[test]
 fn what_is_popular_stays_so_while_keys_are_inserted() {
     let chooser = Chooser::new(Choice::Zipf(0.99), KEYS, 1);
     let mut random = Random::new(3);
