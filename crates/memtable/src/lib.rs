@@ -128,8 +128,8 @@ impl MemtableOptions {
     }
 }
 
-/// Bytes of a guard directory by default: as in S3. Half of the second-level cache was the paper's
-/// reason; `docs/decisions/0008-guard-directory.md` has what was measured.
+/// Bytes of a guard directory by default: S3's budget, though not for its reason, half of a cache
+/// that was smaller there (S3-8); `docs/decisions/0008-guard-directory.md` has what was measured.
 pub const GUARD_BYTES: usize = 2 << 20;
 
 /// Makes an empty memtable.

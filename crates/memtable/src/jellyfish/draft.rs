@@ -244,7 +244,8 @@ impl<'l> Draft<'l> {
         highest.unwrap_or(start)
     }
 
-    /// Leaves these towers alone, each to be entered no higher than its area asks for.
+    /// Leaves these towers alone, each to be entered no higher than its area asks for
+    /// (S3-10).
     fn keep(&mut self, picks: &[Pick]) {
         let guard = |pick: &Pick| {
             let enough = self.lowest + 1 + pick.area.ilog2().div_ceil(2) as usize;
