@@ -1,7 +1,8 @@
 //! A run: benchmarks by stores by threads, round by round, each store in a process of its own.
 //!
 //! N1. Before anything is measured, every store is asked whether it can keep the durability of
-//!     every benchmark; one that cannot ends the run (`UnequalDurability`).
+//!     every benchmark; one that cannot ends the run (`UnequalDurability`). A peer that nobody
+//!     named is left out instead, and a remark says so.
 //!     A rate that a benchmark cannot keep ends it, too (`ClosedLoop`).
 //! N2. Stores take turns: in each round all of them do the same work, the order shifted by one
 //!     from round to round, so that a drifting machine favours none.
@@ -9,9 +10,10 @@
 //!     run leaves it, the one that does is run first, unmeasured, and what that one needs.
 //! N4. A store that answers wrongly or fails has no figures at all, and the run ends with 1.
 //!
-//! Threads: one; the processes have their own. Tests: `tests/run.rs`, `tests/refusals.rs`.
+//! Threads: one; the processes have their own. Tests: `tests/run.rs`, `tests/refusals.rs`, below.
 
 use crate::catalogue::{self, Benchmark, Changes};
+use crate::durability::Durability;
 use crate::failure::{Failure, Outcome};
 use crate::message::{Scratch, Task, Told, remove, spawn};
 use crate::result::{Measurement, Results};
@@ -248,6 +250,19 @@ impl Session {
         Ok(all)
     }
 
+    /// Which peers are not measured, where all are that fit, and why.
+    fn left_out(&self) -> Vec<String> {
+        let mut all = Vec::new();
+        let with_all = |one: &&&Benchmark| one.peers && self.peers.is_none();
+        for benchmark in self.benchmarks.iter().filter(with_all) {
+            let durability = benchmark.with(&self.changes, 1).settings.durability;
+            let unfit = unfit(&stores::peers(), durability);
+            let new: Vec<_> = unfit.into_iter().filter(|one| !all.contains(one)).collect();
+            all.extend(new);
+        }
+        all
+    }
+
     fn empty_results(&self, parts: &[Part]) -> Results {
         let mut stores: Vec<String> = Vec::new();
         for part in parts {
@@ -259,7 +274,7 @@ impl Session {
         Results {
             command: self.command.clone(),
             machine: machine(),
-            remarks: Vec::new(),
+            remarks: self.left_out(),
             specs: self.specs(&self.benchmarks, threads.first().copied().unwrap_or(1)),
             stores,
             threads,
@@ -325,4 +340,27 @@ fn machine() -> String {
         kib.map_or(memory.clone(), |kib: u64| human::bytes(kib << 10)),
         std::env::consts::ARCH
     )
+}
+
+/// What there is to say of those that cannot keep a durability.
+fn unfit(peers: &[&dyn Peer], durability: Durability) -> Vec<String> {
+    let said = |peer: &&dyn Peer| Some(format!("left out: {}", peer.check(durability).err()?));
+    peers.iter().filter_map(said).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_cannot_keep_a_durability_is_not_left_out_in_silence() {
+        let peers = ["velella", "memtable:s3"].map(|name| stores::named(name).unwrap());
+        assert!(unfit(&peers, Durability::None).is_empty());
+        let said = unfit(&peers, Durability::Process);
+        assert_eq!(said.len(), 1);
+        assert!(
+            said[0].contains("left out: cannot compare memtable:s3"),
+            "{said:?}"
+        );
+    }
 }
