@@ -78,6 +78,8 @@ expect() {
 have redis-cli || { say "SKIPPED: no redis-cli on this machine (package redis-tools)"; exit 0; }
 have python3 || { say "SKIPPED: no python3 on this machine"; exit 0; }
 [ -x "$VELELLA" ] || fail "$VELELLA is missing: run cargo build --release"
+bytes="$(wc -c <"$VELELLA")"
+[ "$bytes" -lt 12000000 ] || fail "$VELELLA has $bytes bytes, and should stay below 12 MB"
 
 say "redis-cli"
 start_server
