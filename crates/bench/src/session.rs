@@ -1,9 +1,9 @@
 //! A run: benchmarks by stores by threads, round by round, each store in a process of its own.
 //!
 //! N1. Before anything is measured, every store is asked whether it can keep the durability of
-//!     every benchmark; one that cannot ends the run (`UnequalDurability`). A peer that nobody
-//!     named is left out instead, and a remark says so.
-//!     A rate that a benchmark cannot keep ends it, too (`ClosedLoop`).
+//!     every benchmark; one that cannot ends the run (`UnequalDurability`), but a peer that
+//!     nobody named is left out, and a remark says so. A rate that a benchmark cannot keep ends
+//!     the run, too (`ClosedLoop`).
 //! N2. Stores take turns: in each round all of them do the same work, the order shifted by one
 //!     from round to round, so that a drifting machine favours none.
 //! N3. A benchmark that begins with what another left gets it: where none right before it in the
@@ -344,7 +344,14 @@ fn machine() -> String {
 
 /// What there is to say of those that cannot keep a durability.
 fn unfit(peers: &[&dyn Peer], durability: Durability) -> Vec<String> {
-    let said = |peer: &&dyn Peer| Some(format!("left out: {}", peer.check(durability).err()?));
+    let said = |peer: &&dyn Peer| {
+        peer.check(durability).err()?;
+        let offers: Vec<&str> = peer.offers().iter().map(|one| one.name()).collect();
+        let (name, offers, asked) = (peer.name(), offers.join(", "), durability.name());
+        Some(format!(
+            "{name} is left out: it offers durability {offers}, not {asked}"
+        ))
+    };
     peers.iter().filter_map(said).collect()
 }
 
@@ -357,10 +364,9 @@ mod tests {
         let peers = ["velella", "memtable:s3"].map(|name| stores::named(name).unwrap());
         assert!(unfit(&peers, Durability::None).is_empty());
         let said = unfit(&peers, Durability::Process);
-        assert_eq!(said.len(), 1);
-        assert!(
-            said[0].contains("left out: cannot compare memtable:s3"),
-            "{said:?}"
+        assert_eq!(
+            said,
+            ["memtable:s3 is left out: it offers durability none, not process"]
         );
     }
 }

@@ -1,8 +1,9 @@
 //! YoDB (EvenDB's supplement): gets and scans over keys of one and of two components.
 //!
-//! The paper compares with RocksDB over data of several sizes (`--scale`); of keys, values and how
-//! long a scan is it says nothing but `short`, `medium`, `long`, so those here are ours: 100 B, and
-//! 10, 100 and 1,000 pairs. What its logs of two sizes gain is in `NOT_THERE`.
+//! The paper compares with RocksDB over data of several sizes (`--scale`). Of keys and values it
+//! says nothing, and of scans no more than the names (E10, E100, E1000): so 100 B of value, 1,000
+//! keys to a first component, and scans of exactly so many pairs are ours. Its logs of two sizes
+//! are in `NOT_THERE`.
 //!
 //! Tests: `catalogue`.
 
