@@ -66,6 +66,11 @@ impl BatchCell {
         self.installed.set(self.installed.get() + 1);
     }
 
+    /// Whether a version that carries the word is installed, or is about to be.
+    pub(crate) fn has_installed(&self) -> bool {
+        self.installed.get() > 0
+    }
+
     /// Takes [`BatchCell::enlist`] back: the version never became reachable.
     pub(crate) fn delist(&self) {
         self.installed.set(self.installed.get() - 1);

@@ -69,6 +69,11 @@ impl Owner<'_> {
         }
     }
 
+    /// Whether versions of it are installed, for which others may be waiting.
+    pub(crate) fn is_waited_for(self) -> bool {
+        matches!(self, Owner::Batch(cell) if cell.has_installed())
+    }
+
     /// The version was not installed after all.
     pub(crate) fn delist(self) {
         if let Owner::Batch(cell) = self {

@@ -413,7 +413,8 @@ impl<L: Sorted> Memtable for Chained<L> {
         // An update as well: searches may have grown long where only updates follow. But loom would
         // explore that for each of them.
         if node.is_none() || !cfg!(loom) {
-            self.list.renew(guard, &self.counters);
+            self.list
+                .renew(guard, owner.is_waited_for(), &self.counters);
         }
         let outcome = if let Some(node) = node {
             self.install_on(node, None, &write, &mut tally)

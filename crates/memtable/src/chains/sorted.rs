@@ -49,8 +49,9 @@ pub(crate) trait Sorted: Debug + Send + Sync + Sized + 'static {
     ) -> Option<Node<'l>>;
     /// Asks for what a search from `start`, which `prefetch` gave, reads next: some time after it.
     fn approach(&self, _start: Node<'_>) {}
-    /// Work that is due from time to time, done by a writer that has installed nothing yet.
-    fn renew(&self, guard: &Guard, counters: &Counters);
+    /// Work that is due from time to time, done by a writer before it installs its key. One that
+    /// others may be waiting for, since it has installed others, leaves what takes long.
+    fn renew(&self, guard: &Guard, waited_for: bool, counters: &Counters);
     /// The key's node, if there is one.
     fn find<'l>(&'l self, probe: &Probe<'_>, guard: &Guard, tally: &mut Tally) -> Option<Node<'l>>;
     /// Nothing searched yet.

@@ -10,8 +10,9 @@
 //!     guards are sorted, whatever is inserted meanwhile.
 //! D2. Higher levels are walked before lower ones, so that what was met above is met below: links
 //!     are made bottom-up and never undone.
-//! D3. A call takes as many steps as it was given, and the last one a copy of words besides; where
-//!     a selector chooses, also that choice, from a sample of the words, and a pass over towers.
+//! D3. A walk takes as many steps as it was given. What finishes it takes a copy of all guards;
+//!     where a selector chooses, also that choice, from a sample of the words, and a pass over
+//!     towers.
 //! D4. A selector says where guards should stand. One that is too low for what it stands before
 //!     is of no use, so the highest of the towers close before the place becomes a guard; and
 //!     before, since a key between the place and its guard would be left to the guard before,
@@ -109,8 +110,9 @@ impl<'l> Draft<'l> {
         }
     }
 
-    /// Goes on for `steps` towers (D3); the directory, if that was the end.
-    pub(crate) fn advance(&mut self, steps: usize) -> Option<Directory> {
+    /// Goes on for `steps` towers; whether all was walked past by then, and [`Draft::finish`] is
+    /// what is left.
+    pub(crate) fn walk(&mut self, steps: usize) -> bool {
         for _ in 0..steps {
             match self.stage {
                 Stage::Walk { level, next } => match next {
@@ -121,21 +123,34 @@ impl<'l> Draft<'l> {
                     let word = Directory::word_of(&self.towers, self.words.len(), shared);
                     self.words.push(word);
                 }
-                Stage::Words { shared } => {
-                    if let Some(chooser) = self.chooser.take() {
-                        self.select(&chooser, shared);
-                    }
-                    if self.towers.len() > self.most {
-                        // The selector wanted too many, or panicked the last time.
-                        self.thin_evenly();
-                    }
-                    let words = std::mem::take(&mut self.words);
-                    let is_whole = self.is_whole;
-                    return Some(Directory::new(&self.towers, words, shared, is_whole));
-                }
+                Stage::Words { .. } => return true,
             }
         }
-        None
+        false
+    }
+
+    /// Both in one.
+    #[cfg(all(test, not(any(loom, shuttle))))]
+    pub(crate) fn whole(mut self) -> Directory {
+        assert!(self.walk(usize::MAX), "steps for everything");
+        self.finish()
+    }
+
+    /// The directory, of what was walked past (D3).
+    pub(crate) fn finish(&mut self) -> Directory {
+        let shared = match self.stage {
+            Stage::Words { shared } => shared,
+            Stage::Walk { .. } => 0,
+        };
+        if let Some(chooser) = self.chooser.take() {
+            self.select(&chooser, shared);
+        }
+        if self.towers.len() > self.most {
+            // The selector wanted too many, or panicked the last time.
+            self.thin_evenly();
+        }
+        let words = std::mem::take(&mut self.words);
+        Directory::new(&self.towers, words, shared, self.is_whole)
     }
 
     fn meet(&mut self, tower: Tower<'l>, level: usize) {

@@ -8,6 +8,8 @@
 //!
 //! H1. One thread at a time goes on with a directory, [`PIECE`] towers far, before it installs
 //!     its key; nobody waits for it, and it is not held up for long, unless a selector takes long.
+//!     A batch of which keys are installed, for which others may wait, leaves to the next write
+//!     what takes long: to finish a directory, and to free the one before with what else is due.
 //! H2. Making directories costs each insertion and each fallback a constant number of steps: of
 //!     walking along one level, which are cheap beside a fallback's.
 //! H3. `tail` and the fingers are null or towers linked on [`TAIL_LEVELS`] levels at least. Whether
@@ -216,9 +218,15 @@ impl Guides {
     }
 
     /// Goes on with the next directory, unless another thread is at it (H1), and puts it in use
-    /// once it is done; whether it was. `begin` makes a draft of the guides' own list (H4).
+    /// once it is done, unless others wait for the caller; whether it was. `begin` makes a draft of
+    /// the guides' own list (H4).
     #[cold]
-    pub(crate) fn renew(&self, guard: &Guard, begin: impl FnOnce() -> Draft<'static>) -> bool {
+    pub(crate) fn renew(
+        &self,
+        guard: &Guard,
+        waited_for: bool,
+        begin: impl FnOnce() -> Draft<'static>,
+    ) -> bool {
         let Some(mut draft) = self.draft.try_lock() else {
             return false;
         };
@@ -226,9 +234,11 @@ impl Guides {
         if !self.is_due() {
             return false;
         }
-        let Some(directory) = draft.get_or_insert_with(begin).advance(PIECE) else {
+        let begun = draft.get_or_insert_with(begin);
+        if !begun.walk(PIECE) || waited_for {
             return false;
-        };
+        }
+        let directory = begun.finish();
         *draft = None;
         let towers = self.towers();
         // Relaxed, all: statistics and hints; the directory is published by `Swap`.

@@ -521,11 +521,12 @@ impl List {
     }
 
     /// Goes on with the next guard directory, unless another thread is at it; whether that made it
-    /// complete. The caller has installed nothing that others would wait for (H1).
+    /// complete. A caller that others wait for does not complete it (H1).
     #[cold]
-    pub(crate) fn renew_guides(&self, guard: &Guard) -> bool {
+    pub(crate) fn renew_guides(&self, guard: &Guard, waited_for: bool) -> bool {
         // SAFETY: the guides keep it no longer than the list lives (H4).
-        self.guides.renew(guard, || unsafe { self.draft() })
+        self.guides
+            .renew(guard, waited_for, || unsafe { self.draft() })
     }
 
     /// The beginning of a directory of the list's towers: those of the lowest level that is not

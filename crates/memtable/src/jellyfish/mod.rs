@@ -75,8 +75,8 @@ impl Sorted for List {
     }
 
     #[inline]
-    fn renew(&self, guard: &Guard, counters: &Counters) {
-        if self.is_renewal_due() && self.renew_guides(guard) {
+    fn renew(&self, guard: &Guard, waited_for: bool, counters: &Counters) {
+        if self.is_renewal_due() && self.renew_guides(guard, waited_for) {
             counters.directories.increment();
         }
     }

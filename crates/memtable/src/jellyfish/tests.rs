@@ -8,7 +8,7 @@ use super::tower::LEVELS;
 use crate::chains::index::{KeyIndex, hash};
 use crate::chains::node::Node;
 use crate::contract::World;
-use crate::contract::world::{NEWEST, rest_back};
+use crate::contract::world::{NEWEST, put, rest_back};
 use crate::counters::Counters;
 use crate::guards::{GuardOptions, Mixed};
 use crate::probe::Probe;
@@ -166,17 +166,14 @@ fn a_directory_made_in_pieces_is_the_same() {
         };
         (0..count).for_each(|number| put(2 * number));
         // SAFETY: `table` lives on.
-        let mut whole = unsafe { table.list.draft() };
+        let whole = unsafe { table.list.draft() }.whole();
         // SAFETY: as above.
         let mut pieces = unsafe { table.list.draft() };
-        let whole = whole.advance(usize::MAX).expect("steps for everything");
-        let mut calls = 0;
-        let pieces = loop {
+        let mut calls = 1;
+        while !pieces.walk(7) {
             calls += 1;
-            if let Some(directory) = pieces.advance(7) {
-                break directory;
-            }
-        };
+        }
+        let pieces = pieces.finish();
         assert_eq!(listed(&whole), listed(&pieces));
         assert!(
             calls > whole.len() / 7,
@@ -187,13 +184,10 @@ fn a_directory_made_in_pieces_is_the_same() {
         // SAFETY: `table` lives on.
         let mut draft = unsafe { table.list.draft() };
         let mut numbers = (0..count).map(|number| 2 * (number * 7 % count) + 1);
-        let disturbed = loop {
-            if let Some(directory) = draft.advance(3) {
-                break directory;
-            }
+        while !draft.walk(3) {
             numbers.next().into_iter().for_each(put);
-        };
-        let guards = listed(&disturbed);
+        }
+        let guards = listed(&draft.finish());
         assert!(guards.is_sorted_by_key(|(key, _)| key));
         assert!(guards.len() >= whole.len().min(guard_bytes / BYTES_PER_GUARD / 2));
     }
@@ -238,6 +232,27 @@ fn updates_go_on_with_a_directory_that_searches_need() {
 }
 
 #[test]
+fn a_batch_that_others_wait_for_finishes_no_directory() {
+    let counters = Arc::new(Counters::default());
+    let slots = Arc::new(Slots::new(1));
+    let table = Jellyfish::new(Order::Bytewise, slots, &(&counters).into(), GUARD_BYTES);
+    let table = Arc::new(table);
+    let world = World::new(&|_, _| Arc::clone(&table) as _, &Order::Bytewise);
+    let mut keys = (0..u32::MAX).map(u32::to_be_bytes);
+    while !table.list.is_renewal_due() {
+        world.put(0, &keys.next().unwrap(), b"");
+    }
+    let made = counters.directories.sum();
+    // Each of these walks a piece, so that all is walked past long before the last.
+    let keys: Vec<[u8; 4]> = keys.take(if cfg!(miri) { 400 } else { 2000 }).collect();
+    let intents: Vec<_> = keys.iter().map(|key| put(key, b"")).collect();
+    world.batch(0, &intents);
+    assert_eq!(counters.directories.sum(), made);
+    world.put(0, b"the next write", b"");
+    assert_eq!(counters.directories.sum(), made + 1);
+}
+
+#[test]
 fn a_directory_finds_the_guards_on_both_sides() {
     let mut rng = Rng::new(3);
     let mut draw = |prefix: &[u8], letters: u64, longest: u64| -> Vec<u8> {
@@ -256,8 +271,7 @@ fn a_directory_finds_the_guards_on_both_sides() {
                 world.put(0, &draw(prefix, letters, longest), b"");
             }
             // SAFETY: `table` lives on.
-            let mut draft = unsafe { table.list.draft() };
-            let directory = draft.advance(usize::MAX).expect("steps for everything");
+            let directory = unsafe { table.list.draft() }.whole();
             // SAFETY: `table` lives on.
             let guards = unsafe { directory.guards() };
             assert!(!guards.is_empty());

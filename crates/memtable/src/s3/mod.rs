@@ -345,8 +345,8 @@ impl Sorted for Entries {
     }
 
     #[inline]
-    fn renew(&self, guard: &Guard, counters: &Counters) {
-        self.anchors.renew(guard, counters);
+    fn renew(&self, guard: &Guard, waited_for: bool, counters: &Counters) {
+        self.anchors.renew(guard, waited_for, counters);
     }
 
     #[inline]

@@ -82,8 +82,7 @@ fn selected_guards_are_the_highest_towers_close_before_the_places_chosen() {
         world.put(0, &((10 * (n * 7 % keys)) << 44).to_be_bytes(), b"");
     }
     // SAFETY: `table` lives on.
-    let mut draft = unsafe { table.list.draft() };
-    let chosen = draft.advance(usize::MAX).expect("steps for everything");
+    let chosen = unsafe { table.list.draft() }.whole();
     let all = heights(&table);
     let start = |place: u64| all.partition_point(|(word, _)| *word < place);
     let mut starts: Vec<usize> = places.iter().map(|place| start(*place)).collect();
@@ -149,9 +148,9 @@ fn a_selector_that_has_nothing_to_go_by_leaves_the_guards_as_without_it() {
         most: FEW / BYTES_PER_GUARD,
         chooser: None,
     };
-    let without = Draft::new(aim).advance(usize::MAX).unwrap();
+    let without = Draft::new(aim).whole();
     // SAFETY: `chosen` lives on.
-    let with = unsafe { chosen.list.draft() }.advance(usize::MAX).unwrap();
+    let with = unsafe { chosen.list.draft() }.whole();
     assert_eq!(listed(&with), listed(&without));
     assert_eq!(fixed.told.lock().unwrap().len(), asked + 1);
 }
@@ -206,7 +205,7 @@ fn a_selector_that_breaks_its_word_costs_no_more_than_its_guards() {
         assert_eq!(panicked, u64::from(panics));
         assert!(counters.directories.sum() > 1);
         // SAFETY: `table` lives on.
-        let directory = unsafe { table.list.draft() }.advance(usize::MAX).unwrap();
+        let directory = unsafe { table.list.draft() }.whole();
         let guards = listed(&directory);
         assert!(guards.len() <= FEW / BYTES_PER_GUARD);
         assert!(guards.is_sorted_by(|(a, _), (b, _)| a < b));
