@@ -134,11 +134,12 @@ impl TableMeta {
                 let reference = ExternalRef::decode(entry.value)
                     .ok_or("the payload of an external value is no reference")?;
                 self.externals.push(reference.file);
-                (reference.expires_at_ms != 0).then_some(reference.expires_at_ms)
+                Some(reference.expires_at_ms)
             }
             _ => None,
         };
-        if let Some(at) = expires {
+        // 0 stands for never.
+        if let Some(at) = expires.filter(|at| *at != 0) {
             self.min_expiry_ms = Some(self.min_expiry_ms.map_or(at, |least| least.min(at)));
             self.max_expiry_ms = Some(self.max_expiry_ms.map_or(at, |most| most.max(at)));
         }

@@ -252,12 +252,13 @@ impl<'a> Retain<'a> {
     fn is_expired(&self, entry: &Entry<'_>) -> bool {
         let expiry = match entry.kind {
             ValueKind::PutExpiring => Reader::new(entry.value).u64(),
-            ValueKind::External => ExternalRef::decode(entry.value)
-                .map(|reference| reference.expires_at_ms)
-                .filter(|expiry| *expiry != 0),
+            ValueKind::External => {
+                ExternalRef::decode(entry.value).map(|reference| reference.expires_at_ms)
+            }
             _ => None,
         };
-        expiry.is_some_and(|expiry| expiry < self.retention.now_ms())
+        // 0 stands for never, as for readers.
+        expiry.is_some_and(|expiry| expiry != 0 && expiry < self.retention.now_ms())
     }
 
     #[inline]

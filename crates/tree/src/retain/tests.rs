@@ -123,6 +123,16 @@ fn an_expired_value_is_a_tombstone_and_not_nothing() {
 }
 
 #[test]
+fn what_expires_at_0_never_does_as_readers_have_it() {
+    let run = [expiring("a", 9, 0), external("b", 8, 80, 0)];
+    let (out, _) = retained(&run, &at(10, &[]).at_wall(1500), |_| true);
+    assert_eq!(
+        out,
+        [("a".into(), 9, PutExpiring), ("b".into(), 8, External)]
+    );
+}
+
+#[test]
 fn dropped_and_expired_external_values_are_collected() {
     let run = [
         external("a", 9, 70, 0),
