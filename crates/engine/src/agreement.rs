@@ -12,6 +12,10 @@
 //! G5. It is asked before the manifest is written anew, and refuses without having changed
 //!     anything.
 //!
+//! G6. What is opened all the same, with loss accepted, names an older run than the journal's files
+//!     are of, until the opening is through: the next one after one that was cut off refuses it
+//!     again, or has lost the same.
+//!
 //! What no seal noted is not seen: docs/format/manifest.md.
 //!
 //! Tests: `tests/manifest_cut.rs`, `tests/seals_lost.rs` (G4).
@@ -80,6 +84,15 @@ pub(crate) fn check(
                 .remedy("restore the whole database from a backup, not the manifest alone"),
         )
     })
+}
+
+/// Sees to it that `replay`, which is not believed but opened, is not believed by the next opening
+/// either, unless this one ends well (G6). Nothing else is asked of the run that it names: where
+/// edits are missing, nothing of the journal is taken.
+pub(crate) fn doubt(replay: &mut Replay) {
+    if !seeded("an-accepted-manifest-is-believed-from-then-on") {
+        replay.state.incarnation = replay.state.incarnation.saturating_sub(1);
+    }
 }
 
 /// What the manifest says of the journal that was in force.

@@ -61,11 +61,13 @@ pub(crate) fn open(builder: Builder, dir: &Path) -> Result<Arc<Handle>> {
     let shared = MadeOf::new(sizes.lanes, budget::spare_bytes(&options));
     let cores = open_keyspaces(&env, &state, &options, &orders, &shared)?;
 
-    let (mut recovered, mut report) = match doubt {
+    let (mut recovered, mut report) = match &doubt {
         None => recover_with_room(&env, &state, &cores, &options)?,
-        Some(doubt) => tables_only(&env, &state, &doubt)?,
+        Some(doubt) => tables_only(&env, &state, doubt)?,
     };
-    remove_tables(&env, &state, &recovered)?;
+    if doubt.is_none() {
+        remove_tables(&env, &state, &recovered)?;
+    }
     report.notes.extend(clock_behind(&state));
     let start = start(&state, &recovered);
     let (journal, lanes, edit) = new_journal(&env, &state, &options, &sizes, start)?;
@@ -78,8 +80,9 @@ pub(crate) fn open(builder: Builder, dir: &Path) -> Result<Arc<Handle>> {
         give_up_opening(&error, recovered, journal.as_deref());
         return Err(error);
     }
-    // Not before: were this opening given up, the next might believe more of the journal.
+    // Not before: were this opening given up, the next might believe more.
     remove_values(&env, &recovered)?;
+    doubt.map_or(Ok(0), |_| remove_tables(&env, &state, &recovered))?;
     recovered.show();
     match &journal {
         Some(journal) => journal.discard_older()?,
@@ -232,6 +235,7 @@ fn open_manifest(
                     if error.kind() == ErrorKind::Corruption
                         && options.recovery == RecoveryMode::AcceptLoss =>
                 {
+                    agreement::doubt(replay);
                     doubt = Some(error);
                     Ok(())
                 }
@@ -262,7 +266,7 @@ fn tables_only(env: &Env, state: &State, doubt: &Error) -> Result<(Recovered, Re
         ..Recovered::default()
     };
     let report = Report {
-        cut: cut_of_tables(state),
+        cut: flushed_up_to(state),
         notes: vec![format!(
             "damage, loss accepted: {doubt}; of the journal nothing was taken"
         )],
@@ -271,18 +275,20 @@ fn tables_only(env: &Env, state: &State, doubt: &Error) -> Result<(Recovered, Re
     Ok((recovered, report))
 }
 
-/// Up to where writes are in tables: what a run without a journal leaves of them when it dies.
+/// What a run without a journal leaves of its writes when it dies.
 fn cut_of_tables(state: &State) -> Stamp {
-    let flushed = state
-        .keyspaces
-        .iter()
-        .map(|keyspace| keyspace.flushed_below);
-    match flushed.max() {
+    match state.incarnation {
         // It never ran, or it is a checkpoint, which lost nothing.
-        _ if state.incarnation == 0 => Stamp::MAX,
-        Some(below) => Stamp(below.0.saturating_sub(1)),
-        None => Stamp::ZERO,
+        0 => Stamp::MAX,
+        _ => flushed_up_to(state),
     }
+}
+
+/// Up to where writes are in tables.
+fn flushed_up_to(state: &State) -> Stamp {
+    let keyspaces = state.keyspaces.iter();
+    let below = keyspaces.map(|keyspace| keyspace.flushed_below).max();
+    below.map_or(Stamp::ZERO, |below| Stamp(below.0.saturating_sub(1)))
 }
 
 fn environment(vfs: &Arc<dyn Vfs>, dir: &Path, manifest: Manifest, options: &Options) -> Env {

@@ -130,6 +130,69 @@ fn a_record_of_a_keyspace_that_the_manifest_forgot_says_where_it_stands() {
     assert!(error.offset().is_some(), "{error}");
 }
 
+fn tables(fs: &MemFs) -> Vec<PathBuf> {
+    let is_table = |path: &PathBuf| path.extension().is_some_and(|it| it == "sst");
+    let mut tables: Vec<_> = fs.files().into_iter().filter(is_table).collect();
+    tables.sort();
+    tables
+}
+
+/// What a normal opening refuses stays refused, and whole, until one that accepts the loss is
+/// through; and that one loses the same, however often others were cut off before.
+#[test]
+fn an_interrupted_opening_that_accepts_loss_hides_none() {
+    let _watchdog = Watchdog::new("manifest_cut", 100);
+    let fs = MemFs::new();
+    let db = on(&fs, tiny());
+    (0..3).for_each(|turn| work(&db, turn));
+    let fs = fs.image(1, CrashMode::KeepAll);
+    let lossy = || tiny().recovery(RecoveryMode::AcceptLoss);
+    let (path, ends) = boundaries(&fs);
+    let bytes = fs.read_file(&path).unwrap();
+    let mut interrupted = 0;
+    for end in &ends[..ends.len() - 1] {
+        let cut = fs.image(1, CrashMode::KeepAll);
+        cut.write_file(&path, &bytes[..usize::try_from(*end).unwrap()])
+            .unwrap();
+        let copy = || cut.image(1, CrashMode::KeepAll);
+        if try_on(Arc::new(copy()), tiny()).is_ok() {
+            continue;
+        }
+        let Ok(db) = try_on(Arc::new(copy()), lossy()) else {
+            continue;
+        };
+        let (expected, there) = (all(&db), tables(&cut));
+        drop(db);
+        for operation in [Operation::Create, Operation::SyncDir, Operation::SyncData] {
+            for nth in 1.. {
+                let copy = copy();
+                let faulty = FaultFs::over_mem(&copy);
+                faulty.inject(Rule::every(Fault::Io).of(operation).from_nth(nth));
+                let opened = try_on(Arc::new(faulty), lossy());
+                if opened.is_ok() {
+                    break;
+                }
+                interrupted += 1;
+                for mode in [CrashMode::KeepAll, CrashMode::Strict] {
+                    let after = copy.image(nth, mode);
+                    match try_on(Arc::new(after.image(1, CrashMode::KeepAll)), tiny()) {
+                        // All but the last steps were done.
+                        Ok(db) => assert_eq!(all(&db), expected, "{end}: {operation:?} {nth}"),
+                        Err(error) => {
+                            assert_eq!(error.kind(), ErrorKind::Corruption, "{error}");
+                            let left = tables(&after);
+                            assert!(there.iter().all(|table| left.contains(table)));
+                            let db = on(&after, lossy());
+                            assert_eq!(all(&db), expected, "{end}: {operation:?} {nth}");
+                        }
+                    }
+                }
+            }
+        }
+    }
+    assert!(interrupted > 10, "{interrupted}");
+}
+
 /// A crash in the middle of an opening leaves files of an incarnation the manifest does not name.
 #[test]
 fn an_interrupted_opening_is_no_evidence() {

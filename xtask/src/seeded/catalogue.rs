@@ -121,6 +121,7 @@ pub(super) const FAULTS: &[Fault] = &[
     fault("recovered-values-are-not-synced", "engine", "suite", "externals::what_a_kill_left"),
     fault("the-old-journal-goes-before-the-new-is-named", "reliability", "suite", "power_loss::"),
     fault("a-shorter-manifest-is-believed", "engine", "suite", "manifest_cut::"),
+    fault("an-accepted-manifest-is-believed-from-then-on", "engine", "suite", "manifest_cut::"),
     fault("an-unknown-run-ended-with-its-last-round", "engine", "suite", "manifest_cut::stamps_of_a_run"),
     fault("a-run-given-up-leaves-its-tables", "engine", "suite", "full_disk::an_opening_that_fails"),
     fault("the-directory-is-looked-up-each-time", "engine", "moved", ""),

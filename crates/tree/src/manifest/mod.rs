@@ -174,17 +174,17 @@ impl Manifest {
     }
 
     /// As [`Manifest::open`], if `accept` finds nothing wrong with what was read: it is asked
-    /// before anything is written.
+    /// before anything is written, and what it makes of that is written.
     ///
     /// # Errors
     /// As [`Manifest::open`], and those of `accept`.
     pub fn open_if(
         vfs: Arc<dyn Vfs>,
         dir: &Path,
-        accept: impl FnOnce(&Replay) -> Result<()>,
+        accept: impl FnOnce(&mut Replay) -> Result<()>,
     ) -> Result<(Manifest, State)> {
-        let replay = Self::in_force(&*vfs, dir, Purpose::Write)?;
-        accept(&replay)?;
+        let mut replay = Self::in_force(&*vfs, dir, Purpose::Write)?;
+        accept(&mut replay)?;
         let manifest = Self::start(vfs, dir, replay.database, replay.state)?;
         directory::remove_stale(&*manifest.vfs, dir, manifest.file());
         let state = manifest.state();
