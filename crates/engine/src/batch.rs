@@ -105,7 +105,7 @@ impl Engine {
             Ok(None) => abandon_all(self, &plan.changes),
             Err(error) => {
                 let changes = plan.changes.iter();
-                changes.for_each(|(_, change)| change.abandon_unless_unknown(self, error));
+                changes.for_each(|(core, change)| change.abandon_unless_unknown(self, core, error));
             }
         }
         // What was refused, or failed, is in the memtables all the same.
@@ -364,7 +364,7 @@ fn foreign(core: &Core) -> Error {
 fn abandon_all(engine: &Engine, changes: &[(&Arc<Core>, Change<'_>)]) {
     changes
         .iter()
-        .for_each(|(_, change)| change.abandon(engine));
+        .for_each(|(core, change)| change.abandon(engine, core));
 }
 
 /// Asks for memory of keys behind key `at`, whose hint it returns; `hints` keeps those of the next

@@ -10,12 +10,14 @@
 //! Tests: `tests/externals.rs`.
 
 use crate::core::Engine;
+use crate::keyspace_core::Core;
 use velella_base::external::{EXTERNAL_REF_BYTES, ExternalRef};
 use velella_base::file_name::FileName;
 use velella_base::limits;
 use velella_base::{Error, ErrorKind, KeyspaceId, Result, ValueKind, seeded};
 use velella_journal::batch;
 use velella_memtable::Intent;
+use velella_sync::epoch;
 use velella_vfs::lacks_descriptors;
 
 /// External files that may wait for the next round, open (C2): far below what a process may open.
@@ -102,7 +104,7 @@ impl<'a> Change<'a> {
             }
             _ => file.sync_all().inspect_err(halt),
         });
-        synced.inspect_err(|_| change.abandon(engine))?;
+        synced.inspect_err(|_| change.discard(engine))?;
         Ok(change)
     }
 
@@ -151,14 +153,27 @@ impl<'a> Change<'a> {
     }
 
     /// As `abandon`, unless the record may survive all the same: then its value must, too.
-    pub(crate) fn abandon_unless_unknown(&self, engine: &Engine, error: &Error) {
+    pub(crate) fn abandon_unless_unknown(&self, engine: &Engine, core: &Core, error: &Error) {
         if error.kind() != ErrorKind::OutcomeUnknown {
-            self.abandon(engine);
+            self.abandon(engine, core);
         }
     }
 
-    /// The write failed: the external value belongs to nothing.
-    pub(crate) fn abandon(&self, engine: &Engine) {
+    /// The write to `core` failed: its external value belongs to nothing, and memtables that its
+    /// attempts came to hold it no more. One that has left its view gives it up with its end.
+    pub(crate) fn abandon(&self, engine: &Engine, core: &Core) {
+        if let Some(file) = self.external {
+            let guard = epoch::pin();
+            for mem in core.view.load(&guard).memtables() {
+                mem.release(file, self.external_bytes);
+            }
+            drop(guard);
+            self.discard(engine);
+        }
+    }
+
+    /// Nothing refers to the external value.
+    fn discard(&self, engine: &Engine) {
         if let Some(file) = self.external {
             if let Some(journal) = &engine.journal {
                 journal.forget(&FileName::External(file).path(&engine.env.dir));

@@ -74,7 +74,8 @@ impl Engine {
         options: WriteOptions,
     ) -> Result<Stamp> {
         let written = self.write_buffered(core, change, options);
-        let stamp = written.inspect_err(|error| change.abandon_unless_unknown(self, error))?;
+        let stamp =
+            written.inspect_err(|error| change.abandon_unless_unknown(self, core, error))?;
         self.acknowledge(stamp, options)?;
         Ok(stamp)
     }

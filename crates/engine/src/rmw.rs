@@ -108,9 +108,9 @@ impl Engine {
     ) -> Result<Option<Stamp>> {
         let published = self.write_above(core, change, basis, options);
         let published =
-            published.inspect_err(|error| change.abandon_unless_unknown(self, error))?;
+            published.inspect_err(|error| change.abandon_unless_unknown(self, core, error))?;
         let Some((stamp, aftermath, guard)) = published else {
-            change.abandon(self);
+            change.abandon(self, core);
             return Ok(None);
         };
         self.tidy_up(core, change.key, aftermath, guard);

@@ -112,6 +112,14 @@ impl Mem {
         }
     }
 
+    /// Takes [`Mem::hold`] back: the write failed, and nobody reads its version.
+    pub(crate) fn release(&self, file: u64, bytes: u64) {
+        if self.externals.lock().remove(&file).is_some() {
+            // Relaxed: see `hold`.
+            self.external_bytes.fetch_sub(bytes, Ordering::Relaxed);
+        }
+    }
+
     /// Its bytes without the chunk begun last: a memtable that was full as soon as it took a chunk
     /// would leave a sixth of a small write buffer unused, or more.
     #[inline]

@@ -214,14 +214,36 @@ fn a_write_that_fails_leaves_no_file() {
         .write_if_unchanged(&batch, &snapshot, WriteOptions::default())
         .unwrap();
     assert!(refused.is_none());
-    // The aborted version stays in the memtable; its file goes with that.
-    gone(&db, &fs, 0);
+    // The aborted version stays in the memtable, and is never read.
+    assert_eq!(files_of(&fs, 2 << 20).len(), 0);
     db.close().unwrap();
     assert_eq!(
         db.put("k", patterned(2 << 20)).unwrap_err().kind(),
         ErrorKind::Closed
     );
     assert_eq!(files_of(&fs, 2 << 20).len(), 0);
+}
+
+#[test]
+fn refused_values_fill_no_memtable() {
+    let fs = MemFs::new();
+    // Sixteen MiB of such values fill a memtable.
+    let db = on(&fs, tiny().memory(64 << 20).write_buffer(4 << 20));
+    db.put("k", patterned(3 << 20)).unwrap();
+    let snapshot = db.snapshot();
+    db.put("k", patterned(2 << 20)).unwrap();
+    let flushes = counter(&db, "flushes");
+    let mut batch = WriteBatch::new();
+    batch.put(&db, "k", patterned(2 << 20));
+    for _ in 0..20 {
+        let written = db.write_if_unchanged(&batch, &snapshot, WriteOptions::default());
+        assert!(written.unwrap().is_none());
+    }
+    assert_eq!(counter(&db, "flushes"), flushes);
+    assert_eq!(files_of(&fs, 2 << 20).len(), 2);
+    assert_eq!(db.get("k").unwrap().unwrap(), patterned(2 << 20));
+    assert_eq!(snapshot.get(&db, "k").unwrap().unwrap().len(), 3 << 20);
+    db.close().unwrap();
 }
 
 #[test]
