@@ -85,6 +85,20 @@ impl Chooser {
         }
     }
 
+    /// How often each key is drawn in so many draws of its own, the most popular first.
+    #[must_use]
+    pub fn popularity(&self, draws: u64) -> Vec<u64> {
+        let mut random = Random::new(self.seed);
+        let mut drawn: Vec<u64> = (0..draws)
+            .map(|_| self.draw(&mut random, self.keys))
+            .collect();
+        drawn.sort_unstable();
+        let same = drawn.chunk_by(|a, b| a == b);
+        let mut counts: Vec<u64> = same.map(|same| same.len() as u64).collect();
+        counts.sort_unstable_by(|a, b| b.cmp(a));
+        counts
+    }
+
     /// Draws the number of a key below `bound`, which has not shrunk since `new`.
     #[inline]
     pub fn draw(&self, random: &mut Random, bound: u64) -> u64 {

@@ -130,6 +130,7 @@ impl Bench<'_> {
         meters.insert("resident_bytes_max".to_owned(), float(most));
         let counters = self.counters_since(&counted);
         let values = Values::new(usize::try_from(spec.value_bytes).unwrap_or(0), spec.seed);
+        figures.extend(skew(spec, all.operations));
         let audited = audit(self.store, self.name, spec, &values, self.known)?;
         let (whole, by_operation) = together(spec, &all.latencies);
         Ok(Measurement {
@@ -428,6 +429,24 @@ fn clients_run(
         over.store(true, Ordering::Relaxed);
         (done, beside.and_then(joined))
     })
+}
+
+/// How skewed a choice is that has no bound, since its exponent does not say: of as many draws the
+/// share that were of a key not drawn before, and the share of the most popular key, in percent.
+fn skew(spec: &Spec, draws: u64) -> Vec<(String, f64)> {
+    if !matches!(spec.choice, Choice::ZipfUnbounded(_)) || draws == 0 {
+        return Vec::new();
+    }
+    let counts = Chooser::new(spec.choice, spec.records, spec.seed).popularity(draws);
+    let percent = |n: u64| float(n) * 100.0 / float(draws);
+    let hottest = counts.first().copied().unwrap_or(0);
+    vec![
+        (
+            "drawn_distinct_percent".to_owned(),
+            percent(counts.len() as u64),
+        ),
+        ("drawn_hottest_percent".to_owned(), percent(hottest)),
+    ]
 }
 
 /// How many of `all` are for this thread.
