@@ -48,6 +48,16 @@ impl Table {
         self.rows.is_empty()
     }
 
+    /// Its columns' names, with the side on which their cells stand.
+    pub fn columns(&self) -> &[(String, Side)] {
+        &self.columns
+    }
+
+    /// Its rows, which have a cell for each column.
+    pub fn rows(&self) -> &[Vec<String>] {
+        &self.rows
+    }
+
     /// Prints it, indented by two.
     ///
     /// # Errors

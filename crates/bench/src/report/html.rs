@@ -1,6 +1,7 @@
 //! Results as one page that needs nothing else: no script, no font, no picture from outside.
 //!
-//! Ratio bars, throughput by threads, latency percentiles, the tables, and how to repeat the run.
+//! Ratio bars, throughput by threads, latency percentiles, the tables with what single benchmarks
+//! alone measure and with what was counted, and how to repeat the run.
 //!
 //! P1. Whatever comes from outside of this program is escaped.
 //!
@@ -11,6 +12,7 @@ use super::text;
 use crate::result::{Latencies, Results, Spread, float};
 use std::fmt::Write;
 use velella_cli::human;
+use velella_cli::table::{Side, Table};
 
 const STYLE: &str = "\
 :root{--ink:#1d2733;--soft:#5d6b79;--grid:#e3e8ee;--card:#fff;--page:#f6f8fa}\
@@ -35,7 +37,8 @@ svg .value{font-variant-numeric:tabular-nums}\
 .scroll{overflow-x:auto}\
 table{border-collapse:collapse;font-size:13px;font-variant-numeric:tabular-nums}\
 th,td{padding:4px 10px;border-bottom:1px solid var(--grid);text-align:right;white-space:nowrap}\
-th:first-child,td:first-child{text-align:left}\
+th:first-child,td:first-child,.left{text-align:left}\
+summary{cursor:pointer;font-size:17px;font-weight:600;margin:34px 0 6px}\
 th{color:var(--soft);font-weight:600}td.best{font-weight:700}";
 
 /// The page.
@@ -53,6 +56,7 @@ pub fn page(results: &Results) -> String {
     throughput_section(results, &mut html);
     latency_section(results, &mut html);
     table_section(results, &mut html);
+    figure_section(results, &mut html);
     foot(results, &mut html);
     html.push_str("</main></body></html>\n");
     html
@@ -263,14 +267,44 @@ fn table_section(results: &Results, html: &mut String) {
     html.push_str("</table></div>");
 }
 
+/// What single benchmarks alone measure; and, folded up, what was counted.
+fn figure_section(results: &Results, html: &mut String) {
+    let figures = text::figures(results);
+    if !figures.is_empty() {
+        html.push_str("<h2>What single benchmarks measure</h2>");
+        table(&figures, html);
+    }
+    html.push_str("<details><summary>What was counted in the last round</summary>");
+    table(&text::meters(results), html);
+    html.push_str("</details>");
+}
+
+fn table(table: &Table, html: &mut String) {
+    let class = |side: Side| match side {
+        Side::Left => " class=\"left\"",
+        Side::Right => "",
+    };
+    html.push_str("<div class=\"card scroll\"><table><tr>");
+    for (name, side) in table.columns() {
+        let _ = write!(html, "<th{}>{}</th>", class(*side), escaped(name));
+    }
+    for row in table.rows() {
+        html.push_str("</tr><tr>");
+        for (cell, (_, side)) in row.iter().zip(table.columns()) {
+            let _ = write!(html, "<td{}>{}</td>", class(*side), escaped(cell));
+        }
+    }
+    html.push_str("</tr></table></div>");
+}
+
 fn foot(results: &Results, html: &mut String) {
     let checked: u64 = results.measurements.iter().map(|one| one.checked).sum();
     let _ = write!(
         html,
         "<h2>How it was measured</h2><p>Stores took turns, each in a process of its own, doing \
          the same drawn operations; medians of all rounds. {} answers were checked against what \
-         had been written, and all were right. The rows of every round, with latencies, bytes \
-         and counters, are in the JSON of the same run.</p>",
+         had been written, and all were right. Every round by itself is in the JSON of the same \
+         run.</p>",
         human::count(checked)
     );
     for remark in &results.remarks {

@@ -187,30 +187,40 @@ pub fn spread(spread: Spread) -> String {
     )
 }
 
-/// What single benchmarks alone measure.
-fn figures(results: &Results) -> Table {
-    let mut table = Table::new(&["figure", ">threads", "store", "name", ">median"]);
+/// What single benchmarks alone measure: the median, a column for each store.
+#[must_use]
+pub fn figures(results: &Results) -> Table {
+    let mut table = by_store(results, ["figure", ">threads", "what"]);
     for (benchmark, threads) in lines(results) {
-        for store in &results.stores {
-            let all: Vec<&Measurement> = results.of(benchmark, store, threads).collect();
+        let all = || {
+            let of_all = results.measurements.iter();
+            of_all.filter(move |one| one.benchmark == benchmark && one.threads == threads)
+        };
+        let names: BTreeSet<&String> = all().flat_map(|one| one.figures.keys()).collect();
+        for name in names {
             // A stall that a round has no figure of did not occur in it.
-            let missing = |name: &str| name.starts_with("stall").then_some(0.0);
-            let names: BTreeSet<&String> = all.iter().flat_map(|one| one.figures.keys()).collect();
-            for name in names {
-                let of = |one: &&Measurement| one.figures.get(name).copied().or(missing(name));
-                let values = all.iter().filter_map(of);
-                let median = Spread::of(values).map_or(0.0, |spread| spread.median);
-                table.row([
-                    benchmark.to_owned(),
-                    threads.to_string(),
-                    store.clone(),
-                    name.clone(),
-                    format!("{median:.2}"),
-                ]);
-            }
+            let missing = name.starts_with("stall").then_some(0.0);
+            let of = |store: &String| {
+                let values = results.of(benchmark, store, threads);
+                let values = values.filter_map(|one| one.figures.get(name).copied().or(missing));
+                Spread::of(values).map_or(String::new(), |spread| format!("{:.2}", spread.median))
+            };
+            let cells = [benchmark.to_owned(), threads.to_string(), name.clone()];
+            table.row(cells.into_iter().chain(results.stores.iter().map(of)));
         }
     }
     table
+}
+
+/// A table with a column for each store behind `first`.
+fn by_store(results: &Results, first: [&str; 3]) -> Table {
+    let stores: Vec<String> = results
+        .stores
+        .iter()
+        .map(|name| format!(">{name}"))
+        .collect();
+    let stores = stores.iter().map(String::as_str);
+    Table::new(&first.into_iter().chain(stores).collect::<Vec<_>>())
 }
 
 /// The latencies of the median round.
@@ -244,40 +254,51 @@ fn latencies(results: &Results) -> Table {
     table
 }
 
-/// What was counted in the last round, for each operation; sizes whole.
-fn meters(results: &Results) -> Table {
-    let mut table = Table::new(&["counted", ">threads", "store", "what", ">per operation"]);
+/// What was counted in the last round, for each operation, sizes whole: a column for each store.
+#[must_use]
+pub fn meters(results: &Results) -> Table {
+    let mut table = by_store(results, ["counted per operation", ">threads", "what"]);
     for (benchmark, threads) in lines(results) {
-        for store in &results.stores {
-            let Some(last) = results.of(benchmark, store, threads).last() else {
-                continue;
+        let stores = results.stores.iter();
+        let last = stores.map(|store| results.of(benchmark, store, threads).last());
+        let all: Vec<Option<&Measurement>> = last.collect();
+        let measured = || all.iter().flatten();
+        let meters: BTreeSet<&String> = measured().flat_map(|one| one.meters.keys()).collect();
+        let counted = measured().flat_map(|one| &one.counters);
+        let counted = counted
+            .filter(|(_, count)| **count > 0)
+            .map(|(name, _)| name);
+        let counters: BTreeSet<&String> = counted.collect();
+        for name in meters.into_iter().chain(counters) {
+            let of = |one: &Option<&Measurement>| {
+                let told = one.and_then(|one| counted_of(one, name));
+                told.unwrap_or_default()
             };
-            let each = float(last.operations.max(1));
-            let mut row = |name: &str, text: String| {
-                table.row([
-                    benchmark.to_owned(),
-                    threads.to_string(),
-                    store.clone(),
-                    name.to_owned(),
-                    text,
-                ]);
-            };
-            for (name, count) in &last.meters {
-                let text = match name.as_str() {
-                    "write_amplification" => format!("{count:.2} in all"),
-                    "space_bytes" | "resident_bytes" | "resident_bytes_max" => {
-                        format!("{} in all", human::bytes_of(*count))
-                    }
-                    _ => per_operation(count / each),
-                };
-                row(name, text);
-            }
-            for (name, count) in last.counters.iter().filter(|(_, count)| **count > 0) {
-                row(name, per_operation(float(*count) / each));
-            }
+            let cells = [
+                benchmark.to_owned(),
+                threads.to_string(),
+                (*name).to_owned(),
+            ];
+            table.row(cells.into_iter().chain(all.iter().map(of)));
         }
     }
     table
+}
+
+/// What `one` counted by this name, for people.
+fn counted_of(one: &Measurement, name: &str) -> Option<String> {
+    let each = float(one.operations.max(1));
+    let Some(count) = one.meters.get(name) else {
+        let count = one.counters.get(name)?;
+        return Some(per_operation(float(*count) / each));
+    };
+    Some(match name {
+        "write_amplification" => format!("{count:.2} in all"),
+        "space_bytes" | "resident_bytes" | "resident_bytes_max" => {
+            format!("{} in all", human::bytes_of(*count))
+        }
+        _ => per_operation(count / each),
+    })
 }
 
 /// Three digits behind the point; what is rarer than that is not nothing.
