@@ -144,7 +144,7 @@ fn describe(command: &str) -> String {
             .to_owned(),
         "bench-check" => "cargo xtask bench-check [--renew | --store STORE]\n\n\
              Runs small workloads with one thread and compares what is counted for each operation\n\
-             (comparisons, bytes, blocks; instructions, where the machine counts them) with\n\
+             (comparisons, bytes, blocks; instructions, where valgrind is installed) with\n\
              bench/baseline.tsv; exits with 1 if a count grew. With --renew it writes that file;\n\
              with --store aoc, a slower memtable, it must fail.\n"
             .to_owned(),

@@ -56,9 +56,9 @@ pub(crate) struct List {
 /// Arguments of `check`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Counts comparisons, bytes, blocks and, where the machine counts them, instructions for each
-operation of fixed workloads with one thread, whose counts are the same every time. `cargo xtask
-bench-check` builds and runs it. That it can fail, anybody can see: with --store aoc it must.")]
+Counts comparisons, bytes, blocks and, where valgrind is installed, instructions for each operation
+of fixed workloads with one thread, whose counts are the same every time. `cargo xtask bench-check`
+builds and runs it. That it can fail, anybody can see: with --store aoc it must.")]
 pub(crate) struct Check {
     /// The committed counts
     #[arg(long, default_value = "bench/baseline.tsv", value_name = "FILE")]
@@ -316,6 +316,7 @@ impl Run {
                 latency_every: self.latency_every,
                 seed: self.seed,
             },
+            instructions: false,
             command: std::env::args().collect::<Vec<_>>().join(" "),
         })
     }

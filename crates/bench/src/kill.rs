@@ -17,7 +17,7 @@ use crate::store::{Durability, Peer, Store};
 use crate::values::Values;
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader};
-use std::process::Child;
+use std::process::{Child, Command};
 use std::time::{Duration, Instant};
 
 /// Keys looked up after opening.
@@ -91,7 +91,7 @@ fn load_and_kill(task: &Task, spec: &Spec, seconds: f64) -> Outcome<u64> {
         }],
         ..task.clone()
     };
-    let mut child = spawn(&load)?;
+    let mut child = spawn(&load, |program| Command::new(program))?;
     let until = Duration::from_secs_f64(seconds);
     let inserted = watch(&mut child, until);
     // SIGKILL: no destructor runs. It may have ended by itself, which `watch` has told.

@@ -35,6 +35,7 @@ mod client;
 mod audit;
 mod drive;
 pub mod message;
+pub mod callgrind;
 mod kill;
 mod versions;
 mod write_out;

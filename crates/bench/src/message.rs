@@ -45,11 +45,11 @@ pub enum Told {
     Failed(Failure),
 }
 
-/// Starts a process that performs `task`.
-pub(crate) fn spawn(task: &Task) -> Outcome<Child> {
+/// Starts a process that performs `task`, with what `command` makes of this program.
+pub(crate) fn spawn(task: &Task, command: impl FnOnce(&Path) -> Command) -> Outcome<Child> {
     let failed = |error: std::io::Error| Failure::system("start a process for the store", error);
     let program = std::env::current_exe().map_err(failed)?;
-    let mut child = Command::new(program)
+    let mut child = command(&program)
         .arg("child")
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())

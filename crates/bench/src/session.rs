@@ -12,16 +12,18 @@
 //!
 //! Threads: one; the processes have their own. Tests: `tests/run.rs`, `tests/refusals.rs`, below.
 
+use crate::callgrind::Callgrind;
 use crate::catalogue::{self, Benchmark, Changes};
 use crate::durability::Durability;
 use crate::failure::{Failure, Outcome};
 use crate::message::{Scratch, Task, Told, remove, spawn};
-use crate::result::{Measurement, Results};
+use crate::result::{Measurement, Results, float};
 use crate::spec::{Body, Pace, Spec};
 use crate::store::Peer;
 use crate::stores;
 use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
+use std::process::Command;
 use velella_cli::human;
 
 /// What is to be run.
@@ -39,6 +41,8 @@ pub struct Session {
     pub dir: PathBuf,
     /// What is different from the benchmarks' own parameters.
     pub changes: Changes,
+    /// Whether instructions are counted by callgrind, under which all takes fifty times as long.
+    pub instructions: bool,
     /// The command line, for whoever wants to do it again.
     pub command: String,
 }
@@ -284,7 +288,14 @@ impl Session {
 
     fn perform(&self, task: &Task, watch: &dyn Watch, results: &mut Results) -> Outcome<()> {
         let failed = |found: String| Failure::store(&task.store, "run in its process", found);
-        let mut child = spawn(task)?;
+        let callgrind = match self.instructions {
+            true => Some(Callgrind::new(task.dir.with_file_name("callgrind"))?),
+            false => None,
+        };
+        let mut child = spawn(task, |program| match &callgrind {
+            Some(callgrind) => callgrind.command(program),
+            None => Command::new(program),
+        })?;
         let out = child.stdout.take();
         let out = out.ok_or_else(|| failed("it has no output".to_owned()))?;
         let mut failure = None;
@@ -296,7 +307,11 @@ impl Session {
                     watch.begun(round, task.threads, &task.store, &benchmark);
                 }
                 Told::Progress(done, of, _) => watch.progress(done, of),
-                Told::Measured(measured) => {
+                Told::Measured(mut measured) => {
+                    if let Some(callgrind) = &callgrind {
+                        let count = float(callgrind.newest()?);
+                        measured.meters.insert("instructions".to_owned(), count);
+                    }
                     watch.measured(&measured);
                     results.measurements.push(*measured);
                 }

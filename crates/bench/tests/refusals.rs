@@ -34,6 +34,7 @@ fn session(names: &[&str], peers: &[&str], durability: Option<Durability>) -> Se
             durability,
             ..Changes::default()
         },
+        instructions: false,
         command: String::new(),
     }
 }
