@@ -16,7 +16,6 @@ use crate::file_format::{FileFormat, OF_COLUMNS};
 use crate::human;
 use crate::output::Output;
 use crate::progress;
-use crate::put::from_now;
 use crate::record::columns::Columns;
 use crate::record::{Format, Malformed, Next, ReadOptions, Reader, Record};
 use clap::{Args, ValueEnum};
@@ -134,12 +133,12 @@ impl Import {
                 || progress::pairs("importing"),
                 |bytes| progress::bytes(bytes, "importing"),
             ),
+            begun_ms: db.now_ms(),
             db,
             unit: format.unit(),
             on_error: self.on_error,
             batch: WriteBatch::new(),
             batch_bytes: 0,
-            begun_ms: from_now(Duration::ZERO),
             summary: Summary {
                 file: self.file.display().to_string(),
                 ..Summary::default()
@@ -194,7 +193,7 @@ struct Job<R> {
     on_error: OnError,
     batch: WriteBatch,
     batch_bytes: usize,
-    /// When it began, in milliseconds since 1970.
+    /// When it began, in milliseconds since 1970, by the database's clock.
     begun_ms: u64,
     summary: Summary,
 }

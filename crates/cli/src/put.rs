@@ -13,8 +13,8 @@ use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, IsTerminal, Read};
 use std::path::{Path, PathBuf};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
-use velella::{Durability, Error, WriteOptions, limits};
+use std::time::Duration;
+use velella::{Db, Durability, Error, WriteOptions, limits};
 
 /// Arguments of `put`.
 #[derive(Debug, Args)]
@@ -76,7 +76,7 @@ impl Put {
         };
         let db = self.place.open_or_create(output)?;
         let keyspace = self.keyspace.of_or_create(&db)?;
-        let expires_at_ms = self.expires_in.map(from_now);
+        let expires_at_ms = self.expires_in.map(|time| from_now(&db, time));
         let stamp = match expires_at_ms {
             Some(at) => keyspace.put_expiring(&key, &value, at, options)?,
             None => keyspace.put_with(&key, &value, options)?,
@@ -95,12 +95,11 @@ impl Put {
     }
 }
 
-/// The instant `time` from now, in milliseconds since 1970.
-pub(crate) fn from_now(time: Duration) -> u64 {
-    let now = SystemTime::now()
-        .duration_since(UNIX_EPOCH)
-        .unwrap_or_default();
-    u64::try_from(now.saturating_add(time).as_millis()).unwrap_or(u64::MAX)
+/// The instant `time` from now, in milliseconds since 1970, by the clock by which keys expire: the
+/// machine's may have been set back since the database was last used.
+fn from_now(db: &Db, time: Duration) -> u64 {
+    let ms = u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
+    db.now_ms().saturating_add(ms)
 }
 
 fn read_file(path: &Path) -> Result<Vec<u8>, Failure> {

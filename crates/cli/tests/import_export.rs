@@ -5,7 +5,7 @@
     reason = "a test fails by panicking, its helpers too"
 )]
 
-use crate::common::{Place, Said};
+use crate::common::{Place, Said, wall_ms};
 use std::process::{Child, Command};
 use std::time::Duration;
 
@@ -81,6 +81,17 @@ fn expiry_times_survive_in_jsonl_and_raw_and_are_missed_in_tsv() {
         "{}",
         said.err
     );
+}
+
+#[test]
+fn a_pair_that_the_databases_clock_has_passed_is_counted_as_expired() {
+    let place = Place::with_the_clock_set_back();
+    let soon = wall_ms() + 60_000;
+    let line = format!("{{\"key\":\"k\",\"value\":\"v\",\"expires_at_ms\":{soon}}}\n");
+    place.write("x.jsonl", line);
+    let summary = place.ok(&["import", "x.jsonl", "--json"]).json();
+    assert_eq!(summary["expired"], 1);
+    place.run(&["get", "k"]).failed(1, &["no key `k`"]);
 }
 
 #[test]

@@ -115,6 +115,14 @@ fn an_expired_key_is_absent() {
         .failed(2, &["no time"]);
 }
 
+/// Keys expire by the database's clock, which does not go back with the machine's.
+#[test]
+fn a_key_lives_as_long_as_asked_where_the_clock_was_set_back() {
+    let place = Place::with_the_clock_set_back();
+    place.ok(&["put", "k", "v", "--expires-in", "10m"]);
+    assert_eq!(place.ok(&["get", "k"]).text(), "v\n");
+}
+
 #[test]
 fn a_scan_keeps_to_its_bounds_prefix_direction_and_limit() {
     let place = fruit();

@@ -15,6 +15,7 @@ use crate::shortage::{Shortage, Shortages};
 use velella_base::Result;
 
 pub use crate::sizes::Sizes;
+pub use velella_sync::simulation::Simulation;
 
 impl Builder {
     /// Opens without background threads, with these sizes.

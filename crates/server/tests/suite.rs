@@ -7,5 +7,6 @@ mod clients;
 mod commands;
 mod common;
 mod databases;
+mod expiry;
 mod protocol;
 mod scans;

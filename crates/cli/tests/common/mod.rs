@@ -11,6 +11,9 @@ use std::ffi::OsStr;
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
+use std::time::{SystemTime, UNIX_EPOCH};
+use velella::Db;
+use velella::simulation::{Simulation, Sizes};
 
 /// A directory in which the binary is run; its database is `./velella-data`.
 pub(crate) struct Place(tempfile::TempDir);
@@ -26,6 +29,22 @@ pub(crate) struct Said {
 impl Place {
     pub(crate) fn new() -> Self {
         Place(tempfile::tempdir().unwrap())
+    }
+
+    /// Its database was last used by a machine whose clock was an hour ahead of this one's.
+    pub(crate) fn with_the_clock_set_back() -> Self {
+        let place = Place::new();
+        let _ahead = Simulation::begin(wall_ms() + 3_600_000);
+        let sizes = Sizes {
+            lanes: 2,
+            segment_bytes: 32 << 10,
+            extent_bytes: 8 << 10,
+            inline_value_bytes: 3_000,
+            manifest_bytes: None,
+        };
+        let builder = Db::builder().memory(16 << 20).simulated(sizes);
+        builder.open(place.data()).unwrap().close().unwrap();
+        place
     }
 
     pub(crate) fn path(&self, name: &str) -> PathBuf {
@@ -156,6 +175,12 @@ impl Drop for Server {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
+}
+
+/// This machine's clock: milliseconds since 1970.
+pub(crate) fn wall_ms() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
+    u64::try_from(since.as_millis()).unwrap()
 }
 
 /// The files in a directory and below whose names end on `extension`.

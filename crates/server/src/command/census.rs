@@ -1,9 +1,8 @@
 //! Counting keys at a bounded price, for INFO.
 //!
-//! Tests: through INFO in `tests/redis_py.py`.
+//! Tests: through INFO in `tests/expiry.rs` and `tests/redis_py.py`.
 
 use super::failure::Failure;
-use super::options::now_ms;
 use super::row::Context;
 use super::scan::keys_only;
 use crate::census::Count;
@@ -27,17 +26,18 @@ pub(crate) fn keys_of(ctx: &mut Context<'_>, database: usize) -> Result<Option<C
 }
 
 fn count(ctx: &mut Context<'_>, database: usize) -> Result<Option<Count>, Failure> {
+    // By the clock of the database, which may be ahead of the machine's.
+    let (now_ms, mut ttl_sum) = (ctx.shared.db.now_ms(), 0u64);
     let Some(keyspace) = ctx.databases.existing(database)? else {
         return Ok(None);
     };
     let mut count = Count::default();
-    let (now, mut ttl_sum) = (u64::try_from(now_ms())?, 0u64);
     let mut iter = keys_only(keyspace, Bound::Unbounded, b"")?;
     while iter.step()? {
         count.keys += 1;
         if let Some(at) = iter.expires_at_ms() {
             count.expiring += 1;
-            ttl_sum = ttl_sum.saturating_add(at.saturating_sub(now));
+            ttl_sum = ttl_sum.saturating_add(at.saturating_sub(now_ms));
         }
         if count.keys == KEYS_MAX {
             count.keys = in_tables(ctx, database).max(KEYS_MAX);

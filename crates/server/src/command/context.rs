@@ -134,6 +134,12 @@ impl Context<'_> {
         Ok(result)
     }
 
+    /// The clock by which keys expire, in milliseconds since 1970. The machine's may be set back,
+    /// this one never goes back.
+    pub(crate) fn now_ms(&self) -> i64 {
+        i64::try_from(self.shared.db.now_ms()).unwrap_or(i64::MAX)
+    }
+
     /// Whether the connection speaks RESP3.
     pub(crate) fn resp3(&self) -> bool {
         self.reply.protocol == Protocol::Resp3

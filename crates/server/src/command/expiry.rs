@@ -3,10 +3,10 @@
 //! The engine keeps an expiry with the value; changing it writes the value anew. So it is looked at
 //! first, without the value, whether there is anything to change.
 //!
-//! Tests: below, and `tests/redis_py.py`.
+//! Tests: below, `tests/expiry.rs`, `tests/redis_py.py`.
 
 use super::failure::{Failure, Outcome};
-use super::options::{Time, is, now_ms};
+use super::options::{Time, is};
 use super::row::{Context, FAST, ONE_KEY, READ, Row, WRITE};
 use super::strings::stored;
 use crate::resp::request::Args;
@@ -126,11 +126,11 @@ impl Conditions {
 
 fn expire(ctx: &mut Context<'_>, args: Args<'_>, time: Time) -> Outcome {
     let conditions = Conditions::parse(args)?;
-    let at = time.instant(args.at(2), ctx.row.name)?;
+    let at = time.instant(args.at(2), ctx)?;
     let allows = |info: &EntryInfo| conditions.allow(info.expires_at_ms, at);
     let is_set = match u64::try_from(at) {
         _ if !ctx.peek(args.at(1))?.as_ref().is_some_and(allows) => false,
-        Ok(instant) if at > now_ms() => {
+        Ok(instant) if at > ctx.now_ms() => {
             let outcome = ctx.modify(args.at(1), |old| {
                 Ok(match old {
                     Some(entry) if conditions.allow(entry.expires_at_ms, at) => {
@@ -152,12 +152,12 @@ fn expire(ctx: &mut Context<'_>, args: Args<'_>, time: Time) -> Outcome {
 
 fn tell(ctx: &mut Context<'_>, args: Args<'_>, time: Time) -> Outcome {
     let expiry = ctx.entry_info(args.at(1))?.map(|info| info.expires_at_ms);
-    ctx.reply.integer(match expiry {
+    let told = match expiry {
         None => -2,
         Some(None) => -1,
         Some(Some(at)) => {
             let at = i64::try_from(at).unwrap_or(i64::MAX);
-            let left = at.saturating_sub(now_ms()).max(0);
+            let left = at.saturating_sub(ctx.now_ms()).max(0);
             match time {
                 Time::Seconds => left.saturating_add(500) / 1000,
                 Time::Millis => left,
@@ -165,7 +165,8 @@ fn tell(ctx: &mut Context<'_>, args: Args<'_>, time: Time) -> Outcome {
                 Time::UnixMillis => at,
             }
         }
-    });
+    };
+    ctx.reply.integer(told);
     Ok(())
 }
 

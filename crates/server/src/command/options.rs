@@ -1,13 +1,14 @@
 //! What the options of several commands have in common: times to live, numbers of databases.
 //!
-//! Z1. A time is an absolute number of milliseconds since 1970 as soon as it is parsed.
+//! Z1. A time is an absolute number of milliseconds since 1970 as soon as it is parsed. What counts
+//!     from now counts from the database's now, by which keys expire.
 //!
-//! Tests: `tests/redis_py.py`.
+//! Tests: `tests/expiry.rs`, `tests/redis_py.py`.
 
 use super::failure::{Failure, NOT_AN_INTEGER};
+use super::row::Context;
 use crate::databases::DATABASES;
 use crate::number::parse_i64;
-use velella_sync::thread::wall_ms;
 
 /// The unit and origin of a time a client gives.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -36,27 +37,27 @@ impl Time {
     }
 
     /// The instant `value` stands for, which may lie in the past, even before 1970.
-    pub(crate) fn instant(self, value: &[u8], command: &str) -> Result<i64, Failure> {
+    pub(crate) fn instant(self, value: &[u8], ctx: &Context<'_>) -> Result<i64, Failure> {
         let value = parse_i64(value).ok_or(NOT_AN_INTEGER)?;
         let millis = match self {
             Time::Seconds | Time::UnixSeconds => value.checked_mul(1000),
             Time::Millis | Time::UnixMillis => Some(value),
         };
         let instant = match self {
-            Time::Seconds | Time::Millis => millis.and_then(|millis| millis.checked_add(now_ms())),
+            Time::Seconds | Time::Millis => millis.and_then(|ms| ms.checked_add(ctx.now_ms())),
             Time::UnixSeconds | Time::UnixMillis => millis,
         };
-        instant.ok_or_else(|| Failure::expire_time(command))
+        instant.ok_or_else(|| Failure::expire_time(ctx.row.name))
     }
 
     /// As [`Time::instant`], for commands that refuse times that are not above zero.
-    pub(crate) fn positive(self, value: &[u8], command: &str) -> Result<u64, Failure> {
+    pub(crate) fn positive(self, value: &[u8], ctx: &Context<'_>) -> Result<u64, Failure> {
         let number = parse_i64(value).ok_or(NOT_AN_INTEGER)?;
         if number <= 0 {
-            return Err(Failure::expire_time(command));
+            return Err(Failure::expire_time(ctx.row.name));
         }
-        let instant = self.instant(value, command)?;
-        u64::try_from(instant).map_err(|_| Failure::expire_time(command))
+        let instant = self.instant(value, ctx)?;
+        u64::try_from(instant).map_err(|_| Failure::expire_time(ctx.row.name))
     }
 }
 
@@ -71,11 +72,6 @@ pub(crate) fn database_number(text: &[u8]) -> Result<usize, Failure> {
     let there = usize::try_from(number).ok();
     let there = there.filter(|&number| number < DATABASES);
     there.ok_or(Failure::new("ERR DB index is out of range"))
-}
-
-/// Milliseconds since 1970, now.
-pub(crate) fn now_ms() -> i64 {
-    i64::try_from(wall_ms()).unwrap_or(i64::MAX)
 }
 
 /// Whether `argument` is the option `name`, in any case.

@@ -179,7 +179,7 @@ struct SetOptions {
 }
 
 impl SetOptions {
-    fn parse(args: Args<'_>, command: &str) -> Result<SetOptions, Failure> {
+    fn parse(ctx: &Context<'_>, args: Args<'_>) -> Result<SetOptions, Failure> {
         let (mut condition, mut keep, mut get) = (Condition::Always, false, false);
         let mut time = None;
         let mut options = args.from(3).iter();
@@ -200,7 +200,7 @@ impl SetOptions {
         }
         let expiry = match time {
             // Read only now: a syntax error anywhere comes before a wrong time.
-            Some((time, value)) => Expiry::At(time.positive(value, command)?),
+            Some((time, value)) => Expiry::At(time.positive(value, ctx)?),
             None if keep => Expiry::Keep,
             None => Expiry::Never,
         };
@@ -226,7 +226,7 @@ fn timed<'a>(
 
 fn set(ctx: &mut Context<'_>, args: Args<'_>) -> Outcome {
     let (key, value) = (args.at(1), args.at(2));
-    let options = SetOptions::parse(args, "set")?;
+    let options = SetOptions::parse(ctx, args)?;
     if options.condition == Condition::Always && !options.get {
         match options.expiry {
             Expiry::Never => ctx.put(key, value, None)?,
@@ -284,7 +284,7 @@ fn psetex(ctx: &mut Context<'_>, args: Args<'_>) -> Outcome {
 }
 
 fn set_for(ctx: &mut Context<'_>, args: Args<'_>, time: Time) -> Outcome {
-    let at = time.positive(args.at(2), ctx.row.name)?;
+    let at = time.positive(args.at(2), ctx)?;
     ctx.put(args.at(1), args.at(3), Some(at))?;
     ctx.reply.ok();
     Ok(())
@@ -333,7 +333,7 @@ fn getex(ctx: &mut Context<'_>, args: Args<'_>) -> Outcome {
         return Ok(());
     }
     let expiry = match time {
-        Some((time, value)) => Some(time.positive(value, "getex")?),
+        Some((time, value)) => Some(time.positive(value, ctx)?),
         None => None,
     };
     let outcome = ctx.modify(args.at(1), |old| {
