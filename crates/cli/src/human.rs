@@ -62,6 +62,17 @@ pub fn parse_duration(text: &str) -> Result<Duration, String> {
         .ok_or_else(|| format!("`{text}` is no time such as 500ms, 10s, 5m, 2h or 7d"))
 }
 
+/// As [`parse_duration`]; `0`, which needs no unit, where none is a choice.
+///
+/// # Errors
+/// As [`parse_duration`].
+pub fn parse_duration_or_none(text: &str) -> Result<Duration, String> {
+    match text.trim() {
+        "0" => Ok(Duration::ZERO),
+        text => parse_duration(text),
+    }
+}
+
 fn split_unit(text: &str) -> (&str, &str) {
     let text = text.trim();
     let end = text
@@ -226,7 +237,20 @@ mod tests {
         assert_eq!(parse_duration("7d"), Ok(Duration::from_secs(604_800)));
         for text in ["", "5", "ms", "5 years", "1e3s"] {
             assert!(parse_duration(text).is_err(), "{text}");
+            assert!(parse_duration_or_none(text).is_err(), "{text}");
         }
+    }
+
+    #[test]
+    fn no_time_needs_no_unit_where_none_is_a_choice() {
+        assert_eq!(parse_duration_or_none("0"), Ok(Duration::ZERO));
+        assert_eq!(parse_duration_or_none("0s"), Ok(Duration::ZERO));
+        assert_eq!(parse_duration_or_none("5m"), Ok(Duration::from_secs(300)));
+        let refused = parse_duration("0").unwrap_err();
+        assert!(
+            refused.contains("`0` is no time such as 500ms"),
+            "{refused}"
+        );
     }
 
     #[test]

@@ -57,8 +57,13 @@ pub(crate) struct Serve {
     /// Most clients at once
     #[arg(long, value_name = "N", default_value_t = 10_000)]
     maxclients: usize,
-    /// Close a client that is idle this long, in seconds, rounded up; 0s: never
-    #[arg(long, value_name = "TIME", default_value = "5m", value_parser = human::parse_duration)]
+    /// Close a client that is idle this long, in seconds, rounded up; 0: never
+    #[arg(
+        long,
+        value_name = "TIME",
+        default_value = "5m",
+        value_parser = human::parse_duration_or_none
+    )]
     timeout: Duration,
     /// Network threads; 0: one per core
     #[arg(long, value_name = "N", default_value_t = 0)]

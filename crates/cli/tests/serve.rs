@@ -6,7 +6,7 @@
 )]
 
 use crate::common::{Place, Server};
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::process::{Command, Stdio};
 
@@ -77,6 +77,23 @@ fn a_low_limit_of_open_files_is_told_and_admits_a_quarter_of_it() {
     let server = served("--maxclients 20");
     assert_eq!(server.hello["maxclients"], 20);
     assert!(server.hello["note"].is_null());
+}
+
+#[test]
+fn a_timeout_of_0_is_none() {
+    let place = Place::new();
+    let serve = ["serve", "--port", "0", "--json", "--timeout", "0"];
+    let server = Server::started(place.command(&serve));
+    let mut stream = TcpStream::connect(server.address()).unwrap();
+    stream.write_all(b"CONFIG GET timeout\r\n").unwrap();
+    let expected = b"*2\r\n$7\r\ntimeout\r\n$1\r\n0\r\n";
+    let mut reply = [0; 24];
+    stream.read_exact(&mut reply).unwrap();
+    assert_eq!(&reply, expected);
+    // A key that lives for no time at all is none that anybody wants.
+    place
+        .run(&["put", "k", "v", "--expires-in", "0", "--dir", "other"])
+        .failed(2, &["`0` is no time such as 500ms"]);
 }
 
 #[test]
