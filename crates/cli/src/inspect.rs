@@ -8,25 +8,31 @@
 //!
 //! Tests: `tests/maintenance.rs`.
 
+use crate::database::DEFAULT_DIR;
 use crate::failure::Failure;
 use crate::output::Output;
 use clap::Args;
 use std::io::{self, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// Arguments of `inspect`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
-  velella inspect velella-data
+  velella inspect
+  velella inspect --dir /var/lib/velella
   velella inspect velella-data/MANIFEST-*
   velella inspect velella-data/000012.sst --entries | less
 
 Recognises journal segments, seals, tables, manifests and external values. Takes no lock: a
 directory that a server is writing to may be caught between two files.")]
 pub(crate) struct Inspect {
-    /// A file of a database, or its directory
-    path: PathBuf,
+    /// A file of a database, or its directory; without it that of --dir
+    #[arg(conflicts_with = "dir")]
+    path: Option<PathBuf>,
+    /// Directory of the database
+    #[arg(long, short = 'd', default_value = DEFAULT_DIR, value_name = "DIR")]
+    dir: PathBuf,
     /// List every entry, not only what sums them up
     #[arg(long)]
     entries: bool,
@@ -38,8 +44,8 @@ impl Inspect {
             self.list(&mut output.out)?;
             return Ok(output.out.flush()?);
         }
-        if self.path.is_dir() {
-            let (listing, damage) = velella::inspect::listing(&self.path)?;
+        if self.path().is_dir() {
+            let (listing, damage) = velella::inspect::listing(self.path())?;
             output.result(&listing, |_| Ok(()))?;
             // N1.
             return Ok(damage.map_or(Ok(()), Err)?);
@@ -50,19 +56,24 @@ impl Inspect {
         if listed.is_ok() || !listing.is_empty() {
             let text = String::from_utf8_lossy(&listing);
             let lines: Vec<&str> = text.lines().collect();
-            let path = self.path.display().to_string();
+            let path = self.path().display().to_string();
             let document = serde_json::json!({"path": path, "lines": lines});
             output.result(&document, |_| Ok(()))?;
         }
         listed
     }
 
+    /// What is to be looked at.
+    fn path(&self) -> &Path {
+        self.path.as_deref().unwrap_or(&self.dir)
+    }
+
     fn list(&self, out: &mut dyn Write) -> Result<(), Failure> {
         let mut out = Keeping { out, error: None };
-        let listed = if self.path.is_dir() {
-            velella::inspect::directory(&self.path, &mut out)
-        } else {
-            velella::inspect::file(&self.path, self.entries, &mut out)
+        let path = self.path();
+        let listed = match path.is_dir() {
+            true => velella::inspect::directory(path, &mut out),
+            false => velella::inspect::file(path, self.entries, &mut out),
         };
         match out.error {
             Some(error) => Err(error.into()),

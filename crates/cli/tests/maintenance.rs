@@ -181,6 +181,25 @@ fn files_and_directories_are_listed_for_people() {
 }
 
 #[test]
+fn without_a_path_the_database_is_inspected_that_other_commands_open() {
+    let place = Place::new();
+    place.ok(&["put", "a", "1"]);
+    place.ok(&["put", "b", "2", "--dir", "other"]);
+    let of = |arguments: &[&str]| {
+        let all = [&["inspect"], arguments].concat();
+        place.ok(&all).text().to_owned()
+    };
+    assert_eq!(of(&[]), of(&["./velella-data"]));
+    assert_eq!(of(&["--dir", "other"]), of(&["other"]));
+    assert_ne!(of(&["-d", "other"]), of(&[]));
+    let json = place.ok(&["inspect", "--json"]).json();
+    assert_eq!(json["keyspaces"][0]["name"], "default");
+    place
+        .run(&["inspect", "velella-data", "--dir", "other"])
+        .failed(2, &["--dir", "cannot be used with"]);
+}
+
+#[test]
 fn what_can_be_read_of_a_damaged_file_is_listed_as_json_too() {
     let place = Place::new();
     let lines: String = (0..20_000).map(|n| format!("key{n}\tvalue\n")).collect();

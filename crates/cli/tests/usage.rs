@@ -194,7 +194,7 @@ fn fixture_of(command: &str, fixture: &Place) -> Place {
     if command != "keyspaces" {
         place.ok(&["put", "jelly", "1", "-k", "words"]);
     }
-    if command == "verify" {
+    if command == "verify" || command == "inspect" {
         place.ok(&["put", "a", "1", "--dir", "server"]);
     }
     if command == "inspect" {
