@@ -16,7 +16,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use velella::{Db, Durability, Error, ErrorKind};
-use velella_server::{Bound, Config, Server};
+use velella_server::{Bound, Config, GROUP_WAIT_MAX, Server};
 
 /// Longest password, in bytes; a longer line in its file is a mistake.
 const PASSWORD_BYTES_MAX: usize = 4096;
@@ -33,7 +33,7 @@ Examples:
 Durability of writes that do not say:
   buffered    survives kill -9 at once; a power loss loses at most the last second
   sync        on the device before the reply; clients share one sync
-  group:5ms   as sync, but a sync may wait this long for company
+  group:5ms   as sync, but a sync may wait this long for company, 1s at most
 
 Stop it with Ctrl-C or SIGTERM; kill -9 loses no acknowledged write.")]
 pub(crate) struct Serve {
@@ -75,7 +75,13 @@ fn durability(text: &str) -> Result<Durability, String> {
     match text.split_once(':') {
         None if text == "buffered" => Ok(Durability::Buffered),
         None if text == "sync" => Ok(Durability::Sync),
-        Some(("group", time)) => human::parse_duration(time).map(Durability::Group),
+        Some(("group", time)) => match human::parse_duration(time)? {
+            wait if wait <= GROUP_WAIT_MAX => Ok(Durability::Group(wait)),
+            _ => Err(format!(
+                "a sync waits {} ms at most: choose a time up to that, such as group:5ms",
+                GROUP_WAIT_MAX.as_millis()
+            )),
+        },
         _ => Err("choose buffered, sync, or group and a time, such as group:5ms".to_owned()),
     }
 }
@@ -257,6 +263,15 @@ mod tests {
         );
         for text in ["", "group", "group:", "group:5", "fsync"] {
             assert!(durability(text).is_err(), "{text}");
+        }
+        let longest = Durability::Group(GROUP_WAIT_MAX);
+        assert_eq!(durability("group:1s"), Ok(longest));
+        for text in ["group:1001ms", "group:1h"] {
+            let refused = durability(text).unwrap_err();
+            assert!(
+                refused.contains("a sync waits 1000 ms at most"),
+                "{refused}"
+            );
         }
     }
 

@@ -9,6 +9,10 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
 use velella::{Error, Result, limits};
 
+/// Longest that a sync may wait for company where a client or the command line asks for the
+/// durability `group`. A round each second makes everything durable anyway, so more means nothing.
+pub const GROUP_WAIT_MAX: Duration = Duration::from_secs(1);
+
 /// Settings of a server.
 #[derive(Debug, Clone)]
 pub struct Config {

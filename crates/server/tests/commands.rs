@@ -218,6 +218,22 @@ fn replies_withheld_for_the_device_come_in_order() {
     fixture.stop();
 }
 
+#[test]
+fn no_sync_waits_longer_for_company_than_the_round_each_second() {
+    let fixture = Fixture::start();
+    let mut client = fixture.client();
+    assert_eq!(client.ask("KV.DURABILITY group 1000"), ok());
+    for beyond in ["1001", "-1", "x"] {
+        let refused = error("ERR group takes from 0 to 1000 milliseconds");
+        assert_eq!(
+            client.ask(&format!("KV.DURABILITY group {beyond}")),
+            refused
+        );
+    }
+    assert_eq!(client.ask("KV.DURABILITY"), bulk("group 1000"));
+    fixture.stop();
+}
+
 fn scan(client: &mut Client, cursor: &str, rest: &str) -> (String, Vec<Vec<u8>>) {
     let Answer::Array(reply) = client.ask(&format!("SCAN {cursor} {rest}")) else {
         panic!("two")

@@ -9,15 +9,13 @@
 use super::failure::{Failure, NOT_AN_INTEGER, Outcome, SYNTAX};
 use super::options::is;
 use super::row::{ADMIN, Context, Row};
+use crate::config::GROUP_WAIT_MAX;
 use crate::number::parse_i64;
 use crate::resp::request::Args;
 use std::time::Duration;
 use velella::Durability;
 use velella_sync::atomic::Ordering;
 use velella_sync::thread::wall_ms;
-
-/// Longest patience of `KV.DURABILITY group`, in milliseconds.
-const GROUP_MS_MAX: i64 = 1000;
 
 pub(crate) const ROWS: &[Row] = &[
     Row::new("wait", 3, 0, wait).doc(
@@ -127,15 +125,14 @@ fn durability(ctx: &mut Context<'_>, args: Args<'_>) -> Outcome {
         (Some(class), None, _) if is(class, "buffered") => Durability::Buffered,
         (Some(class), None, _) if is(class, "sync") => Durability::Sync,
         (Some(class), Some(ms), 3) if is(class, "group") => {
-            let ms = parse_i64(ms).filter(|ms| (0..=GROUP_MS_MAX).contains(ms));
+            let ms = parse_i64(ms).and_then(|ms| u64::try_from(ms).ok());
+            let wait = ms.map(Duration::from_millis);
             let refused = || {
-                Failure::new(format!(
-                    "ERR group takes from 0 to {GROUP_MS_MAX} milliseconds"
-                ))
+                let most = GROUP_WAIT_MAX.as_millis();
+                Failure::new(format!("ERR group takes from 0 to {most} milliseconds"))
             };
-            Durability::Group(Duration::from_millis(u64::try_from(
-                ms.ok_or_else(refused)?,
-            )?))
+            let wait = wait.filter(|wait| *wait <= GROUP_WAIT_MAX);
+            Durability::Group(wait.ok_or_else(refused)?)
         }
         _ => return Err(SYNTAX),
     };
