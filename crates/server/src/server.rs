@@ -55,6 +55,9 @@ impl Bound {
     /// Serves `db` until SHUTDOWN, SIGTERM or SIGINT, then closes it. `ready` is called once
     /// clients are served.
     ///
+    /// Meanwhile the two signals are the server's; a second one ends the process. Afterwards they
+    /// do again what they do by default, unless the process had caught or ignored them before.
+    ///
     /// # Errors
     /// As [`Bound::start`] and [`Server::wait`].
     pub fn serve(self, db: Db, ready: impl FnOnce(&Server)) -> Result<()> {
@@ -62,7 +65,7 @@ impl Bound {
         let signals = Signals::watch(server.handle())?;
         ready(&server);
         let outcome = server.wait();
-        signals.ignore();
+        signals.end();
         outcome
     }
 }
@@ -244,7 +247,7 @@ fn admitted(limit: u64, wanted: usize, tables: usize) -> usize {
 }
 
 /// Serves `db` until SHUTDOWN, SIGTERM or SIGINT, then closes it. `ready` is called once
-/// clients can connect.
+/// clients can connect. Of signals, see [`Bound::serve`].
 ///
 /// # Errors
 /// As [`Server::start`] and [`Server::wait`].

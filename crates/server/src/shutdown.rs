@@ -1,19 +1,34 @@
 //! What ends a server: a handle, or SIGTERM and SIGINT, the first time in good order, the second
 //! time at once.
 //!
+//! G1. Once no server watches any more, a signal does again what it did before the first: by
+//!     default it ends the process. One that the process caught or ignored before stays so.
+//!
 //! Threads: a handle is used from any; signals are waited for by one of their own.
-//! Tests: `tests/limits.rs`; signals by the end-to-end script.
+//! Tests: below, `tests/limits.rs`, `tests/signals.rs`; the rest by the end-to-end script.
 
 use crate::shared::Shared;
 use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::flag::register_conditional_default;
 use signal_hook::iterator::{Handle as SignalHandle, Signals as SignalIterator};
-use std::sync::Arc;
+use std::io;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use velella::{Error, ErrorKind, Result};
 use velella_sync::thread::spawn;
 
 /// Exit code of a process ended by a second signal.
 const EXIT_CODE: i32 = 130;
+
+/// The signals that stop a server.
+const SIGNALS: [i32; 2] = [SIGTERM, SIGINT];
+
+/// How many watches there are; `None` before the first one ever.
+static WATCHES: Mutex<Option<usize>> = Mutex::new(None);
+
+/// Whether nobody watches, so that signals are to do what they do by default (G1).
+static UNWATCHED: AtomicBool = AtomicBool::new(true);
 
 /// Stops a server from any thread.
 #[derive(Debug, Clone)]
@@ -35,6 +50,7 @@ impl Handle {
 pub(crate) struct Signals {
     handle: SignalHandle,
     thread: JoinHandle<()>,
+    watched: Watched,
 }
 
 impl Signals {
@@ -43,10 +59,9 @@ impl Signals {
     /// # Errors
     /// The operating system's refusal.
     pub(crate) fn watch(server: Handle) -> Result<Signals> {
-        let refused = |error: std::io::Error| {
-            Error::new(ErrorKind::Io, "watch for signals", error.to_string())
-        };
-        let mut signals = SignalIterator::new([SIGTERM, SIGINT]).map_err(refused)?;
+        let refused =
+            |error: io::Error| Error::new(ErrorKind::Io, "watch for signals", error.to_string());
+        let (watched, mut signals) = Watched::begin().map_err(refused)?;
         let handle = signals.handle();
         let thread = spawn("velella-signals", move || {
             let mut signals = signals.forever();
@@ -60,13 +75,89 @@ impl Signals {
         Ok(Signals {
             handle,
             thread: thread.map_err(refused)?,
+            watched,
         })
     }
 
-    /// Ends the watch.
-    pub(crate) fn ignore(self) {
+    /// Ends the watch; from now on a signal is none of the server's business (G1).
+    pub(crate) fn end(self) {
+        drop(self.watched);
         self.handle.close();
         // It only waits for signals, and has none to report.
         let _ended = self.thread.join();
+    }
+}
+
+/// Held while signals are watched for.
+struct Watched;
+
+impl Watched {
+    /// Begins, and returns the signals that come from now on.
+    fn begin() -> io::Result<(Watched, SignalIterator)> {
+        let mut watches = WATCHES.lock().unwrap_or_else(PoisonError::into_inner);
+        if watches.is_none() {
+            // A handler cannot be taken away again, so from the first watch on there is one that
+            // does by itself what is done by default.
+            let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+            for signal in SIGNALS {
+                if is_default(&status, signal) {
+                    register_conditional_default(signal, &UNWATCHED)?;
+                }
+            }
+        }
+        let signals = SignalIterator::new(SIGNALS)?;
+        *watches = Some(watches.unwrap_or(0) + 1);
+        // Release, partner: the load in the handler of `register_conditional_default`; nothing else
+        // depends on it.
+        UNWATCHED.store(false, Ordering::Release);
+        Ok((Watched, signals))
+    }
+}
+
+impl Drop for Watched {
+    fn drop(&mut self) {
+        let mut watches = WATCHES.lock().unwrap_or_else(PoisonError::into_inner);
+        let left = watches.map_or(0, |count| count - 1);
+        *watches = Some(left);
+        // Release: as in `begin`.
+        UNWATCHED.store(left == 0, Ordering::Release);
+    }
+}
+
+/// Whether a process of this `status`, as the kernel tells it, neither catches `signal` nor ignores
+/// it.
+fn is_default(status: &str, signal: i32) -> bool {
+    let is_in = |set: &str| {
+        let line = status.lines().find_map(|line| line.strip_prefix(set));
+        let set = line.and_then(|line| u64::from_str_radix(line.trim(), 16).ok());
+        // What cannot be read leaves the signal alone.
+        set.is_none_or(|set| (set >> (signal - 1)) & 1 == 1)
+    };
+    !is_in("SigIgn:") && !is_in("SigCgt:")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_is_neither_caught_nor_ignored_is_done_by_default() {
+        let status = |ignored: &str, caught: &str| {
+            format!("Name:\tx\nSigBlk:\tffffffffffffffff\nSigIgn:\t{ignored}\nSigCgt:\t{caught}\n")
+        };
+        let (none, interrupt, terminate) =
+            ("0000000000000000", "0000000000000002", "0000000000004000");
+        for (ignored, caught, of_interrupt, of_terminate) in [
+            (none, none, true, true),
+            (interrupt, none, false, true),
+            (none, interrupt, false, true),
+            (interrupt, terminate, false, false),
+            ("", none, false, false),
+        ] {
+            let status = status(ignored, caught);
+            assert_eq!(is_default(&status, SIGINT), of_interrupt, "{status}");
+            assert_eq!(is_default(&status, SIGTERM), of_terminate, "{status}");
+        }
+        assert!(!is_default("", SIGINT));
     }
 }
