@@ -20,7 +20,10 @@ Examples:
   velella verify
   velella verify --dir /var/lib/velella --json
 
-Exit code 1 at the first damage, which is named with its file and offset.")]
+Exit code 1 at the first damage, which is named with its file and offset.
+
+Opens the database, which writes: it recovers what the last run left, and begins a new manifest and
+a new journal. If you suspect damage, copy the directory first; inspect reads without writing.")]
 pub(crate) struct Verify {
     #[command(flatten)]
     place: Place,

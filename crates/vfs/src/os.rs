@@ -162,7 +162,7 @@ impl Vfs for OsFs {
             let file = self
                 .at(path)
                 .open(OFlags::WRONLY | OFlags::CREATE | OFlags::NOFOLLOW)
-                .map_err(|e| Error::io("open lock file", path, e))?;
+                .map_err(|e| cannot_open_lock(path, e))?;
             match file.try_lock() {
                 Ok(()) => {}
                 Err(TryLockError::WouldBlock) => return Err(locked(path)),
@@ -220,6 +220,20 @@ fn locked(path: &Path) -> Error {
     )
     .on(path)
     .remedy("close the database there first; do not remove the file")
+}
+
+/// The lock file is the first thing that an opening writes, so what is met there says what to do
+/// about a place that cannot be written.
+fn cannot_open_lock(path: &Path, error: io::Error) -> Error {
+    let is_read_only = error.kind() == io::ErrorKind::ReadOnlyFilesystem;
+    let error = Error::io("open lock file", path, error);
+    match is_read_only {
+        true => error.remedy(
+            "an opening writes: copy the directory to where that is possible, and open the copy; \
+             only `velella inspect` reads it where it is",
+        ),
+        false => error,
+    }
 }
 
 fn is_still(place: &Place<'_>, file: &File) -> io::Result<bool> {

@@ -111,6 +111,24 @@ fn a_locked_database_says_what_to_do() {
     assert!(error.contains("close the database there"), "{error}");
 }
 
+/// No test may mount a file system to be refused by, so this begins with the refusal.
+#[test]
+fn a_database_on_a_read_only_file_system_says_what_to_do() {
+    let path = Path::new("/mnt/db/LOCK");
+    let refused = |errno: rustix::io::Errno| cannot_open_lock(path, errno.into()).to_string();
+    let error = refused(rustix::io::Errno::ROFS);
+    assert!(
+        error.starts_with("cannot open lock file /mnt/db/LOCK: "),
+        "{error}"
+    );
+    assert!(
+        error.contains("copy the directory to where that is possible"),
+        "{error}"
+    );
+    assert!(error.contains("`velella inspect`"), "{error}");
+    assert!(!refused(rustix::io::Errno::ISDIR).contains("copy"));
+}
+
 #[test]
 fn a_lock_is_given_up_although_a_process_being_started_has_the_file_open() {
     let dir = tempfile::tempdir().unwrap();
