@@ -174,6 +174,9 @@ impl Benchmark {
         if let Some(scale) = changes.scale {
             spec.records = scaled(spec.records, scale);
             spec.operations = scaled(spec.operations, scale);
+            if let Body::OpenAfterKill { insertions, .. } = &mut spec.body {
+                *insertions = scaled(*insertions, scale);
+            }
         }
         set(&mut spec.records, changes.records);
         if spec.start == Start::Empty && is_load(&spec) {
@@ -204,7 +207,7 @@ impl Benchmark {
         spec.settings.counters |= changes.counters;
         if let Some(time) = changes.seconds {
             match (&mut spec.body, &mut spec.pace) {
-                (Body::OpenAfterKill { seconds }, _) | (_, Pace::Open { seconds, .. }) => {
+                (Body::OpenAfterKill { seconds, .. }, _) | (_, Pace::Open { seconds, .. }) => {
                     *seconds = time;
                 }
                 _ => {}

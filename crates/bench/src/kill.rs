@@ -25,12 +25,12 @@ const GETS: u64 = 1000;
 /// More operations than the time allows.
 const ENDLESS: u64 = u64::MAX / 1024;
 
-/// Measures `peer`.
+/// Measures `peer`, killed after so many seconds or insertions, whichever comes first.
 pub(crate) fn measure(
     peer: &dyn Peer,
     task: &Task,
     spec: &Spec,
-    seconds: f64,
+    until: (f64, u64),
 ) -> Outcome<Measurement> {
     if spec.settings.durability == Durability::None {
         return Err(Failure::Unfit {
@@ -39,7 +39,7 @@ pub(crate) fn measure(
         });
     }
     remove(&task.dir)?;
-    let inserted = load_and_kill(task, spec, seconds)?;
+    let inserted = load_and_kill(task, spec, until)?;
     let space = crate::meters::space(&task.dir);
     let start = Instant::now();
     let store = peer.open(&task.dir, &spec.settings)?;
@@ -70,8 +70,8 @@ pub(crate) fn measure(
     })
 }
 
-/// Lets a process insert for `seconds`, and kills it; keys it had inserted for certain.
-fn load_and_kill(task: &Task, spec: &Spec, seconds: f64) -> Outcome<u64> {
+/// Lets a process insert, and kills it; keys it had inserted for certain.
+fn load_and_kill(task: &Task, spec: &Spec, until: (f64, u64)) -> Outcome<u64> {
     let load = Task {
         specs: vec![Spec {
             start: Start::Empty,
@@ -92,15 +92,14 @@ fn load_and_kill(task: &Task, spec: &Spec, seconds: f64) -> Outcome<u64> {
         ..task.clone()
     };
     let mut child = spawn(&load, |program| Command::new(program))?;
-    let until = Duration::from_secs_f64(seconds);
-    let inserted = watch(&mut child, until);
+    let inserted = watch(&mut child, Duration::from_secs_f64(until.0), until.1);
     // SIGKILL: no destructor runs. It may have ended by itself, which `watch` has told.
     let killed = child.kill().and_then(|()| child.wait());
     killed.map_err(|error| Failure::system("kill the process under load", error))?;
     inserted
 }
 
-fn watch(child: &mut Child, until: Duration) -> Outcome<u64> {
+fn watch(child: &mut Child, until: Duration, insertions: u64) -> Outcome<u64> {
     let Some(out) = child.stdout.take() else {
         return Err(Failure::system("watch the process under load", "no output"));
     };
@@ -112,7 +111,7 @@ fn watch(child: &mut Child, until: Duration) -> Outcome<u64> {
             Ok(Told::Progress(_, _, inserted)) => {
                 sure = inserted;
                 let since = begun.get_or_insert_with(Instant::now);
-                if since.elapsed() >= until {
+                if since.elapsed() >= until || sure >= insertions {
                     return Ok(sure);
                 }
             }

@@ -180,6 +180,8 @@ pub enum Body {
     OpenAfterKill {
         /// Seconds of load before the kill.
         seconds: f64,
+        /// Insertions after which it is killed, if that is sooner.
+        insertions: u64,
     },
 }
 

@@ -119,9 +119,12 @@ impl<'a> Worker<'a> {
                     self.prepare(spec)?;
                     write_out::measure(self.store()?, self.peer.name(), self.task, spec, *times)?
                 }
-                Body::OpenAfterKill { seconds } => {
+                Body::OpenAfterKill {
+                    seconds,
+                    insertions,
+                } => {
                     self.close()?;
-                    kill::measure(self.peer, self.task, spec, *seconds)?
+                    kill::measure(self.peer, self.task, spec, (*seconds, *insertions))?
                 }
             };
             if !spec.unmeasured {

@@ -200,6 +200,16 @@ fn a_killed_store_opens_with_everything_that_was_told() {
 }
 
 #[test]
+fn a_store_may_be_killed_after_so_many_insertions() {
+    let dir = tempfile::tempdir().unwrap();
+    let arguments = ["open-after-kill.same", "--alone", "--scale", "0.002"];
+    let (_, results, _) = run(dir.path(), &arguments);
+    // It would go on for ten minutes.
+    let figures = &results.measurements[0].figures;
+    assert!(figures["inserted_before_kill"] >= 3000.0, "{figures:?}");
+}
+
+#[test]
 fn the_papers_benchmarks_run_small() {
     let dir = tempfile::tempdir().unwrap();
     let names = "jf.sim,jf.dbb,jf.wa,jf.mem,jf.linkbench,clsm,rmw.tables,rmw.memory,s3,s3.flush,xyza,db_bench,\

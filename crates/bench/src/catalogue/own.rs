@@ -127,7 +127,28 @@ pub(super) const ALL: &[Benchmark] = &[
             "insert for ten seconds, kill -9, open: its rate is openings per second",
             || {
                 let mut spec = usual(&[], Choice::Uniform);
-                spec.body = Body::OpenAfterKill { seconds: 10.0 };
+                spec.body = Body::OpenAfterKill {
+                    seconds: 10.0,
+                    insertions: u64::MAX,
+                };
+                spec.settings.data_bytes_max = 16 << 30;
+                spec
+            },
+        )
+    },
+    Benchmark {
+        threads: &[2],
+        ..plain(
+            "open-after-kill.same",
+            OWN,
+            "ours",
+            "as open-after-kill, after a million and a half insertions: as many for each store",
+            || {
+                let mut spec = usual(&[], Choice::Uniform);
+                spec.body = Body::OpenAfterKill {
+                    seconds: 600.0,
+                    insertions: 1_500_000,
+                };
                 spec.settings.data_bytes_max = 16 << 30;
                 spec
             },
