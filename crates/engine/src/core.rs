@@ -11,6 +11,7 @@
 //! The turn of flushes is taken inside of `compacting` and outside of `switching`: with a journal
 //! outside of `changing`, too, and without one, where flushes make a change durable, inside.
 
+use crate::deciding::{self, Deciding};
 use crate::flush_queue::FlushQueue;
 use crate::keyspace_core::{Core, MadeOf};
 use crate::options::{Durability, Options, WriteOptions};
@@ -26,7 +27,7 @@ use std::time::{Duration, Instant};
 use velella_base::{Error, ErrorKind, Result, Stamp};
 use velella_journal::{Journal, Lane};
 use velella_mvcc::{Clock, Retention, Slots, Snapshots};
-use velella_sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use velella_sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use velella_sync::counter::Counter;
 use velella_sync::lock::{Mutex, RwLock};
 use velella_sync::parker::Parker;
@@ -35,9 +36,6 @@ use velella_tree::Edit;
 
 /// A lane, or nothing where the database keeps no journal.
 pub(crate) type Pair = Option<Lane>;
-
-/// No thread is the only writer.
-pub(crate) const NOBODY: usize = usize::MAX;
 
 /// An open database.
 #[derive(Debug)]
@@ -68,9 +66,8 @@ pub(crate) struct Engine {
     pub(crate) switching: Mutex<()>,
     /// A batch holds that lock, to keep switches off.
     pub(crate) switches_off: AtomicBool,
-    /// The turn of the only writer (`transact.rs`), and its thread.
+    /// The turn of the only writer (`transact.rs`).
     pub(crate) writing_alone: Mutex<()>,
-    pub(crate) only_writer: AtomicUsize,
     pub(crate) flushes: FlushQueue,
     pub(crate) stalls: Stalls,
     pub(crate) shortages: Shortages,
@@ -228,7 +225,6 @@ impl Engine {
             switching: Mutex::new(()),
             switches_off: AtomicBool::new(false),
             writing_alone: Mutex::new(()),
-            only_writer: AtomicUsize::new(NOBODY),
             flushes: FlushQueue::default(),
             stalls: Stalls::default(),
             shortages: Shortages::default(),
@@ -359,9 +355,12 @@ impl Engine {
         pair.map_or_else(|| self.checkout_slowly(), Ok)
     }
 
-    /// As `checkout`, if one is free.
+    /// As `checkout`, if one is free; none is for who has to be refused.
     #[inline]
     pub(crate) fn checkout_now(&self, options: WriteOptions) -> Option<PoolGuard<'_, Pair>> {
+        if deciding::is_any() && self.is_deciding() {
+            return None;
+        }
         match options.durability.unwrap_or(self.options.durability) {
             Durability::Buffered => self.pairs.checkout(),
             Durability::Sync | Durability::Group(_) => self.pairs.checkout_first(),
@@ -386,16 +385,25 @@ impl Engine {
         unreachable!("the loop ends only by returning")
     }
 
-    /// The only writer has every pair: what waits for one would wait for itself.
+    /// What the function given to `transact` writes by itself would be in no batch of it, and waits
+    /// for its own thread once that is the only writer, as a close would.
     #[cold]
     pub(crate) fn refuse_inside_transact(&self, attempt: &str) -> Result<()> {
-        // Relaxed: only the thread that stored it acts on it. Those of a model have one number.
-        let only = self.only_writer.load(Ordering::Relaxed);
-        if only != thread::ordinal() || cfg!(any(loom, shuttle)) {
+        if !self.is_deciding() {
             return Ok(());
         }
         let found = "it is asked for within the function given to `transact`";
         Err(Error::invalid(attempt, found).remedy("add writes to its batch; close after it"))
+    }
+
+    /// Marks that this thread runs a function given to `transact`, as long as the mark lives.
+    pub(crate) fn deciding(&self) -> Deciding {
+        Deciding::over(std::ptr::from_ref(self).addr())
+    }
+
+    /// Whether this thread is running one.
+    fn is_deciding(&self) -> bool {
+        deciding::is_over(std::ptr::from_ref(self).addr())
     }
 
     /// D: every stamp at or below it survives a power loss.

@@ -43,6 +43,7 @@ mod entry;
 mod pace;
 mod crew;
 mod flush_queue;
+mod deciding;
 mod core;
 mod measure;
 mod switch;

@@ -8,14 +8,15 @@
 //! T2. The only writer holds every pair, so every write that had begun is over and none begins;
 //!     gets, snapshots and iterators go on. There is one at a time, and it waits for room in memory
 //!     before and after, never in between.
-//! T3. A write or a close that the user's function asks for meanwhile would wait for itself: it is
-//!     refused.
+//! T3. A write or a close that the user's function asks for by itself is refused, in every attempt:
+//!     as the only writer it would wait for itself, before it would be written whatever becomes of
+//!     the batch. A function that does so is wrong on its first run, not on the first busy day.
 //!
 //! Threads: any. Tests: `tests/transact.rs`; `transactions_that_meet_lose_nothing` under shuttle;
 //! the campaign `histories`.
 
 use crate::batch::Operation;
-use crate::core::{Engine, NOBODY, Pair};
+use crate::core::{Engine, Pair};
 use crate::db::Db;
 use crate::options::WriteOptions;
 use crate::snapshot::Snapshot;
@@ -23,7 +24,6 @@ use crate::stalls::Cause;
 use crate::write_batch::WriteBatch;
 use std::time::Duration;
 use velella_base::{Error, Result, Stamp, seeded};
-use velella_sync::atomic::Ordering;
 use velella_sync::lock::MutexGuard;
 use velella_sync::{PoolGuard, thread};
 
@@ -32,27 +32,17 @@ const ATTEMPTS: u32 = if cfg!(shuttle) { 1 } else { 4 };
 
 /// The right to write alone (T2).
 struct OnlyWriter<'a> {
-    engine: &'a Engine,
     pairs: Vec<PoolGuard<'a, Pair>>,
     _turn: MutexGuard<'a, ()>,
-}
-
-impl Drop for OnlyWriter<'_> {
-    fn drop(&mut self) {
-        // Relaxed: see `refuse_inside_transact`.
-        self.engine.only_writer.store(NOBODY, Ordering::Relaxed);
-    }
 }
 
 impl Engine {
     /// Waits until every write that has begun is over, and lets none begin.
     fn only_writer(&self) -> Result<OnlyWriter<'_>> {
-        self.refuse_inside_transact("write")?;
         self.admit(0)?;
         let started = thread::now();
         let turn = self.writing_alone.lock();
         let mut only = OnlyWriter {
-            engine: self,
             pairs: Vec::with_capacity(self.pairs.len()),
             _turn: turn,
         };
@@ -69,8 +59,6 @@ impl Engine {
         }
         // Closing waits for the pairs, then for nobody: who gets the last one later must not write.
         self.check()?;
-        // Relaxed: see `refuse_inside_transact`.
-        self.only_writer.store(thread::ordinal(), Ordering::Relaxed);
         self.stalls.note(Cause::Slots, started.elapsed());
         self.counters.written_alone.increment();
         Ok(only)
@@ -103,9 +91,10 @@ impl Db {
     /// other writers wait, so that it ends. Returns what `decide` returned at last, and the stamp
     /// of the write; no stamp if the batch was left empty: then nothing is written, nor synced.
     ///
-    /// `decide` must not write nor close the database, nor wait for anybody who does, by a lock or
-    /// otherwise: in the last call nobody else can write. A write or a close by its own thread is
-    /// then refused (`InvalidInput`). It should be short for the same reason.
+    /// `decide` must not write nor close the database but by its batch: where its own thread does,
+    /// that is refused with `InvalidInput`, from the first call on. Reads are welcome, and so are
+    /// writes to another database. Nor must it wait for anybody who writes, by a lock or otherwise:
+    /// in the last call nobody else can. It should be short for the same reason.
     ///
     /// What expires is judged at the snapshot: a value that was read may have expired when the
     /// batch is written, where [`rmw`](crate::Keyspace::rmw) would have decided anew.
@@ -136,6 +125,10 @@ impl Db {
         mut decide: impl FnMut(&Snapshot, &mut WriteBatch) -> Result<R, E>,
     ) -> Result<(R, Option<Stamp>), E> {
         self.engine().check_open()?;
+        let mut decide = |snapshot: &Snapshot, batch: &mut WriteBatch| {
+            let _deciding = self.engine().deciding();
+            decide(snapshot, batch)
+        };
         let mut batch = WriteBatch::new();
         for _ in 0..ATTEMPTS {
             let snapshot = self.snapshot();

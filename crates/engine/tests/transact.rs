@@ -5,7 +5,9 @@
 use crate::common::{alone, contents, counter, fresh, on, tiny};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use velella::vfs::MemFs;
-use velella::{Db, Error, ErrorKind, JournalMode, Snapshot, WriteBatch, WriteOptions};
+use velella::{
+    Db, Decision, Durability, Error, ErrorKind, JournalMode, Snapshot, WriteBatch, WriteOptions,
+};
 use velella_testkit::Watchdog;
 
 fn number(value: Option<velella::Value>) -> u64 {
@@ -110,7 +112,13 @@ fn transactions_of_many_keys_beside_writers_lose_no_write_and_end() {
     assert_eq!(sum, 60 * 300 + singles.iter().sum::<u64>());
 }
 
-/// Has `last` decide as the only writer: the attempts before lose, each to a put of its own.
+/// A put by another thread: one of its own is refused to the function of a transaction.
+fn put_elsewhere(db: &Db, key: &str, value: &str) -> velella::Result<()> {
+    let put = || db.put(key, value).map(drop);
+    std::thread::scope(|scope| scope.spawn(put).join().unwrap())
+}
+
+/// Has `last` decide as the only writer: the attempts before lose, each to a put beside it.
 fn alone_with<R>(
     db: &Db,
     mut last: impl FnMut(&Snapshot, &mut WriteBatch) -> velella::Result<R>,
@@ -122,7 +130,7 @@ fn alone_with<R>(
         if calls == 5 {
             return last(snapshot, batch).map(Some);
         }
-        db.put("contended", "other")?;
+        put_elsewhere(db, "contended", "other")?;
         Ok(None)
     })
 }
@@ -268,22 +276,125 @@ fn a_panic_of_the_only_writer_lets_the_others_go_on() {
     assert!(alone_with(&db, |_, _| Ok(())).unwrap().1.is_some());
 }
 
-/// The only writer has every pair: what its function writes would wait for it.
-#[test]
-fn a_function_that_writes_by_itself_is_told_so() {
-    let _watchdog = Watchdog::new("a_function_that_writes_by_itself", 60);
-    let db: Db = on(&MemFs::new(), alone());
+/// Has `ask` called by the function of a transaction, whose first attempt has to refuse it.
+fn refused_within(db: &Db, ask: impl Fn() -> velella::Result<()>) {
     let mut calls = 0;
     let told = db.transact(buffered(), |_, batch| {
         calls += 1;
-        batch.put(&db, "k", "batch");
-        db.put("k", "put").map(drop)
+        batch.put(db, "k", "batch");
+        ask()
     });
     let error = told.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::InvalidInput);
     assert!(error.to_string().contains("transact"), "{error}");
-    assert_eq!(calls, 5);
-    // Nothing is held any more.
-    db.put("k", "later").unwrap();
-    assert_eq!(db.get("k").unwrap().unwrap(), "later");
+    assert_eq!(calls, 1, "{error}");
+}
+
+#[test]
+fn a_function_that_writes_by_itself_is_told_so_at_once() {
+    let _watchdog = Watchdog::new("a_function_that_writes_by_itself", 60);
+    for builder in [alone(), tiny().durability(Durability::Sync)] {
+        let db: Db = on(&MemFs::new(), builder);
+        let other = db.create_keyspace("other", Default::default()).unwrap();
+        let mut batch = WriteBatch::new();
+        batch.put(&db, "k", "batch of its own");
+        let put = |_: Option<&[u8]>| Decision::put("decided");
+        refused_within(&db, || db.put("k", "put").map(drop));
+        refused_within(&db, || db.put("large", vec![7; 2 << 20]).map(drop));
+        refused_within(&db, || other.put("k", "put").map(drop));
+        refused_within(&db, || db.delete("k").map(drop));
+        refused_within(&db, || db.write(&batch).map(drop));
+        refused_within(&db, || {
+            db.write_if_unchanged(&batch, &db.snapshot(), buffered())
+                .map(drop)
+        });
+        refused_within(&db, || db.rmw("k", put).map(drop));
+        refused_within(&db, || db.update("k", put).map(drop));
+        refused_within(&db, || db.put_if_absent("k", "put").map(drop));
+        refused_within(&db, || db.clone().close());
+        refused_within(&db, || {
+            let nested = |_: &Snapshot, batch: &mut WriteBatch| {
+                batch.put(&db, "k", "nested");
+                Ok::<_, Error>(())
+            };
+            db.transact(buffered(), nested).map(drop)
+        });
+        // Nothing was written, nothing is held, and all may be asked for again.
+        assert_eq!(contents(&db).len() + contents(&other).len(), 0);
+        assert_eq!(db.stats().external_bytes, 0);
+        db.put("k", "later").unwrap();
+        assert_eq!(db.get("k").unwrap().unwrap(), "later");
+        db.close().unwrap();
+    }
+}
+
+#[test]
+fn a_function_may_read_and_others_may_write_while_it_runs() {
+    let _watchdog = Watchdog::new("a_function_may_read", 60);
+    let db = fresh();
+    db.put("k", "before").unwrap();
+    let keep = |_: Option<&[u8]>| Decision::Keep;
+    let written = db.transact(buffered(), |snapshot, batch| {
+        put_elsewhere(&db, "beside", "v")?;
+        assert_eq!(db.get("beside")?.unwrap(), "v");
+        assert_eq!(snapshot.get(&db, "beside")?, None);
+        assert_eq!(db.get_strict("k")?.unwrap(), "before");
+        assert_eq!(db.iter()?.count(), 2);
+        db.update("k", keep)?;
+        db.flush()?;
+        db.persist()?;
+        let nested = db.transact(buffered(), |nested, _| nested.get(&db, "k"))?;
+        assert_eq!(nested.1, None);
+        batch.put(&db, "k", "after");
+        Ok::<_, Error>(())
+    });
+    assert!(written.unwrap().1.is_some());
+    assert_eq!(db.get("k").unwrap().unwrap(), "after");
+}
+
+#[test]
+fn within_a_function_another_database_is_written_and_none_whose_function_runs() {
+    let _watchdog = Watchdog::new("within_a_function_another_database", 60);
+    let (outer, inner) = (fresh(), fresh());
+    let written = outer.transact(buffered(), |_, batch| {
+        batch.put(&outer, "k", "outer");
+        inner.put("alone", "v")?;
+        let nested = inner.transact(buffered(), |_, batch| {
+            batch.put(&inner, "k", "inner");
+            // Neither the one that decides, nor the one that waits for it to.
+            for db in [&inner, &outer] {
+                let refused = db.put("k", "by itself").unwrap_err();
+                assert_eq!(refused.kind(), ErrorKind::InvalidInput);
+            }
+            Ok::<_, Error>(())
+        });
+        assert!(nested?.1.is_some());
+        inner.put("k", "again")?;
+        let refused = outer.put("k", "by itself").unwrap_err();
+        assert_eq!(refused.kind(), ErrorKind::InvalidInput);
+        Ok::<_, Error>(())
+    });
+    assert!(written.unwrap().1.is_some());
+    assert_eq!(outer.get("k").unwrap().unwrap(), "outer");
+    assert_eq!(inner.get("k").unwrap().unwrap(), "again");
+}
+
+#[test]
+fn after_a_panic_of_its_function_the_thread_writes_again() {
+    let db = fresh();
+    for nested in [false, true] {
+        let panicked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+            db.transact(buffered(), |_, _| -> Result<(), Error> {
+                if nested {
+                    let other = fresh();
+                    let _ = other.transact(buffered(), |_, _| -> Result<(), Error> {
+                        panic!("on purpose")
+                    });
+                }
+                panic!("on purpose")
+            })
+        }));
+        assert!(panicked.is_err());
+        db.put("k", "v").unwrap();
+    }
 }

@@ -78,7 +78,7 @@ pub(crate) fn put_both(db: &Db, one: &str, other: &str) {
     db.write(&batch).unwrap();
 }
 
-/// A transaction that loses its first attempt.
+/// A transaction that loses its first attempt; to its own thread, which a model does not refuse.
 pub(crate) fn write_alone(db: &Db) {
     let mut calls = 0;
     let decide = |_: &Snapshot, batch: &mut WriteBatch| {

@@ -137,7 +137,9 @@ mod tests {
             .transact(BUFFERED, |snapshot, batch| {
                 turns += 1;
                 if turns == 1 {
-                    db.put("b", "x")?;
+                    // By another client: its own thread is not to write within it.
+                    let put = || db.put("b", "x").unwrap();
+                    std::thread::scope(|scope| scope.spawn(put).join().unwrap());
                 }
                 delete_part(&db, &part, snapshot, batch)
             })
