@@ -4,7 +4,7 @@
 //!
 //! E1. Memtables, views, stamps and the journal belong here, the same for every layout.
 //! E2. Once `halt` was called with a cause, every later write and sync fails with it; reads go on
-//!     unless the database was closed.
+//!     as before, and take no lock for it, unless the database was closed.
 //!
 //! Threads: all. Locks, outermost first: `writing_alone`, `compacting`, `changing`, `switching`,
 //! `keyspaces`, `Core::publishing`, the flush queue; none is taken by a get or an uncontended put.
@@ -27,12 +27,22 @@ use std::time::{Duration, Instant};
 use velella_base::{Error, ErrorKind, Result, Stamp};
 use velella_journal::{Journal, Lane};
 use velella_mvcc::{Clock, Retention, Slots, Snapshots};
-use velella_sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use velella_sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use velella_sync::counter::Counter;
 use velella_sync::lock::{Mutex, RwLock};
 use velella_sync::parker::Parker;
 use velella_sync::{Pool, PoolGuard, thread};
 use velella_tree::Edit;
+
+/// What a database refuses, in steps that are never taken back.
+mod halted {
+    /// It is open.
+    pub(super) const NOT: u32 = 0;
+    /// It takes no more writes, and can still be read.
+    pub(super) const FOR_WRITES: u32 = 1;
+    /// It was closed.
+    pub(super) const FOR_ALL: u32 = 2;
+}
 
 /// A lane, or nothing where the database keeps no journal.
 pub(crate) type Pair = Option<Lane>;
@@ -86,7 +96,8 @@ pub(crate) struct Engine {
     pub(crate) sync_bell: Parker,
     /// Background threads leave their loops.
     pub(crate) stopping: AtomicBool,
-    halted: AtomicBool,
+    /// How far it is from open, see `halted`.
+    halted: AtomicU32,
     cause: Mutex<Option<Error>>,
     pub(crate) pace: crate::pace::Pace,
     pub(crate) crew: crate::crew::Crew,
@@ -238,7 +249,7 @@ impl Engine {
             resting: Resting::default(),
             sync_bell: Parker::new(),
             stopping: AtomicBool::new(false),
-            halted: AtomicBool::new(false),
+            halted: AtomicU32::new(halted::NOT),
             cause: Mutex::new(None),
             pace: crate::pace::Pace::default(),
             crew: crate::crew::Crew::new(crate::options::processors()),
@@ -258,8 +269,8 @@ impl Engine {
             *slot = Some(cause);
         }
         drop(slot);
-        // Release, partner: `check`.
-        self.halted.store(true, Ordering::Release);
+        // Release, partner: `check`. The greater of the two: what was closed stays so.
+        self.halted.fetch_max(halted::FOR_WRITES, Ordering::Release);
         self.work.wake_all();
         self.relief.wake_all();
         self.sync_bell.wake_all();
@@ -268,19 +279,19 @@ impl Engine {
     /// Fails if the database was closed or poisoned.
     #[inline]
     pub(crate) fn check(&self) -> Result<()> {
-        // Acquire, partner: `halt`.
-        if self.halted.load(Ordering::Acquire) {
-            Err(self.cause_of_halt())
-        } else {
-            Ok(())
+        // Acquire, partners: `halt` and `halt_as_closed`, which note the cause before.
+        match self.halted.load(Ordering::Acquire) {
+            halted::NOT => Ok(()),
+            _ => Err(self.cause_of_halt()),
         }
     }
 
-    /// Fails if the database was closed; a poisoned one can still be read.
+    /// Fails if the database was closed; a poisoned one can still be read, and without a lock.
     #[inline]
     pub(crate) fn check_open(&self) -> Result<()> {
-        match self.check() {
-            Err(error) if error.kind() == ErrorKind::Closed => Err(error),
+        // Acquire, partner: `halt_as_closed`, which notes the cause before.
+        match self.halted.load(Ordering::Acquire) {
+            halted::FOR_ALL => Err(self.cause_of_halt()),
             _ => Ok(()),
         }
     }
@@ -290,8 +301,8 @@ impl Engine {
         let closed = Error::new(ErrorKind::Closed, "use the database", "it was closed")
             .remedy("open it again");
         *self.cause.lock() = Some(closed);
-        // Release, partner: `check`.
-        self.halted.store(true, Ordering::Release);
+        // Release, partners: `check` and `check_open`.
+        self.halted.store(halted::FOR_ALL, Ordering::Release);
         self.relief.wake_all();
     }
 
@@ -467,3 +478,6 @@ impl Engine {
         self.stopping.load(Ordering::Acquire)
     }
 }
+
+#[cfg(test)]
+mod tests;
