@@ -68,6 +68,7 @@ mod handle;
 mod snapshot;
 mod iterator;
 mod keyspace;
+mod keyspace_updates;
 mod snapshot_reads;
 mod write_batch;
 mod open;
