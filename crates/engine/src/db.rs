@@ -278,13 +278,6 @@ impl Db {
         self.engine().verify(progress)
     }
 
-    /// The clock by which keys expire: milliseconds since 1970, and never less than before, where
-    /// the machine's is set back. What is to live so long expires at this and so many more.
-    #[must_use]
-    pub fn now_ms(&self) -> u64 {
-        self.engine().wall.now_ms()
-    }
-
     /// Counters, sizes, and why writers waited.
     #[must_use]
     pub fn stats(&self) -> Stats {
@@ -305,6 +298,20 @@ impl Db {
     #[must_use]
     pub fn default_keyspace(&self) -> Keyspace {
         self.default.clone()
+    }
+}
+
+impl Keyspace {
+    /// A handle on the database that it belongs to.
+    #[must_use]
+    pub fn db(&self) -> Db {
+        let default = self.handle.engine.core_named(DEFAULT_KEYSPACE);
+        Db {
+            default: Keyspace {
+                handle: Arc::clone(&self.handle),
+                core: default.expect("it is there from the opening on and cannot be dropped"),
+            },
+        }
     }
 }
 

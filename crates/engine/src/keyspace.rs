@@ -42,6 +42,13 @@ impl Keyspace {
         &self.core.name
     }
 
+    /// The clock by which keys expire: milliseconds since 1970, and never less than before, where
+    /// the machine's is set back. What is to live so long expires at this and so many more.
+    #[must_use]
+    pub fn now_ms(&self) -> u64 {
+        self.engine().wall.now_ms()
+    }
+
     /// The settings in force, none left open. Change them with `Db::open_keyspace`.
     #[must_use]
     pub fn settings(&self) -> KeyspaceOptions {
@@ -87,7 +94,7 @@ impl Keyspace {
 
     /// Stores `value` until `expires_at_ms` (milliseconds since 1970); from then on the key is
     /// absent, for every reader at once. This is an instant, not a time to live: one that has
-    /// passed makes the key absent at once. [`Db::now_ms`](crate::Db::now_ms) tells the present.
+    /// passed makes the key absent at once. [`Keyspace::now_ms`] tells the present.
     ///
     /// ```
     /// # let dir = tempfile::tempdir()?;
@@ -140,7 +147,7 @@ impl Keyspace {
     /// expired, or absent while the tables changed, is looked up again as
     /// [`Keyspace::get_strict`] does. It is current for its key; two gets may disagree with a
     /// concurrent snapshot about the order of two concurrent writes. All reads here are so, but
-    /// for that one, `multi_get` and iterators.
+    /// for that one, `multi_get`, iterators and what they find: `first`, `last` and `is_empty`.
     ///
     /// # Errors
     /// `Corruption`, `Io`: a table could not be read; `NotFound`: the keyspace was dropped;
@@ -226,6 +233,36 @@ impl Keyspace {
                 .read(&self.core, key.as_ref(), snapshot.reader())
         };
         keys.iter().map(one).collect()
+    }
+
+    /// The first pair, in a view taken now, if there is one. Before it may lie keys that were
+    /// deleted, and these are passed one by one.
+    ///
+    /// # Errors
+    /// As [`Keyspace::get`].
+    pub fn first(&self) -> Result<Option<(Vec<u8>, Value)>> {
+        self.iter()?.first_pair()
+    }
+
+    /// The last pair, as [`Keyspace::first`].
+    ///
+    /// # Errors
+    /// As [`Keyspace::get`].
+    pub fn last(&self) -> Result<Option<(Vec<u8>, Value)>> {
+        self.iter()?.last_pair()
+    }
+
+    /// Whether there is no pair, in a view taken now: found out as [`Keyspace::first`] does, but no
+    /// value is read.
+    ///
+    /// # Errors
+    /// As [`Keyspace::get`].
+    pub fn is_empty(&self) -> Result<bool> {
+        let mut iter = self.iter_with(IterOptions {
+            keys_only: true,
+            ..IterOptions::default()
+        })?;
+        Ok(!iter.seek_first()?)
     }
 
     /// All pairs, ascending, in a view taken now.

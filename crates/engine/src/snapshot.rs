@@ -46,7 +46,10 @@ impl Snapshot {
         &self.handle().engine
     }
 
-    pub(crate) fn now_ms(&self) -> u64 {
+    /// The time by which keys are expired in it: milliseconds since 1970, by the database's clock
+    /// ([`Keyspace::now_ms`](crate::Keyspace::now_ms)) when it was taken.
+    #[must_use]
+    pub fn now_ms(&self) -> u64 {
         self.registration.now_ms()
     }
 

@@ -2,7 +2,7 @@
 //!
 //! Threads: any. Tests: `tests/snapshots.rs`.
 
-use crate::entry::Entry;
+use crate::entry::{Entry, EntryInfo};
 use crate::iterator::{Iter, IterOptions};
 use crate::keyspace::Keyspace;
 use crate::snapshot::Snapshot;
@@ -36,6 +36,54 @@ impl Snapshot {
             .read_entry(&keyspace.core, key.as_ref(), self.reader())
     }
 
+    /// As [`Keyspace::get_with`], in this view.
+    ///
+    /// # Errors
+    /// As [`Snapshot::get`].
+    pub fn get_with<R>(
+        &self,
+        keyspace: &Keyspace,
+        key: impl AsRef<[u8]>,
+        lend: impl FnOnce(&[u8]) -> R,
+    ) -> Result<Option<R>> {
+        self.check_origin(&keyspace.handle)?;
+        keyspace
+            .handle
+            .engine
+            .read_with(&keyspace.core, key.as_ref(), self.reader(), lend)
+    }
+
+    /// As [`Keyspace::get_into`], in this view.
+    ///
+    /// # Errors
+    /// As [`Snapshot::get`].
+    pub fn get_into(
+        &self,
+        keyspace: &Keyspace,
+        key: impl AsRef<[u8]>,
+        out: &mut Vec<u8>,
+    ) -> Result<bool> {
+        out.clear();
+        let found = self.get_with(keyspace, key, |value| out.extend_from_slice(value))?;
+        Ok(found.is_some())
+    }
+
+    /// As [`Keyspace::entry_info`], in this view.
+    ///
+    /// # Errors
+    /// As [`Snapshot::get`].
+    pub fn entry_info(
+        &self,
+        keyspace: &Keyspace,
+        key: impl AsRef<[u8]>,
+    ) -> Result<Option<EntryInfo>> {
+        self.check_origin(&keyspace.handle)?;
+        keyspace
+            .handle
+            .engine
+            .read_info(&keyspace.core, key.as_ref(), self.reader())
+    }
+
     /// Whether `key` has a value in this view.
     ///
     /// # Errors
@@ -62,15 +110,40 @@ impl Snapshot {
         keys.iter().map(|key| self.get(keyspace, key)).collect()
     }
 
+    /// The first pair of a keyspace in this view, if there is one, as [`Keyspace::first`].
+    ///
+    /// # Errors
+    /// As [`Snapshot::get`].
+    pub fn first(&self, keyspace: &Keyspace) -> Result<Option<(Vec<u8>, Value)>> {
+        self.iter(keyspace)?.first_pair()
+    }
+
+    /// The last pair of a keyspace in this view, if there is one.
+    ///
+    /// # Errors
+    /// As [`Snapshot::get`].
+    pub fn last(&self, keyspace: &Keyspace) -> Result<Option<(Vec<u8>, Value)>> {
+        self.iter(keyspace)?.last_pair()
+    }
+
+    /// Whether a keyspace has no pair in this view.
+    ///
+    /// # Errors
+    /// As [`Snapshot::get`].
+    pub fn is_empty(&self, keyspace: &Keyspace) -> Result<bool> {
+        let keys_only = IterOptions {
+            keys_only: true,
+            ..IterOptions::default()
+        };
+        Ok(!self.iter_with(keyspace, keys_only)?.seek_first()?)
+    }
+
     /// All pairs of a keyspace in this view.
     ///
     /// # Errors
     /// As [`Snapshot::get`].
     pub fn iter(&self, keyspace: &Keyspace) -> Result<Iter> {
-        keyspace.iter_with(IterOptions {
-            snapshot: Some(self.clone()),
-            ..IterOptions::default()
-        })
+        self.iter_with(keyspace, IterOptions::default())
     }
 
     /// The pairs of a keyspace whose keys begin with `prefix`, in this view.
@@ -78,11 +151,12 @@ impl Snapshot {
     /// # Errors
     /// As [`Snapshot::get`]; `InvalidInput`: the keyspace has an order of its own.
     pub fn prefix(&self, keyspace: &Keyspace, prefix: impl AsRef<[u8]>) -> Result<Iter> {
-        keyspace.iter_with(IterOptions {
-            snapshot: Some(self.clone()),
-            prefix: prefix.as_ref().to_vec(),
+        let prefix = prefix.as_ref().to_vec();
+        let options = IterOptions {
+            prefix,
             ..IterOptions::default()
-        })
+        };
+        self.iter_with(keyspace, options)
     }
 
     /// The pairs of a keyspace within `bounds` in this view.
@@ -94,10 +168,16 @@ impl Snapshot {
         keyspace: &Keyspace,
         bounds: impl RangeBounds<K>,
     ) -> Result<Iter> {
-        let options = IterOptions {
-            snapshot: Some(self.clone()),
-            ..IterOptions::within(&bounds)
-        };
+        self.iter_with(keyspace, IterOptions::within(&bounds))
+    }
+
+    /// The pairs of a keyspace that `options` ask for, in this view: it takes the place of the one
+    /// in `options`.
+    ///
+    /// # Errors
+    /// As [`Snapshot::prefix`].
+    pub fn iter_with(&self, keyspace: &Keyspace, mut options: IterOptions) -> Result<Iter> {
+        options.snapshot = Some(self.clone());
         keyspace.iter_with(options)
     }
 }

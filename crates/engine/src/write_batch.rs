@@ -5,12 +5,19 @@
 use crate::batch::Operation;
 use crate::keyspace::Keyspace;
 use std::sync::Arc;
+use velella_base::external::EXTERNAL_REF_BYTES;
+use velella_base::limits::INLINE_VALUE_BYTES_MAX;
+
+/// Bytes of an expiry in front of a value.
+const EXPIRY_BYTES: usize = 8;
 
 /// Writes to be applied as one by [`Db::write`](crate::Db::write), over any keyspaces of one
-/// database. Of several writes to a key the last counts.
+/// database. Of several writes to a key the last counts. [`WriteBatch::len`] and
+/// [`WriteBatch::bytes`] name its limits.
 #[derive(Debug, Clone, Default)]
 pub struct WriteBatch {
     pub(crate) operations: Vec<Operation>,
+    bytes: usize,
 }
 
 impl WriteBatch {
@@ -59,6 +66,11 @@ impl WriteBatch {
         value: Option<&[u8]>,
         expires_at_ms: Option<u64>,
     ) -> &mut Self {
+        let payload = value.map_or(0, |value| match value.len() {
+            long if long > INLINE_VALUE_BYTES_MAX => EXTERNAL_REF_BYTES,
+            len => len + expires_at_ms.map_or(0, |_| EXPIRY_BYTES),
+        });
+        self.bytes += key.len() + payload;
         self.operations.push(Operation {
             core: Arc::clone(&keyspace.core),
             key: key.to_vec(),
@@ -68,10 +80,21 @@ impl WriteBatch {
         self
     }
 
-    /// How many writes it holds.
+    /// How many writes it holds; at most
+    /// [`BATCH_OPERATIONS_MAX`](crate::limits::BATCH_OPERATIONS_MAX) can be written together.
     #[must_use]
     pub fn len(&self) -> usize {
         self.operations.len()
+    }
+
+    /// Bytes of it that count against [`BATCH_BYTES_MAX`](crate::limits::BATCH_BYTES_MAX): keys,
+    /// values, eight for an expiry, and of a value that goes to a file of its own (over
+    /// [`INLINE_VALUE_BYTES_MAX`](crate::limits::INLINE_VALUE_BYTES_MAX)) the reference alone. Of
+    /// several writes to a key all count here, and for [`Db::write`](crate::Db::write) the last:
+    /// what has no more than the limit here is within it there.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        self.bytes
     }
 
     /// Whether it holds none.
@@ -83,5 +106,6 @@ impl WriteBatch {
     /// Empties it, keeping its memory.
     pub fn clear(&mut self) {
         self.operations.clear();
+        self.bytes = 0;
     }
 }

@@ -58,6 +58,44 @@ fn a_batch_over_its_limits_is_refused_whole() {
     db.put("fine", "").unwrap();
 }
 
+/// What a batch says of itself is what the border is drawn by, to the byte.
+#[test]
+fn a_batch_tells_what_counts_against_its_limit() {
+    use velella::limits::{BATCH_BYTES_MAX, INLINE_VALUE_BYTES_MAX};
+    let db = fresh();
+    let mut batch = WriteBatch::new();
+    let soon = db.now_ms() + 3_600_000;
+    let large = vec![7; INLINE_VALUE_BYTES_MAX];
+    batch.delete(&db, "gone").put(&db, "plain", "value");
+    assert_eq!(batch.bytes(), 4 + 10);
+    batch.put_expiring(&db, "until", "value", soon);
+    assert_eq!(batch.bytes(), 14 + 18);
+    batch.put(&db, "file", [&large[..], b"+"].concat());
+    let reference = batch.bytes() - 32 - 4;
+    assert!((16..64).contains(&reference), "{reference}");
+    batch.put_expiring(&db, "file until", [&large[..], b"+"].concat(), soon);
+    assert_eq!(batch.bytes(), 36 + 2 * reference + 10);
+    for key in 0u8.. {
+        let left = BATCH_BYTES_MAX - batch.bytes();
+        let len = large.len().min(left - 1);
+        batch.put(&db, [key], &large[..len]);
+        if len < large.len() {
+            break;
+        }
+    }
+    assert_eq!(batch.bytes(), BATCH_BYTES_MAX);
+    let mut over = batch.clone();
+    over.delete(&db, "x");
+    assert_eq!(over.bytes(), BATCH_BYTES_MAX + 1);
+    assert_eq!(db.write(&over).unwrap_err().kind(), ErrorKind::InvalidInput);
+    // Of two writes to a key one counts there, both here.
+    batch.put(&db, "plain", "VALUE");
+    assert_eq!(batch.bytes(), BATCH_BYTES_MAX + 10);
+    db.write(&batch).unwrap();
+    batch.clear();
+    assert_eq!(batch.bytes(), 0);
+}
+
 #[test]
 fn a_batch_over_keyspaces_of_another_opening_is_refused_and_writes_nothing() {
     let fs = MemFs::new();

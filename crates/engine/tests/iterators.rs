@@ -2,9 +2,9 @@
 //!
 //! Claims: `iterator.rs` I1-I3; against a map, under random settings: `iterator_walks.rs`.
 
-use crate::common::{KINDS, counter, fresh, on, tiny};
+use crate::common::{INLINE_BYTES, KINDS, alone, counter, fresh, on, tiny};
 use std::ops::Bound;
-use velella::vfs::MemFs;
+use velella::vfs::{MemFs, Vfs};
 use velella::{Builder, Db, ErrorKind, Iter, IterOptions, KeyspaceOptions, MemtableKind, Order};
 
 fn keys(iter: Iter) -> Vec<String> {
@@ -499,4 +499,79 @@ fn a_step_back_counts_little_more_than_a_step_forward() {
     let (forward, back) = (counted(&db, false), counted(&db, true));
     assert!(back[1] <= 20, "{back:?} {forward:?}");
     assert!(back[2] <= forward[2] * 13 / 10 + 2, "{back:?} {forward:?}");
+}
+
+#[test]
+fn first_last_and_is_empty_are_the_ends_of_what_an_iterator_shows() {
+    let db = layered();
+    let layers = db.snapshot();
+    let named = |pair: Option<(Vec<u8>, velella::Value)>| {
+        pair.map(|(key, value)| {
+            assert_eq!(value, key);
+            String::from_utf8(key).unwrap()
+        })
+    };
+    let ends = || [named(db.first().unwrap()), named(db.last().unwrap())];
+    let some = |key: &str| Some(key.to_owned());
+    assert_eq!(ends(), [some("a"), some("f")]);
+    db.delete("a").unwrap();
+    db.delete("f").unwrap();
+    db.put_expiring("g", "over", 1, Default::default()).unwrap();
+    assert_eq!(ends(), [some("b"), some("e")]);
+    assert!(!db.is_empty().unwrap());
+    for key in ["b", "c", "d", "e"] {
+        db.delete(key).unwrap();
+    }
+    assert_eq!(ends(), [None, None]);
+    assert!(db.is_empty().unwrap());
+    assert!(!layers.is_empty(&db).unwrap());
+    assert_eq!(named(layers.first(&db).unwrap()), some("a"));
+    assert_eq!(named(layers.last(&db).unwrap()), some("f"));
+    let other = db.create_keyspace("other", Default::default()).unwrap();
+    assert!(other.is_empty().unwrap() && layers.is_empty(&other).unwrap());
+    other.put("k", "k").unwrap();
+    assert!(!other.is_empty().unwrap() && layers.is_empty(&other).unwrap());
+    db.drop_keyspace("other").unwrap();
+    let error = other.is_empty().unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::NotFound);
+    db.close().unwrap();
+    for closed in [db.first().unwrap_err(), layers.last(&db).unwrap_err()] {
+        assert_eq!(closed.kind(), ErrorKind::Closed);
+    }
+}
+
+/// The value between is in a file that is gone: who reads it fails.
+#[test]
+fn the_last_pair_is_had_without_those_before_it() {
+    let fs = MemFs::new();
+    let db = on(&fs, alone());
+    for key in ["a", "c", "d", "e"] {
+        db.put(key, key).unwrap();
+    }
+    db.put("b", vec![7; INLINE_BYTES + 1]).unwrap();
+    db.put("d", vec![7; INLINE_BYTES + 1]).unwrap();
+    for path in fs.files() {
+        if path.extension().is_some_and(|end| end == "ext") {
+            fs.remove(&path).unwrap();
+        }
+    }
+    let key = |pair: Option<velella::Result<(Vec<u8>, velella::Value)>>| {
+        pair.map(|pair| String::from_utf8(pair.unwrap().0).unwrap())
+    };
+    let some = |key: &str| Some(key.to_owned());
+    assert_eq!(key(db.iter().unwrap().last()), some("e"));
+    assert_eq!(key(db.range("a".."c").unwrap().rev().last()), some("a"));
+    let mut iter = db.iter().unwrap();
+    assert!(iter.seek("e").unwrap());
+    assert_eq!(key(iter.last()), some("e"), "what was sought comes yet");
+    let mut iter = db.iter().unwrap();
+    assert!(iter.seek_last().unwrap());
+    assert_eq!(key(iter.next()), some("e"));
+    assert_eq!(key(iter.last()), None, "and then no more");
+    let mut ended = db.range("x"..).unwrap();
+    assert!(ended.next().is_none() && ended.last().is_none());
+    let mut back = db.range("c".."d").unwrap().rev();
+    assert_eq!(key(back.next()), some("c"));
+    assert_eq!(key(back.last()), None);
+    assert!(db.range("d"..="d").unwrap().last().unwrap().is_err());
 }

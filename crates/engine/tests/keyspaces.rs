@@ -257,6 +257,27 @@ fn a_change_whose_sync_fails_has_an_unknown_outcome() {
     }
 }
 
+#[test]
+fn a_keyspace_alone_knows_its_database_and_its_clock() {
+    let db = fresh();
+    let other = db.create_keyspace("other", Default::default()).unwrap();
+    db.put("k", "default's").unwrap();
+    drop(db);
+    let before = other.now_ms();
+    let db = other.db();
+    assert!(db.now_ms() >= before && before > 0);
+    assert_eq!(db.get("k").unwrap().unwrap(), "default's");
+    assert_eq!(db.keyspaces(), ["default", "other"]);
+    let mut batch = velella::WriteBatch::new();
+    batch.put(&other, "a", "1").put(&db, "a", "2");
+    db.write(&batch).unwrap();
+    db.drop_keyspace("other").unwrap();
+    assert_eq!(other.db().get("a").unwrap().unwrap(), "2");
+    db.close().unwrap();
+    let closed = other.db().get("a").unwrap_err();
+    assert_eq!(closed.kind(), ErrorKind::Closed);
+}
+
 fn reversed() -> Order {
     Order::custom("test.reversed", |a, b| b.cmp(a))
 }

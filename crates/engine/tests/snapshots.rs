@@ -5,7 +5,7 @@
 use crate::common::{KINDS, contents, fresh, on, tiny, until};
 use std::collections::BTreeMap;
 use velella::vfs::MemFs;
-use velella::{ErrorKind, Keyspace, Snapshot, WriteBatch};
+use velella::{ErrorKind, IterOptions, Keyspace, Snapshot, WriteBatch};
 use velella_testkit::{Model, Seed, Watchdog, seeds};
 
 fn view(snapshot: &Snapshot, keyspace: &Keyspace) -> BTreeMap<Vec<u8>, Vec<u8>> {
@@ -177,4 +177,58 @@ fn what_was_acknowledged_before_is_in_the_snapshot() {
             });
         }
     });
+}
+
+#[test]
+fn every_way_to_read_at_a_snapshot_says_what_was_there_then() {
+    let (db, other) = (fresh(), fresh());
+    let then = db.now_ms();
+    let long = vec![7; 500];
+    db.put("a", &long).unwrap();
+    let expiry = then + 3_600_000;
+    let stamp = db
+        .put_expiring("b", "old", expiry, Default::default())
+        .unwrap();
+    let snapshot = db.snapshot();
+    assert!((then..=db.now_ms()).contains(&snapshot.now_ms()));
+    db.put("b", "new").unwrap();
+    db.delete("a").unwrap();
+    db.put("c", "later").unwrap();
+    for _ in 0..2 {
+        let length = snapshot.get_with(&db, "a", <[u8]>::len).unwrap();
+        assert_eq!(length, Some(500));
+        let mut buffer = b"before".to_vec();
+        assert!(snapshot.get_into(&db, "b", &mut buffer).unwrap());
+        assert_eq!(buffer, b"old");
+        assert!(!snapshot.get_into(&db, "c", &mut buffer).unwrap());
+        assert!(buffer.is_empty());
+        let info = snapshot.entry_info(&db, "b").unwrap().unwrap();
+        assert_eq!((info.value_bytes, info.stamp), (3, stamp));
+        assert_eq!(info.expires_at_ms, Some(expiry));
+        assert_eq!(snapshot.entry_info(&db, "c").unwrap(), None);
+        // Its own view, whatever the options bring.
+        let options = IterOptions {
+            keys_only: true,
+            snapshot: Some(db.snapshot()),
+            ..IterOptions::default()
+        };
+        let pairs = snapshot.iter_with(&db, options).unwrap();
+        let pairs: Vec<_> = pairs.map(|pair| pair.unwrap()).collect();
+        let keys: Vec<&[u8]> = pairs.iter().map(|(key, _)| &key[..]).collect();
+        assert_eq!(keys, [b"a", b"b"]);
+        assert!(pairs.iter().all(|(_, value)| value.is_empty()));
+        db.compact().unwrap();
+    }
+    let mut buffer = Vec::new();
+    for refused in [
+        snapshot.get_with(&other, "a", <[u8]>::len).unwrap_err(),
+        snapshot.get_into(&other, "a", &mut buffer).unwrap_err(),
+        snapshot.entry_info(&other, "a").unwrap_err(),
+        snapshot
+            .iter_with(&other, IterOptions::default())
+            .unwrap_err(),
+        snapshot.first(&other).unwrap_err(),
+    ] {
+        assert_eq!(refused.kind(), ErrorKind::InvalidInput);
+    }
 }

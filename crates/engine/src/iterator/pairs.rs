@@ -31,9 +31,30 @@ impl Iter {
         Rev { iter: self }
     }
 
+    /// The first pair, for who wants no other.
+    pub(crate) fn first_pair(mut self) -> Result<Option<(Vec<u8>, Value)>> {
+        let there = self.seek_first()?;
+        there.then(|| self.owned_pair()).transpose()
+    }
+
+    /// The last pair, for who wants no other.
+    pub(crate) fn last_pair(mut self) -> Result<Option<(Vec<u8>, Value)>> {
+        let there = self.seek_last()?;
+        there.then(|| self.owned_pair()).transpose()
+    }
+
     fn owned_pair(&mut self) -> Result<(Vec<u8>, Value)> {
         let (key, value) = self.pair()?.unwrap_or_default();
         Ok((key.to_vec(), Value::copied(value)))
+    }
+
+    /// To the pair that comes next; whether there is one, `None` after the end.
+    fn advance(&mut self) -> Option<Result<bool>> {
+        match self.turn {
+            Turn::Ended => None,
+            Turn::Here if self.there => Some(Ok(true)),
+            _ => Some(self.step()),
+        }
     }
 
     fn yielded(&mut self, stepped: Result<bool>) -> Option<Result<(Vec<u8>, Value)>> {
@@ -56,11 +77,14 @@ impl Iterator for Iter {
     type Item = Result<(Vec<u8>, Value)>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        let there = match self.turn {
-            Turn::Ended => return None,
-            Turn::Here if self.there => Ok(true),
-            _ => self.step(),
-        };
+        let there = self.advance()?;
+        self.yielded(there)
+    }
+
+    /// As by calling `next` until the end, without reading what lies in between.
+    fn last(mut self) -> Option<Self::Item> {
+        let there = self.advance()?;
+        let there = there.and_then(|there| Ok(there && self.seek_last()?));
         self.yielded(there)
     }
 }
@@ -71,15 +95,28 @@ pub struct Rev {
     iter: Iter,
 }
 
+impl Rev {
+    /// To the pair that comes next; whether there is one, `None` after the end.
+    fn advance(&mut self) -> Option<Result<bool>> {
+        match self.iter.turn {
+            Turn::Ended => None,
+            Turn::Here => Some(self.iter.seek_last()),
+            Turn::Step => Some(self.iter.step_back()),
+        }
+    }
+}
+
 impl Iterator for Rev {
     type Item = Result<(Vec<u8>, Value)>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        let there = match self.iter.turn {
-            Turn::Ended => return None,
-            Turn::Here => self.iter.seek_last(),
-            Turn::Step => self.iter.step_back(),
-        };
+        let there = self.advance()?;
+        self.iter.yielded(there)
+    }
+    /// As that of an [`Iter`].
+    fn last(mut self) -> Option<Self::Item> {
+        let there = self.advance()?;
+        let there = there.and_then(|there| Ok(there && self.iter.seek_first()?));
         self.iter.yielded(there)
     }
 }
