@@ -92,7 +92,8 @@ impl Engine {
         let mut keyspaces = self.keyspaces.lock();
         check_new(&keyspaces, name)?;
         let id = self.env.manifest.state().next_keyspace;
-        let record = record(id, name, &own.order, created);
+        let order = own.order.clone().unwrap_or_default();
+        let record = record(id, name, &order, created);
         let mut edits = vec![Edit::CreateKeyspace(record.clone())];
         if !stored.is_empty() {
             edits.push(Edit::KeyspaceSettings {
@@ -107,13 +108,7 @@ impl Engine {
             levels: Vec::new(),
         };
         // Before the commit: what can fail here is no doubt then.
-        let core = Core::open(
-            &self.env,
-            &state,
-            own.order.clone(),
-            &self.options,
-            &self.made_of(),
-        )?;
+        let core = Core::open(&self.env, &state, order, &self.options, &self.made_of())?;
         self.env.manifest.commit(&edits).map_err(not_committed)?;
         keyspaces.insert(name.to_owned(), Arc::clone(&core));
         Ok(core)
@@ -124,12 +119,9 @@ impl Engine {
         let attempt = format!("open keyspace `{name}`");
         settings::check(&attempt, own)?;
         let core = self.core_named(name)?;
-        if core.order.name() != own.order.name() {
-            let found = format!(
-                "its keys are ordered by `{}`, not by `{}`",
-                core.order.name(),
-                own.order.name()
-            );
+        let has = core.order.name();
+        if let Some(given) = own.order.as_ref().filter(|order| order.name() != has) {
+            let found = format!("its keys are ordered by `{has}`, not by `{}`", given.name());
             return Err(Error::invalid(attempt, found)
                 .remedy("give the order it was created with: an order cannot be changed"));
         }

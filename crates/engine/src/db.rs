@@ -22,6 +22,9 @@ use std::time::Duration;
 use velella_base::{Error, ErrorKind, Result, Stamp};
 use velella_journal::Report;
 
+/// So many keyspaces are named in the error of one that is not there.
+const NAMES_SHOWN: usize = 8;
+
 /// An open database. Clones are handles on the same one.
 ///
 /// It dereferences to its keyspace `default`, so `db.put(…)` and `db.get(…)` work at once.
@@ -102,7 +105,7 @@ impl Db {
     /// Opens a keyspace.
     ///
     /// # Errors
-    /// `NotFound`, naming those that exist; `Closed`.
+    /// `NotFound`, naming some that exist; `Closed`.
     pub fn keyspace(&self, name: &str) -> Result<Keyspace> {
         self.engine().check_open()?;
         let core = self.engine().core_named(name)?;
@@ -114,10 +117,11 @@ impl Db {
 
     /// Opens a keyspace and changes its settings: those that are `Some` are stored and hold from
     /// now on, for the next memtable and for tables begun from now on (`flush` and `compact` bring
-    /// everything there); those that are `None` stay what they are. The order cannot be changed.
+    /// everything there); those that are `None` stay what they are. The order cannot be changed; to
+    /// give it is to check it.
     ///
     /// # Errors
-    /// `NotFound`, naming those that exist; `InvalidInput`: a setting is outside its limits, or the
+    /// `NotFound`, naming some that exist; `InvalidInput`: a setting is outside its limits, or the
     /// keyspace has another order; `ReadOnly`, `NoSpace`, `Io`, `Closed`; `OutcomeUnknown`: the
     /// next opening may find the new settings or the old.
     pub fn open_keyspace(&self, name: &str, options: KeyspaceOptions) -> Result<Keyspace> {
@@ -134,15 +138,28 @@ impl Db {
     /// # Errors
     /// As [`Db::create_keyspace`].
     pub fn keyspace_or_create(&self, name: &str) -> Result<Keyspace> {
-        match self.keyspace(name) {
-            Err(error) if error.kind() == ErrorKind::NotFound => {}
-            found => return found,
+        self.keyspace_or_create_with(name, KeyspaceOptions::default())
+    }
+
+    /// Opens a keyspace as [`Db::open_keyspace`] does, and creates it with the same settings if
+    /// there is none of that name: either way it has those that are `Some`.
+    ///
+    /// # Errors
+    /// As [`Db::create_keyspace`]; `InvalidInput`: the keyspace has another order.
+    pub fn keyspace_or_create_with(
+        &self,
+        name: &str,
+        options: KeyspaceOptions,
+    ) -> Result<Keyspace> {
+        self.engine().check_open()?;
+        if self.engine().find_core(name).is_none() {
+            match self.create_keyspace(name, options.clone()) {
+                // Somebody else was faster.
+                Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
+                created => return created,
+            }
         }
-        match self.create_keyspace(name, KeyspaceOptions::default()) {
-            // Somebody else was faster.
-            Err(error) if error.kind() == ErrorKind::AlreadyExists => self.keyspace(name),
-            created => created,
-        }
+        self.open_keyspace(name, options)
     }
 
     /// Drops a keyspace and its data for good. Reads and writes through what was opened on it
@@ -328,17 +345,27 @@ impl Builder {
 }
 
 impl Engine {
+    /// The keyspace of this name, if there is one.
+    pub(crate) fn find_core(&self, name: &str) -> Option<Arc<Core>> {
+        self.keyspaces.lock().get(name).cloned()
+    }
+
     /// The keyspace of this name.
     pub(crate) fn core_named(&self, name: &str) -> Result<Arc<Core>> {
+        self.find_core(name).ok_or_else(|| self.none_named(name))
+    }
+
+    #[cold]
+    fn none_named(&self, name: &str) -> Error {
         let keyspaces = self.keyspaces.lock();
-        keyspaces.get(name).cloned().ok_or_else(|| {
-            let names: Vec<_> = keyspaces.keys().map(|name| format!("`{name}`")).collect();
-            let found = format!("there is none of that name, only {}", names.join(", "));
-            Error::new(
-                ErrorKind::NotFound,
-                format!("open keyspace `{name}`"),
-                found,
-            )
-        })
+        let shown: Vec<String> = keyspaces.keys().take(NAMES_SHOWN).cloned().collect();
+        let others = keyspaces.len() - shown.len();
+        drop(keyspaces);
+        let mut found = format!("there is none of that name, only `{}`", shown.join("`, `"));
+        if others > 0 {
+            found += &format!(" and {others} more");
+        }
+        let attempt = format!("open keyspace `{name}`");
+        Error::new(ErrorKind::NotFound, attempt, found)
     }
 }

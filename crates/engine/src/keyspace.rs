@@ -54,7 +54,7 @@ impl Keyspace {
     pub fn settings(&self) -> KeyspaceOptions {
         let effective = self.core.effective();
         KeyspaceOptions {
-            order: self.core.order.clone(),
+            order: Some(self.core.order.clone()),
             memtable: Some(effective.memtable),
             compression: Some(effective.compression),
             bloom_bits: Some(effective.bloom_bits),

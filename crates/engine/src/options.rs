@@ -195,15 +195,16 @@ pub(crate) fn check_bloom_bits(attempt: &str, bits: u32) -> Result<()> {
 
 /// Settings of a keyspace. They are stored, so they hold after the next opening too; what is
 /// `None` at creation is the database's, whatever that is at each opening. `Db::open_keyspace`
-/// changes those that are `Some`.
+/// changes those that are `Some`, but for the order.
 #[derive(Debug, Clone, Default)]
 pub struct KeyspaceOptions {
-    /// The order of keys: fixed at creation. Its name is stored; the order itself is given to the
-    /// builder at each opening. The comparison of an [`Order::custom`] runs in the middle of reads,
-    /// writes and background work: it should be short, and must not call the database, which could
-    /// wait for what called it. A database with such a keyspace is opened only by programs that
-    /// have the order: of the command line, `inspect` alone goes on to read it.
-    pub order: Order,
+    /// The order of keys, fixed at creation; `None`: bytewise, or what a keyspace that exists has
+    /// already. Its name is stored; the order itself is given to the builder at each opening. The
+    /// comparison of an [`Order::custom`] runs in the middle of reads, writes and background work:
+    /// it should be short, and must not call the database, which could wait for what called it. A
+    /// database with such a keyspace is opened only by programs that have the order: of the command
+    /// line, `inspect` alone goes on to read it.
+    pub order: Option<Order>,
     /// The structure of memtables; `None`: the database's.
     pub memtable: Option<MemtableKind>,
     /// Compression of tables; `None`: the database's.

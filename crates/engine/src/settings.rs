@@ -108,7 +108,9 @@ pub(crate) fn check_order(attempt: &str, order: &Order) -> Result<()> {
 
 /// Checks what does not depend on the keyspace.
 pub(crate) fn check(attempt: &str, own: &KeyspaceOptions) -> Result<()> {
-    check_order(attempt, &own.order)?;
+    own.order
+        .as_ref()
+        .map_or(Ok(()), |order| check_order(attempt, order))?;
     own.bloom_bits
         .map_or(Ok(()), |bits| check_bloom_bits(attempt, bits))
 }

@@ -128,7 +128,7 @@ fn conditional_writes_equal_those_of_a_map_under_every_order_and_memtable() {
                 let builder = || tiny().memtable(kind).order(order.clone());
                 let mut db = on(&fs, builder());
                 let own = KeyspaceOptions {
-                    order: order.clone(),
+                    order: Some(order.clone()),
                     ..Default::default()
                 };
                 let mut keyspace = db.create_keyspace("own", own).unwrap();

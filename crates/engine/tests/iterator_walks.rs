@@ -172,7 +172,7 @@ fn random_walks_agree_with_a_map_under_random_settings() {
             .write_buffer(*seed.pick(&[80 << 10, 192 << 10, 512 << 10]));
         let db = on(&MemFs::new(), builder);
         let own = KeyspaceOptions {
-            order: order.clone(),
+            order: Some(order.clone()),
             ..Default::default()
         };
         let keyspace = db.create_keyspace("walks", own).unwrap();

@@ -137,7 +137,7 @@ fn a_prefix_needs_the_bytewise_order() {
     let db = fresh();
     let order = Order::custom("reversed", |a, b| b.cmp(a));
     let own = KeyspaceOptions {
-        order,
+        order: Some(order),
         ..Default::default()
     };
     let keyspace = db.create_keyspace("reversed", own).unwrap();
@@ -201,7 +201,7 @@ fn going_back_two_spellings_of_a_key_are_one() {
     let folded = |key: &[u8]| key.to_ascii_lowercase();
     let order = Order::custom("folded", move |a, b| folded(a).cmp(&folded(b)));
     let options = KeyspaceOptions {
-        order,
+        order: Some(order),
         ..KeyspaceOptions::default()
     };
     let names = db.create_keyspace("names", options).unwrap();

@@ -258,6 +258,26 @@ fn a_change_whose_sync_fails_has_an_unknown_outcome() {
 }
 
 #[test]
+fn a_missing_keyspace_is_told_with_some_of_those_that_are_there() {
+    let db = fresh();
+    let told = |db: &Db| db.keyspace("none").unwrap_err().to_string();
+    for number in 0..7 {
+        let name = format!("k{number}");
+        db.keyspace_or_create(&name).unwrap();
+    }
+    assert!(told(&db).ends_with("`k5`, `k6`"), "{}", told(&db));
+    for number in 7..10 {
+        let name = format!("k{number}");
+        db.keyspace_or_create(&name).unwrap();
+    }
+    assert!(
+        told(&db).ends_with("`k5`, `k6` and 3 more"),
+        "{}",
+        told(&db)
+    );
+}
+
+#[test]
 fn a_keyspace_alone_knows_its_database_and_its_clock() {
     let db = fresh();
     let other = db.create_keyspace("other", Default::default()).unwrap();
@@ -287,7 +307,7 @@ fn an_order_of_its_own_holds_in_memory_in_tables_and_must_be_given_again() {
     let fs = MemFs::new();
     let db = on(&fs, tiny());
     let own = KeyspaceOptions {
-        order: reversed(),
+        order: Some(reversed()),
         ..Default::default()
     };
     let keyspace = db.create_keyspace("down", own).unwrap();

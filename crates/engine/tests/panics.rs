@@ -44,7 +44,7 @@ fn open(builder: Builder, fs: &Arc<MemFs>, order: &Order) -> Db {
 
 fn keyspace(db: &Db, order: Order) -> Keyspace {
     let options = KeyspaceOptions {
-        order,
+        order: Some(order),
         ..KeyspaceOptions::default()
     };
     db.create_keyspace("fused", options).unwrap()

@@ -174,7 +174,7 @@ fn every_way_to_keep_the_journal_is_recovered_under_every_other_after_every_end(
                 let fs = MemFs::new();
                 let db = open(&fs, tiny().journal(first));
                 let own = KeyspaceOptions {
-                    order: downwards(),
+                    order: Some(downwards()),
                     ..Default::default()
                 };
                 db.create_keyspace("down", own).unwrap();
@@ -222,7 +222,7 @@ fn a_database_may_be_opened_with_any_other_settings_each_time() {
             let db = open(&fs, builder);
             if round == 0 {
                 let own = KeyspaceOptions {
-                    order: downwards(),
+                    order: Some(downwards()),
                     ..Default::default()
                 };
                 db.create_keyspace("down", own).unwrap();
@@ -231,7 +231,7 @@ fn a_database_may_be_opened_with_any_other_settings_each_time() {
             }
             if seed.one_in(2) {
                 let changed = KeyspaceOptions {
-                    order: downwards(),
+                    order: Some(downwards()),
                     memtable: seed.one_in(2).then(|| *seed.pick(&KINDS)),
                     compression: Some(*seed.pick(&[Compression::None, Compression::Zstd])),
                     bloom_bits: seed
@@ -422,7 +422,7 @@ fn what_cannot_be_opened_is_refused_with_a_remedy_and_stays_what_it_was() {
     let fs = MemFs::new();
     let db = open(&fs, tiny());
     let own = KeyspaceOptions {
-        order: downwards(),
+        order: Some(downwards()),
         ..Default::default()
     };
     let keyspace = db.create_keyspace("down", own).unwrap();

@@ -215,12 +215,58 @@ fn an_acknowledged_change_survives_a_power_loss_and_a_failed_one_is_not_in_force
 }
 
 #[test]
+fn settings_change_without_the_order_and_nobody_creates_over_them() {
+    let fs = MemFs::new();
+    let reversed = || Order::custom("test.reversed", |a, b| b.cmp(a));
+    let db = on(&fs, tiny().order(reversed()));
+    let reversed_with = |bloom_bits| KeyspaceOptions {
+        order: Some(reversed()),
+        bloom_bits: Some(bloom_bits),
+        ..KeyspaceOptions::default()
+    };
+    let created = db.keyspace_or_create_with("down", reversed_with(5));
+    let keyspace = created.unwrap();
+    for key in ["a", "b"] {
+        keyspace.put(key, "v").unwrap();
+    }
+    let check = |keyspace: &Keyspace, bits| {
+        let settings = keyspace.settings();
+        assert_eq!(settings.bloom_bits, Some(bits));
+        assert_eq!(settings.order.unwrap().name(), "test.reversed");
+        assert_eq!(keyspace.first().unwrap().unwrap().0, b"b");
+    };
+    check(&keyspace, 5);
+    let seven = KeyspaceOptions {
+        bloom_bits: Some(7),
+        ..KeyspaceOptions::default()
+    };
+    check(&db.open_keyspace("down", seven).unwrap(), 7);
+    // One that is there is opened, with the settings asked for.
+    let opened = db.keyspace_or_create_with("down", reversed_with(9));
+    check(&opened.unwrap(), 9);
+    check(&db.keyspace_or_create("down").unwrap(), 9);
+    let bytewise = KeyspaceOptions {
+        order: Some(Order::Bytewise),
+        ..KeyspaceOptions::default()
+    };
+    for refused in [
+        db.open_keyspace("down", bytewise.clone()),
+        db.keyspace_or_create_with("down", bytewise),
+    ] {
+        assert_eq!(refused.unwrap_err().kind(), ErrorKind::InvalidInput);
+    }
+    drop((db, keyspace));
+    let db = on(&fs, tiny().order(reversed()));
+    check(&db.keyspace("down").unwrap(), 9);
+}
+
+#[test]
 fn another_order_and_settings_that_cannot_be_are_refused_and_change_nothing() {
     let fs = MemFs::new();
     let db = on(&fs, tiny());
     let keyspace = db.create_keyspace("own", own()).unwrap();
     let reversed = KeyspaceOptions {
-        order: Order::custom("test.reversed", |a, b| b.cmp(a)),
+        order: Some(Order::custom("test.reversed", |a, b| b.cmp(a))),
         bloom_bits: Some(1),
         ..KeyspaceOptions::default()
     };
@@ -256,7 +302,7 @@ fn an_order_may_not_take_the_name_of_the_bytewise_one() {
     assert_eq!(error.kind(), ErrorKind::InvalidInput, "{error}");
     let db = on(&fs, tiny());
     let options = KeyspaceOptions {
-        order,
+        order: Some(order),
         ..KeyspaceOptions::default()
     };
     let error = db.create_keyspace("k", options).unwrap_err();

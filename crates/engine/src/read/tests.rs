@@ -48,7 +48,7 @@ fn read_while_it_expires<R>(
     });
     let asked = order.clone();
     let options = KeyspaceOptions {
-        order,
+        order: Some(order),
         ..KeyspaceOptions::default()
     };
     let keyspace = db.create_keyspace("k", options).unwrap();

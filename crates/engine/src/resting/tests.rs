@@ -232,7 +232,7 @@ fn what_a_panic_stopped_does_not_rest() {
         a.cmp(b)
     });
     let options = KeyspaceOptions {
-        order,
+        order: Some(order),
         ..KeyspaceOptions::default()
     };
     let keyspace = db.create_keyspace("fused", options).unwrap();

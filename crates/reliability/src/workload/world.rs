@@ -141,7 +141,7 @@ impl World {
         db.create_keyspace(
             SECOND,
             KeyspaceOptions {
-                order: self.settings.order.order(),
+                order: Some(self.settings.order.order()),
                 memtable: Some(self.settings.memtables[1]),
                 ..KeyspaceOptions::default()
             },
