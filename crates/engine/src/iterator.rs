@@ -326,6 +326,9 @@ impl Iter {
         if self.hop() {
             return Ok(true);
         }
+        if self.turn == Turn::Moved && self.there {
+            return self.meet();
+        }
         if !self.there {
             return match &self.nowhere {
                 Nowhere::PastLast => Ok(false),
@@ -342,6 +345,17 @@ impl Iter {
             }
             iter.settle_forward()
         })
+    }
+
+    /// Has the pair that it was moved to be seen, by a step that stays on it.
+    #[cold]
+    fn meet(&mut self) -> Result<bool> {
+        if self.stand != Stand::Lost {
+            return Ok(true);
+        }
+        // Its memtables or files were superseded since.
+        let key = std::mem::take(&mut self.key);
+        self.seek(&key)
     }
 
     /// One pair back; whether there is one. From past the last (and where it starts) to the last;
@@ -394,7 +408,29 @@ impl Iter {
     }
 
     /// Takes a new snapshot and keeps the position: stays on its key if that is still live, else
-    /// moves to the next.
+    /// moves to the next pair, which the next [`Iter::step`] then stays on, so that none is passed
+    /// over. [`Iter::step_back`] goes to the one before either way.
+    ///
+    /// One that stands on no pair stays where it was: past the last, also where pairs have come
+    /// behind that, until it steps back or seeks; or before the first.
+    ///
+    /// ```
+    /// # let memory = std::sync::Arc::new(velella::vfs::MemFs::new());
+    /// # let db = velella::Db::builder().vfs(memory).open("/db")?;
+    /// # for key in ["a", "b", "c"] {
+    /// #     db.put(key, "")?;
+    /// # }
+    /// let mut seen = Vec::new();
+    /// let mut iter = db.iter()?;
+    /// while iter.step()? {
+    ///     let key = iter.key().unwrap_or_default().to_vec();
+    ///     db.delete(&key)?;
+    ///     seen.push(key);
+    ///     iter.refresh_to_now()?;
+    /// }
+    /// assert_eq!(seen, [b"a", b"b", b"c"]);
+    /// # Ok::<(), velella::Error>(())
+    /// ```
     ///
     /// # Errors
     /// As [`Iter::seek_first`].
@@ -407,8 +443,11 @@ impl Iter {
     fn restore_position(&mut self) -> Result<()> {
         if self.there {
             let (key, turn) = (std::mem::take(&mut self.key), self.turn);
-            if self.seek(&key)? && self.is_same(&key, &self.key) {
-                self.turn = turn;
+            if self.seek(&key)? {
+                self.turn = match self.is_same(&key, &self.key) {
+                    true => turn,
+                    false => Turn::Moved,
+                };
             }
         }
         Ok(())

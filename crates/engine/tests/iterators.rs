@@ -342,6 +342,67 @@ fn refresh_keeps_the_view_and_refresh_to_now_moves_it() {
     assert_eq!(iter.key().unwrap(), b"f", "its key is gone: the next");
 }
 
+/// With a flush or none between the refresh and the step, which has it find its place again.
+#[test]
+fn a_step_passes_over_no_pair_that_a_refresh_moved_to() {
+    for flushes in [false, true] {
+        let db = layered();
+        let settle = || {
+            if flushes {
+                db.flush().unwrap();
+                db.put("z", "later").unwrap();
+                db.flush().unwrap();
+            }
+        };
+        let moved_to = |iter: &mut Iter, key: &str| {
+            settle();
+            iter.refresh_to_now().unwrap();
+            assert_eq!(iter.key().unwrap(), key.as_bytes());
+            settle();
+        };
+        let mut iter = db.iter().unwrap();
+        assert!(iter.seek("b").unwrap());
+        db.delete("b").unwrap();
+        moved_to(&mut iter, "c");
+        assert!(iter.step().unwrap());
+        assert_eq!(iter.pair().unwrap().unwrap(), (&b"c"[..], &b"c"[..]));
+        assert!(iter.step().unwrap());
+        assert_eq!(iter.key().unwrap(), b"d", "once");
+        // Another refresh finds its key, and forgets nothing; and so does one that moves again.
+        db.delete("d").unwrap();
+        moved_to(&mut iter, "e");
+        moved_to(&mut iter, "e");
+        db.delete("e").unwrap();
+        moved_to(&mut iter, "f");
+        assert!(iter.step_back().unwrap());
+        assert_eq!(iter.key().unwrap(), b"c", "the one before either way");
+        db.delete("c").unwrap();
+        moved_to(&mut iter, "f");
+        let rest: Vec<_> = iter.by_ref().map(|pair| pair.unwrap().0).collect();
+        assert_eq!(rest[0], b"f");
+        assert!(!iter.step().unwrap(), "past the last");
+        // What comes behind it is not met by going on.
+        db.put("zz", "zz").unwrap();
+        iter.refresh_to_now().unwrap();
+        assert!(iter.key().is_none() && !iter.step().unwrap());
+        assert!(iter.step_back().unwrap());
+        assert_eq!(iter.key().unwrap(), b"zz");
+        // A key that is gone with nothing behind it.
+        db.delete("zz").unwrap();
+        if flushes {
+            db.delete("z").unwrap();
+        }
+        iter.refresh_to_now().unwrap();
+        assert!(iter.key().is_none() && !iter.step().unwrap());
+        // A seek has it forgotten.
+        assert!(iter.seek("a").unwrap());
+        db.delete("a").unwrap();
+        iter.refresh_to_now().unwrap();
+        assert!(iter.seek("f").unwrap());
+        assert!(!iter.step().unwrap());
+    }
+}
+
 #[test]
 fn pairs_go_on_from_where_the_iterator_was_put() {
     let db = fresh();

@@ -19,6 +19,8 @@ pub(super) enum Turn {
     Step,
     /// The one it stands on; of a [`Rev`], the last.
     Here,
+    /// The one it stands on, also for a step forward: it was moved there when its key was gone.
+    Moved,
     /// There is none (P2).
     Ended,
 }
@@ -52,7 +54,7 @@ impl Iter {
     fn advance(&mut self) -> Option<Result<bool>> {
         match self.turn {
             Turn::Ended => None,
-            Turn::Here if self.there => Some(Ok(true)),
+            Turn::Here | Turn::Moved if self.there => Some(Ok(true)),
             _ => Some(self.step()),
         }
     }
@@ -101,7 +103,7 @@ impl Rev {
         match self.iter.turn {
             Turn::Ended => None,
             Turn::Here => Some(self.iter.seek_last()),
-            Turn::Step => Some(self.iter.step_back()),
+            Turn::Step | Turn::Moved => Some(self.iter.step_back()),
         }
     }
 }

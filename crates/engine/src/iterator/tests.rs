@@ -112,7 +112,7 @@ fn whatever_else_is_done_in_a_stretch_begins_where_that_stands() {
                 db.delete(long(19)).unwrap();
                 iter.refresh_to_now().unwrap();
                 assert_eq!(at(&mut iter), 20);
-                21
+                20
             }
             1 => {
                 iter.refresh_to_now().unwrap();

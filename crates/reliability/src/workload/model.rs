@@ -38,6 +38,8 @@ struct Walker {
     scope: Scope,
     map: Map,
     place: Place,
+    /// A refresh moved it there, since its key was gone.
+    is_moved: bool,
 }
 
 impl Model {
@@ -83,7 +85,12 @@ impl Model {
                 if *refresh {
                     walker.map = now[walker.scope.keyspace].clone();
                     if let Place::At(key) = walker.place.clone() {
-                        walker.go(&Move::Seek(key));
+                        let was_moved = walker.is_moved;
+                        let found = walker.go(&Move::Seek(key.clone()));
+                        walker.is_moved = match found {
+                            Some((there, ..)) if there == key => was_moved,
+                            found => found.is_some(),
+                        };
                     }
                 }
                 Answer::Walk(walker.walk(moves))
@@ -199,6 +206,7 @@ impl Model {
             scope: scope.clone(),
             map: maps[scope.keyspace].clone(),
             place: Place::Fresh,
+            is_moved: false,
         }
     }
 }
@@ -214,6 +222,7 @@ impl Walker {
     }
 
     fn go(&mut self, to: &Move) -> Option<Pair> {
+        let stays = std::mem::take(&mut self.is_moved);
         let (found, forward) = match (to, self.place.clone()) {
             (Move::First, _) | (Move::Step, Place::Fresh | Place::BeyondFirst) => {
                 (self.first(|_| true), true)
@@ -223,6 +232,7 @@ impl Walker {
             }
             (Move::Step, Place::BeyondLast) => (None, true),
             (Move::StepBack, Place::BeyondFirst) => (None, false),
+            (Move::Step, Place::At(at)) if stays => (self.first(|key| *key == *at), true),
             (Move::Step, Place::At(at)) => (self.first(|key| *key > *at), true),
             (Move::StepBack, Place::At(at)) => (self.last(|key| *key < *at), false),
             (Move::Seek(wanted), _) => (self.first(|key| *key >= **wanted), true),

@@ -41,7 +41,7 @@ struct Open {
     db: Db,
     keyspaces: [Keyspace; KEYSPACES],
     snapshots: [Option<Snapshot>; HELD],
-    iterators: [Option<(Iter, bool)>; HELD],
+    iterators: [Option<Walker>; HELD],
 }
 
 impl World {
@@ -201,8 +201,8 @@ impl World {
         }
     }
 
-    /// An iterator over `scope`, and whether it goes the other way (D1).
-    fn walker(&mut self, scope: &Scope) -> Result<(Iter, bool)> {
+    /// An iterator over `scope`, turned where that goes the other way (D1).
+    fn walker(&mut self, scope: &Scope) -> Result<Walker> {
         let order = match scope.keyspace {
             0 => KeyOrder::Bytewise,
             _ => self.settings.order,
@@ -227,7 +227,11 @@ impl World {
             std::mem::swap(&mut options.lower, &mut options.upper);
         }
         let iter = open.keyspaces[scope.keyspace].iter_with(options)?;
-        Ok((iter, order == KeyOrder::Reversed))
+        Ok(Walker {
+            iter,
+            is_turned: order == KeyOrder::Reversed,
+            stays: false,
+        })
     }
 }
 
@@ -381,15 +385,26 @@ fn narrow(options: &mut IterOptions) {
     }
 }
 
-fn walk(walker: &mut (Iter, bool), moves: &[Move]) -> Result<Answer> {
+/// An iterator that is walked.
+#[derive(Debug)]
+struct Walker {
+    iter: Iter,
+    /// In the reversed order.
+    is_turned: bool,
+    /// Turned, and moved by a refresh: a step stays where it is, as without turning it would.
+    stays: bool,
+}
+
+fn walk(walker: &mut Walker, moves: &[Move]) -> Result<Answer> {
     let mut seen: Vec<Option<Pair>> = Vec::with_capacity(moves.len());
     for to in moves {
-        let found = if walker.1 {
-            turned(&mut walker.0, to)?
-        } else {
-            go(&mut walker.0, to)?
+        let stays = std::mem::take(&mut walker.stays) && matches!(to, Move::Step);
+        let iter = &mut walker.iter;
+        let found = match walker.is_turned {
+            true if stays => true,
+            true => turned(iter, to)?,
+            false => go(iter, to)?,
         };
-        let iter = &mut walker.0;
         let Some(key) = iter.key().filter(|_| found).map(<[u8]>::to_vec) else {
             seen.push(None);
             continue;
@@ -433,11 +448,15 @@ fn turned(iter: &mut Iter, to: &Move) -> Result<bool> {
     }
 }
 
-fn refresh_to_now((iter, is_turned): &mut (Iter, bool)) -> Result<()> {
+fn refresh_to_now(walker: &mut Walker) -> Result<()> {
+    let iter = &mut walker.iter;
     let at = iter.key().map(<[u8]>::to_vec);
     iter.refresh_to_now()?;
-    if let Some(key) = at.filter(|_| *is_turned) {
-        turned(iter, &Move::Seek(key))?;
+    if let Some(key) = at.filter(|_| walker.is_turned) {
+        let there = turned(iter, &Move::Seek(key.clone()))?;
+        if iter.key() != Some(&key) {
+            walker.stays = there;
+        }
     }
     Ok(())
 }
