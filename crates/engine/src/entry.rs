@@ -116,6 +116,18 @@ impl<'v> Decision<'v> {
         }
     }
 
+    /// The same, with a value that is borrowed from this one.
+    pub(crate) fn lent(&self) -> Decision<'_> {
+        match self {
+            Decision::Keep => Decision::Keep,
+            Decision::Put(value) => Decision::Put(Cow::Borrowed(value)),
+            Decision::PutExpiring(value, at_ms) => {
+                Decision::PutExpiring(Cow::Borrowed(value), *at_ms)
+            }
+            Decision::Delete => Decision::Delete,
+        }
+    }
+
     /// Bytes of the value to be stored, if there is one.
     pub(crate) fn value_bytes(&self) -> usize {
         match self {

@@ -19,6 +19,7 @@ use crate::snapshot::Snapshot;
 use crate::value::Value;
 use std::ops::RangeBounds;
 use std::sync::Arc;
+use std::time::Duration;
 use velella_base::{Result, Stamp};
 
 /// A keyspace of an open database. Clones are cheap handles.
@@ -118,6 +119,35 @@ impl Keyspace {
         let expiry = Some(expires_at_ms);
         let change = Change::put(self.engine(), key.as_ref(), value.as_ref(), expiry)?;
         self.engine().write_one(&self.core, &change, options)
+    }
+
+    /// Stores `value` for so long, by the database's own clock ([`Keyspace::now_ms`]) and not less:
+    /// a part of a millisecond counts as a whole one. As [`Keyspace::put_expiring`] at the instant
+    /// when that is over.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// # let db = velella::open(dir.path())?;
+    /// use std::time::Duration;
+    ///
+    /// db.put_for("session", "x", Duration::from_secs(60), Default::default())?;
+    /// assert!(db.contains("session")?);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Keyspace::put`].
+    pub fn put_for(
+        &self,
+        key: impl AsRef<[u8]>,
+        value: impl AsRef<[u8]>,
+        lifetime: Duration,
+        options: WriteOptions,
+    ) -> Result<Stamp> {
+        let lifetime_ms = lifetime.as_nanos().div_ceil(1_000_000);
+        let lifetime_ms = u64::try_from(lifetime_ms).unwrap_or(u64::MAX);
+        let expires_at_ms = self.now_ms().saturating_add(lifetime_ms);
+        self.put_expiring(key, value, expires_at_ms, options)
     }
 
     /// Makes `key` absent.

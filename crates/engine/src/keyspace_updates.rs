@@ -123,8 +123,9 @@ impl Keyspace {
             .rmw(&self.core, key.as_ref(), options, &mut decide)
     }
 
-    /// Writes `new` (`None`: deletes), without expiry, if the value is `expected` (`None`: absent);
-    /// says whether.
+    /// Writes `new` (`None`: deletes) if the value is `expected` (`None`: absent); says whether it
+    /// was. What is written does not expire, also where the old value would have:
+    /// [`Keyspace::compare_and_swap_with`] gives it an expiry.
     ///
     /// # Errors
     /// As [`Keyspace::rmw`].
@@ -134,16 +135,43 @@ impl Keyspace {
         expected: Option<&[u8]>,
         new: Option<&[u8]>,
     ) -> Result<bool> {
-        let mut swapped = false;
-        self.update(key, |old| {
-            swapped = old == expected;
-            match new {
-                _ if !swapped => Decision::Keep,
-                Some(new) => Decision::put(new),
-                None => Decision::Delete,
-            }
+        let decision = new.map_or(Decision::Delete, Decision::put);
+        self.compare_and_swap_with(key, expected, &decision, WriteOptions::default())
+    }
+
+    /// Does what `decision` says if the value is `expected` (`None`: absent); says whether it was.
+    /// An expiry that the old value had stays only with [`Decision::Keep`].
+    ///
+    /// ```
+    /// # use velella::{Decision, WriteOptions};
+    /// # let dir = tempfile::tempdir()?;
+    /// # let db = velella::open(dir.path())?;
+    /// // Whoever holds a lock has it for another half minute.
+    /// # db.put_for("lock", "me", std::time::Duration::from_secs(1), Default::default())?;
+    /// let longer = Decision::put_expiring("me", db.now_ms() + 30_000);
+    /// let held = db.compare_and_swap_with("lock", Some(b"me"), &longer, WriteOptions::default())?;
+    /// assert!(held);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Keyspace::rmw`]; `InvalidInput`: an expiry of 0.
+    pub fn compare_and_swap_with(
+        &self,
+        key: impl AsRef<[u8]>,
+        expected: Option<&[u8]>,
+        decision: &Decision<'_>,
+        options: WriteOptions,
+    ) -> Result<bool> {
+        let mut is_expected = false;
+        self.update_entry(key, options, |old| {
+            is_expected = old.map(|lent| lent.value) == expected;
+            Ok::<_, Error>(match is_expected {
+                true => decision.lent(),
+                false => Decision::Keep,
+            })
         })?;
-        Ok(swapped)
+        Ok(is_expected)
     }
 
     /// Writes `value` if `key` is absent; says whether it did.
@@ -151,11 +179,36 @@ impl Keyspace {
     /// # Errors
     /// As [`Keyspace::rmw`].
     pub fn put_if_absent(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<bool> {
+        self.put_if_absent_with(key, value, None, WriteOptions::default())
+    }
+
+    /// As [`Keyspace::put_if_absent`], until `expires_at_ms` if given, as
+    /// [`Keyspace::put_expiring`], and with options: a lock, say, that its holder may forget.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// # let db = velella::open(dir.path())?;
+    /// let until = db.now_ms() + 30_000;
+    /// assert!(db.put_if_absent_with("lock", "me", Some(until), Default::default())?);
+    /// assert!(!db.put_if_absent_with("lock", "you", Some(until), Default::default())?);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Keyspace::rmw`]; `InvalidInput`: an expiry of 0.
+    pub fn put_if_absent_with(
+        &self,
+        key: impl AsRef<[u8]>,
+        value: impl AsRef<[u8]>,
+        expires_at_ms: Option<u64>,
+        options: WriteOptions,
+    ) -> Result<bool> {
         let value = value.as_ref();
-        let stamp = self.update_unread(key, WriteOptions::default(), |old| {
-            Ok::<_, Error>(match old {
-                Some(_) => Decision::Keep,
-                None => Decision::put(value),
+        let stamp = self.update_unread(key, options, |old| {
+            Ok::<_, Error>(match (old, expires_at_ms) {
+                (Some(_), _) => Decision::Keep,
+                (None, Some(at_ms)) => Decision::put_expiring(value, at_ms),
+                (None, None) => Decision::put(value),
             })
         })?;
         Ok(stamp.is_some())

@@ -3,6 +3,7 @@
 //! Claims: docs/consistency.md, "Expiry"; an expired version is a tombstone.
 
 use crate::common::{alone, contents, fresh, on, tiny, until, wall_ms};
+use std::time::Duration;
 use velella::vfs::MemFs;
 use velella::vfs::mem::CrashMode;
 use velella::{Db, Decision, ErrorKind, Snapshot, Value, WriteBatch, WriteOptions};
@@ -90,6 +91,54 @@ fn a_future_expiry_is_told_and_kept_by_tables_and_crashes() {
     told(&db);
     db.put("k", "for ever").unwrap();
     assert_eq!(db.get_entry("k").unwrap().unwrap().expires_at_ms, None);
+}
+
+#[test]
+fn what_is_put_for_a_while_expires_when_that_is_over_and_not_before() {
+    let db = fresh();
+    let put = |lifetime: Duration| {
+        let before = db.now_ms();
+        db.put_for("k", "v", lifetime, WriteOptions::default())
+            .unwrap();
+        before..=db.now_ms()
+    };
+    let hour = 3_600_000;
+    for (lifetime, ms) in [
+        (Duration::from_millis(hour), hour),
+        (
+            Duration::from_millis(hour) + Duration::from_nanos(1),
+            hour + 1,
+        ),
+        (Duration::from_micros(hour * 1_000 + 999), hour + 1),
+    ] {
+        let at = put(lifetime);
+        let expiry = db.get_entry("k").unwrap().unwrap().expires_at_ms;
+        assert!(at.contains(&(expiry.unwrap() - ms)), "{lifetime:?}");
+    }
+    put(Duration::MAX);
+    let expiry = db.get_entry("k").unwrap().unwrap().expires_at_ms;
+    assert_eq!(expiry, Some(u64::MAX));
+    put(Duration::ZERO);
+    assert_eq!(db.get("k").unwrap(), None, "it was over at once");
+}
+
+/// A lock that its holder forgot is free for the next one.
+#[test]
+fn what_has_expired_is_absent_to_conditional_writes() {
+    let db = fresh();
+    expire(&db, "lock", PAST);
+    let until = wall_ms() + 1_000_000;
+    let options = WriteOptions::default();
+    let forgotten = Some(&b"short-lived"[..]);
+    assert!(!db.compare_and_swap("lock", forgotten, Some(b"me")).unwrap());
+    let taken = db.put_if_absent_with("lock", "me", Some(until), options);
+    assert!(taken.unwrap());
+    let taken = db.put_if_absent_with("lock", "you", Some(until), options);
+    assert!(!taken.unwrap());
+    expire(&db, "lock", PAST);
+    let mine = Decision::put_expiring("me", until);
+    let swapped = db.compare_and_swap_with("lock", None, &mine, options);
+    assert!(swapped.unwrap());
 }
 
 #[test]

@@ -248,6 +248,38 @@ fn compare_and_swap_compares() {
 }
 
 #[test]
+fn conditional_writes_take_an_expiry_and_options() {
+    let db = fresh();
+    let (until, sync) = (wall_ms() + 1_000_000, WriteOptions::sync());
+    let expiry = || db.get_entry("k").unwrap().unwrap().expires_at_ms;
+    let newest_is_durable = || db.durable() >= db.get_entry("k").unwrap().unwrap().stamp;
+    let put = |until| db.put_if_absent_with("k", "a", until, sync);
+    assert!(put(Some(until)).unwrap());
+    assert!(newest_is_durable());
+    assert_eq!(expiry(), Some(until));
+    assert!(!put(Some(until + 1)).unwrap() && !put(None).unwrap());
+    assert_eq!(expiry(), Some(until), "nothing was written");
+    let swap = |expected, decision| db.compare_and_swap_with("k", expected, &decision, sync);
+    let longer = Decision::put_expiring("b", until + 1);
+    assert!(!swap(Some(b"b"), longer.clone()).unwrap());
+    assert!(!swap(None, longer.clone()).unwrap());
+    assert!(swap(Some(b"a"), longer).unwrap());
+    assert!(newest_is_durable());
+    assert_eq!(expiry(), Some(until + 1));
+    assert!(swap(Some(b"b"), Decision::Keep).unwrap());
+    assert_eq!(expiry(), Some(until + 1), "it keeps that, too");
+    assert!(db.compare_and_swap("k", Some(b"b"), Some(b"c")).unwrap());
+    assert_eq!(expiry(), None, "without options there is none");
+    assert!(swap(Some(b"c"), Decision::Delete).unwrap());
+    assert!(put(None).unwrap());
+    assert_eq!(expiry(), None);
+    db.delete("k").unwrap();
+    for refused in [put(Some(0)), swap(None, Decision::put_expiring("v", 0))] {
+        assert_eq!(refused.unwrap_err().kind(), ErrorKind::InvalidInput);
+    }
+}
+
+#[test]
 fn increment_refuses_what_is_no_integer_and_keeps_the_expiry() {
     let db = fresh();
     db.put("text", "ten").unwrap();
