@@ -3,6 +3,8 @@
 //! V1. Bytes from a memtable are copied; bytes from a table stay in their block, held by a count;
 //!     an external value owns its buffer. Short ones are copied inline, wherever they come from.
 
+use std::cmp::Ordering;
+use std::hash::{Hash, Hasher};
 use std::ops::Deref;
 use velella_sst::BlockSlice;
 
@@ -50,6 +52,30 @@ impl Value {
     pub fn to_vec(&self) -> Vec<u8> {
         (**self).to_vec()
     }
+
+    /// As [`Value::to_vec`], without a copy where the bytes are the value's own: those of a large
+    /// one, or of one that was found in memory and has more than 30.
+    #[must_use]
+    pub fn into_vec(self) -> Vec<u8> {
+        match self.0 {
+            Repr::Owned(bytes) => bytes.into_vec(),
+            Repr::Inline(..) | Repr::Block(..) => self.to_vec(),
+        }
+    }
+}
+
+/// The empty value.
+impl Default for Value {
+    fn default() -> Self {
+        Value(Repr::Inline(0, [0; INLINE]))
+    }
+}
+
+/// As [`Value::into_vec`].
+impl From<Value> for Vec<u8> {
+    fn from(value: Value) -> Self {
+        value.into_vec()
+    }
 }
 
 impl From<Vec<u8>> for Value {
@@ -91,6 +117,26 @@ impl<T: AsRef<[u8]> + ?Sized> PartialEq<T> for Value {
 
 impl Eq for Value {}
 
+/// As the bytes: byte by byte, whatever the order of the keyspace.
+impl<T: AsRef<[u8]> + ?Sized> PartialOrd<T> for Value {
+    fn partial_cmp(&self, other: &T) -> Option<Ordering> {
+        Some((**self).cmp(other.as_ref()))
+    }
+}
+
+impl Ord for Value {
+    fn cmp(&self, other: &Self) -> Ordering {
+        (**self).cmp(other)
+    }
+}
+
+/// As the bytes, wherever they lie.
+impl Hash for Value {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        (**self).hash(state);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -112,5 +158,39 @@ mod tests {
             assert_eq!(matches!(found.0, Repr::Block(..)), holds, "{key}");
             assert_eq!(*found, long[usize::from(!holds)..], "{key}");
         }
+    }
+
+    /// Equal bytes are one key of a map, found in memory, in a table, or in a file of their own.
+    #[test]
+    fn values_compare_and_hash_by_their_bytes_wherever_they_lie() {
+        let (db, _) = fresh();
+        let bytes = [b'v'; INLINE + 1];
+        db.put("key", bytes).unwrap();
+        let owned = db.get("key").unwrap().unwrap();
+        db.flush().unwrap();
+        let block = db.get("key").unwrap().unwrap();
+        assert!(matches!(owned.0, Repr::Owned(_)) && matches!(block.0, Repr::Block(..)));
+        let short = Value::copied(&bytes[..3]);
+        let long_short = Value::from(bytes[..3].to_vec());
+        assert_eq!(owned.cmp(&block), Ordering::Equal);
+        assert!(short < owned && block > long_short);
+        assert!(owned < *"w" && owned > bytes[..INLINE]);
+        let values = [owned, short, long_short, block, Value::default()];
+        let set: std::collections::HashSet<_> = values.iter().cloned().collect();
+        assert_eq!(set.len(), 3);
+        assert!(set.contains(&Value::copied(b"")));
+        for value in values {
+            let (expected, copy) = (value.to_vec(), value.clone());
+            assert_eq!(value.into_vec(), expected);
+            assert_eq!(Vec::from(copy), expected);
+        }
+    }
+
+    #[test]
+    fn bytes_of_its_own_are_handed_on_where_they_lie() {
+        let value = Value::from(vec![7; INLINE + 1]);
+        let at = value.as_ptr();
+        let bytes = value.into_vec();
+        assert_eq!(bytes.as_ptr(), at);
     }
 }
