@@ -50,7 +50,6 @@ impl std::ops::Deref for Db {
 
 impl Db {
     /// Settings for opening a database.
-    #[must_use]
     pub fn builder() -> Builder {
         Builder::default()
     }
@@ -218,7 +217,6 @@ impl Db {
     }
 
     /// A fixed view of all keyspaces.
-    #[must_use]
     pub fn snapshot(&self) -> Snapshot {
         Snapshot::take(self.handle())
     }

@@ -78,6 +78,7 @@ enum Nowhere {
 ///
 /// As a Rust iterator it yields `Result<(Vec<u8>, Value)>` ascending; [`Iter::rev`] descends.
 /// For borrowed access use [`Iter::step`] with [`Iter::pair`], [`Iter::key`] or [`Iter::value`].
+#[must_use = "it reads nothing before it is moved"]
 pub struct Iter {
     core: Arc<Core>,
     options: IterOptions,

@@ -215,6 +215,7 @@ pub struct KeyspaceOptions {
 
 /// Opens databases.
 #[derive(Debug, Clone)]
+#[must_use = "nothing is opened before `open`"]
 pub struct Builder {
     pub(crate) options: Options,
     pub(crate) vfs: Arc<dyn Vfs>,
@@ -237,7 +238,6 @@ impl Default for Builder {
 macro_rules! knob {
     ($(#[$doc:meta])* $name:ident: $type:ty) => {
         $(#[$doc])*
-        #[must_use]
         pub fn $name(mut self, $name: $type) -> Self {
             self.options.$name = $name;
             self
@@ -296,21 +296,18 @@ impl Builder {
     );
 
     /// All settings at once.
-    #[must_use]
     pub fn options(mut self, options: Options) -> Self {
         self.options = options;
         self
     }
 
     /// The file system; default: the operating system's.
-    #[must_use]
     pub fn vfs(mut self, vfs: Arc<dyn Vfs>) -> Self {
         self.vfs = vfs;
         self
     }
 
     /// Makes a user's order known, for keyspaces that were created with it.
-    #[must_use]
     pub fn order(mut self, order: Order) -> Self {
         self.orders.push(order);
         self

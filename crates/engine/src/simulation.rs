@@ -20,7 +20,6 @@ pub use velella_sync::simulation::Simulation;
 impl Builder {
     /// Opens without background threads, with these sizes.
     #[doc(hidden)]
-    #[must_use]
     pub fn simulated(mut self, sizes: Sizes) -> Self {
         self.simulated = Some(sizes);
         self

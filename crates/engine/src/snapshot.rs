@@ -18,6 +18,7 @@ use velella_mvcc::Registration;
 
 /// A fixed view of the database. Clones share it; it lives as long as the last of them.
 #[derive(Clone)]
+#[must_use = "all that it does is keep what it sees"]
 pub struct Snapshot {
     registration: Registration<Handle>,
 }

@@ -15,6 +15,7 @@ const EXPIRY_BYTES: usize = 8;
 /// database. Of several writes to a key the last counts. [`WriteBatch::len`] and
 /// [`WriteBatch::bytes`] name its limits.
 #[derive(Debug, Clone, Default)]
+#[must_use = "nothing of it is written before `Db::write`"]
 pub struct WriteBatch {
     pub(crate) operations: Vec<Operation>,
     bytes: usize,
@@ -22,7 +23,6 @@ pub struct WriteBatch {
 
 impl WriteBatch {
     /// An empty batch.
-    #[must_use]
     pub fn new() -> Self {
         Self::default()
     }

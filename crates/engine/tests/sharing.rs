@@ -13,9 +13,26 @@ use std::time::Duration;
 use velella::simulation::Sizes;
 use velella::vfs::MemFs;
 use velella::vfs::mem::CrashMode;
-use velella::{Builder, Durability, WriteBatch, WriteOptions};
+use velella::{
+    Builder, Db, Durability, Error, Iter, Keyspace, Rev, Snapshot, Value, WriteBatch, WriteOptions,
+};
 use velella_journal::inspect::{self, Detail};
 use velella_sync::helpers;
+
+/// To be compiled is to pass.
+#[test]
+fn what_is_open_may_be_shared_and_iterators_sent() {
+    fn shared<T: Send + Sync>() {}
+    fn sent<T: Send>() {}
+    shared::<Db>();
+    shared::<Keyspace>();
+    shared::<Snapshot>();
+    shared::<WriteBatch>();
+    shared::<Value>();
+    shared::<Error>();
+    sent::<Iter>();
+    sent::<Rev>();
+}
 
 const LANES: usize = 8;
 

@@ -10,6 +10,7 @@
 
 use super::Iter;
 use crate::value::Value;
+use std::iter::FusedIterator;
 use velella_base::Result;
 
 /// What the next pair of the standard library's iterator is.
@@ -27,7 +28,6 @@ pub(super) enum Turn {
 
 impl Iter {
     /// The pairs, descending, from the last one on, wherever the iterator stood.
-    #[must_use]
     pub fn rev(mut self) -> Rev {
         self.turn = Turn::Here;
         Rev { iter: self }
@@ -91,8 +91,12 @@ impl Iterator for Iter {
     }
 }
 
+/// P2: it stays at its end, as long as nobody positions it anew.
+impl FusedIterator for Iter {}
+
 /// The pairs of an [`Iter`], descending.
 #[derive(Debug)]
+#[must_use = "it reads nothing before it is moved"]
 pub struct Rev {
     iter: Iter,
 }
@@ -122,3 +126,6 @@ impl Iterator for Rev {
         self.iter.yielded(there)
     }
 }
+
+/// P2, and nobody can position it anew.
+impl FusedIterator for Rev {}

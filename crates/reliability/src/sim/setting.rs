@@ -79,7 +79,6 @@ impl Setting {
     }
 
     /// The builder of it.
-    #[must_use]
     pub fn builder(&self) -> Builder {
         Db::builder()
             .memory(velella::MEMORY_MIN)

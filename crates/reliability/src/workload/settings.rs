@@ -124,7 +124,6 @@ impl Settings {
     }
 
     /// A builder with these settings.
-    #[must_use]
     pub fn builder(&self) -> Builder {
         let builder = Db::builder()
             .block_bytes(self.block_bytes)
