@@ -206,9 +206,9 @@ impl Iter {
         self.stretch.as_ref().map_or(&self.key, Stretch::key)
     }
 
-    /// Makes the payload the external value that it refers to.
+    /// The external value that the payload refers to.
     #[cold]
-    fn fetch(&mut self) -> Result<()> {
+    fn read_external(&self) -> Result<Vec<u8>> {
         let payload = self.payload();
         let reference = ExternalRef::decode(payload).expect("judged before it was shown");
         let read = self.engine().env.externals.read(&reference);
@@ -216,7 +216,13 @@ impl Iter {
             // The values of a dropped keyspace go, whoever stands on them.
             self.core.check_there()?;
         }
-        self.payload = read?;
+        read
+    }
+
+    /// Makes the payload the external value that it refers to.
+    #[cold]
+    fn fetch(&mut self) -> Result<()> {
+        self.payload = self.read_external()?;
         self.payload_copied = true;
         self.kind = ValueKind::Put;
         self.judged.skip = 0;

@@ -4,7 +4,7 @@
 //! A test binary of its own: it counts through the global allocator, per thread.
 
 use velella::{Db, Decision, MemtableKind};
-use velella_sync::allocations::{Counting, allocations};
+use velella_sync::allocations::{Counting, allocations, peak_bytes};
 use velella_sync::rng::Rng;
 
 #[global_allocator]
@@ -125,5 +125,26 @@ fn a_put_of_a_new_key_allocates_only_by_the_chunk() {
             counted <= 400,
             "{name}: {counted} allocations in 20,000 puts"
         );
+    }
+}
+
+#[test]
+fn a_large_value_is_in_memory_once_when_an_iterator_yields_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let db = Db::builder().memory(64 << 20).open(dir.path()).unwrap();
+    let bytes: u64 = 4 << 20;
+    db.put("large", vec![7; 4 << 20]).unwrap();
+    for back in [false, true] {
+        let mut iter = db.iter().unwrap();
+        let (pair, peak) = peak_bytes(|| match back {
+            false => iter.next(),
+            true => iter.seek_last().unwrap().then(|| iter.next().unwrap()),
+        });
+        assert!((bytes..bytes / 4 * 5).contains(&peak), "{peak} bytes");
+        let (_, value) = pair.unwrap().unwrap();
+        assert_eq!(value.len(), 4 << 20);
+        // It stands there still, and what was handed out is not taken back.
+        assert_eq!(iter.pair().unwrap().unwrap().1, &*value);
+        assert!(!iter.step().unwrap());
     }
 }

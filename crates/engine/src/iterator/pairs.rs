@@ -11,7 +11,7 @@
 use super::Iter;
 use crate::value::Value;
 use std::iter::FusedIterator;
-use velella_base::Result;
+use velella_base::{Result, ValueKind};
 
 /// What the next pair of the standard library's iterator is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -46,6 +46,12 @@ impl Iter {
     }
 
     fn owned_pair(&mut self) -> Result<(Vec<u8>, Value)> {
+        if self.there && self.kind == ValueKind::External && !self.options.keys_only {
+            // Not by way of the payload: a large value would be there twice.
+            self.engine().check_open()?;
+            let value = self.read_external()?;
+            return Ok((self.shown_key().to_vec(), value.into()));
+        }
         let (key, value) = self.pair()?.unwrap_or_default();
         Ok((key.to_vec(), Value::copied(value)))
     }
