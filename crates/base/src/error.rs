@@ -65,6 +65,12 @@ impl ErrorKind {
     }
 }
 
+impl fmt::Display for ErrorKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.as_str())
+    }
+}
+
 /// Why an operation failed. Prints as
 /// `cannot <attempt> <file> at offset <n>: <found>; <remedy>`.
 #[derive(Clone)]
@@ -212,6 +218,31 @@ impl fmt::Debug for Error {
 impl std::error::Error for Error {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         self.0.source.as_deref().map(|e| e as _)
+    }
+}
+
+/// As an error of the standard library, which keeps this one as what it is about. Its kind is that
+/// of what the operating system refused, or else the nearest there is.
+impl From<Error> for std::io::Error {
+    fn from(error: Error) -> Self {
+        use std::io::ErrorKind as Os;
+        let refused = error.0.source.as_ref().map(|source| source.kind());
+        // Who reads and writes takes these for a reason to try again at once.
+        let refused = refused.filter(|os| !matches!(os, Os::Interrupted | Os::WouldBlock));
+        let kind = match error.kind() {
+            ErrorKind::Io => refused.unwrap_or(Os::Other),
+            ErrorKind::NoSpace => refused.unwrap_or(Os::StorageFull),
+            ErrorKind::Permission => Os::PermissionDenied,
+            ErrorKind::Corruption => Os::InvalidData,
+            ErrorKind::InvalidInput => Os::InvalidInput,
+            ErrorKind::NotFound => Os::NotFound,
+            ErrorKind::AlreadyExists => Os::AlreadyExists,
+            ErrorKind::Locked => Os::ResourceBusy,
+            ErrorKind::ReadOnly => Os::ReadOnlyFilesystem,
+            ErrorKind::Unsupported => Os::Unsupported,
+            ErrorKind::OutcomeUnknown | ErrorKind::Closed => Os::Other,
+        };
+        std::io::Error::new(kind, error)
     }
 }
 

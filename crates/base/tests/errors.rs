@@ -193,3 +193,51 @@ fn stamps_count_up_to_56_bits() {
 fn nothing_comes_after_the_last_stamp() {
     let _ = Stamp::MAX.next();
 }
+
+/// What a function that returns `std::io::Result` makes of it by `?`.
+#[test]
+fn an_error_goes_on_as_one_of_the_standard_library_and_stays_what_it_is() {
+    use io::ErrorKind as Os;
+    fn fails(error: Error) -> io::Result<()> {
+        Err(error)?;
+        Ok(())
+    }
+    for (kind, os) in [
+        (ErrorKind::Io, Os::Other),
+        (ErrorKind::NoSpace, Os::StorageFull),
+        (ErrorKind::Permission, Os::PermissionDenied),
+        (ErrorKind::Corruption, Os::InvalidData),
+        (ErrorKind::InvalidInput, Os::InvalidInput),
+        (ErrorKind::NotFound, Os::NotFound),
+        (ErrorKind::AlreadyExists, Os::AlreadyExists),
+        (ErrorKind::Locked, Os::ResourceBusy),
+        (ErrorKind::ReadOnly, Os::ReadOnlyFilesystem),
+        (ErrorKind::Unsupported, Os::Unsupported),
+        (ErrorKind::OutcomeUnknown, Os::Other),
+        (ErrorKind::Closed, Os::Other),
+    ] {
+        let error = Error::new(kind, "read", "the reason");
+        let told = fails(error.clone()).unwrap_err();
+        assert_eq!(told.kind(), os, "{kind}");
+        assert_eq!(told.to_string(), error.to_string());
+        let kept = told.get_ref().and_then(|error| error.downcast_ref());
+        assert_eq!(kept.map(Error::kind), Some(kind));
+    }
+    // What the system said is more than what we made of it.
+    for os in [Os::TimedOut, Os::QuotaExceeded] {
+        let error = Error::io("read", Path::new("x"), os.into());
+        assert_eq!(fails(error).unwrap_err().kind(), os);
+    }
+    // But for what would have it tried again for ever.
+    let again = Error::io("read", Path::new("x"), Os::Interrupted.into());
+    assert_eq!(fails(again).unwrap_err().kind(), Os::Other);
+    let unknown =
+        Error::io("sync", Path::new("x"), Os::TimedOut.into()).with_kind(ErrorKind::OutcomeUnknown);
+    assert_eq!(fails(unknown).unwrap_err().kind(), Os::Other);
+}
+
+#[test]
+fn a_kind_prints_as_words() {
+    assert_eq!(format!("{}", ErrorKind::ReadOnly), "read-only");
+    assert_eq!(format!("{:>8}", ErrorKind::Locked), "  locked");
+}
