@@ -190,7 +190,7 @@ impl Start {
             "created": self.created,
             "maxclients": clients,
             "note": note,
-            "recovery": recovery::document(report),
+            "recovery": report,
         });
         output.result(&document, |out| {
             writeln!(out, "velella {}", env!("CARGO_PKG_VERSION"))?;
@@ -200,8 +200,7 @@ impl Start {
                 "opened the database in"
             };
             writeln!(out, "  {did} {dir}")?;
-            let mode = self.db.options().recovery;
-            for line in recovery::lines(report, mode, self.created) {
+            for line in recovery::lines(report, self.created) {
                 writeln!(out, "  {line}")?;
             }
             let memory = human::bytes(self.db.options().memory);

@@ -72,10 +72,13 @@ fn losses_are_told_as_json_where_that_was_asked_for() {
     let place = damaged();
     let said = place.ok(&["scan", "--recovery", "accept-loss", "--json"]);
     let told: serde_json::Value = serde_json::from_str(&said.err).unwrap();
+    assert_eq!(told["recovery"]["loss_accepted"], true);
     let notes = told["recovery"]["notes"].as_array().unwrap();
     assert!(!notes.is_empty(), "{told}");
     let place = killed();
     let said = place.ok(&["stats", "--recovery", "assume-power-loss", "--json"]);
     let told: serde_json::Value = serde_json::from_str(&said.err).unwrap();
     assert_eq!(told["recovery"]["rule"], "cut");
+    assert_eq!(told["recovery"]["loss_accepted"], false);
+    assert!(told["recovery"]["cut"].is_u64(), "{told}");
 }

@@ -267,6 +267,7 @@ fn tables_only(env: &Env, state: &State, doubt: &Error) -> Result<(Recovered, Re
     };
     let report = Report {
         cut: flushed_up_to(state),
+        loss_accepted: true,
         notes: vec![format!(
             "damage, loss accepted: {doubt}; of the journal nothing was taken"
         )],
@@ -407,6 +408,7 @@ fn recover(
     if state.seal_file == 0 {
         let report = Report {
             cut: cut_of_tables(state),
+            loss_accepted: options.recovery == RecoveryMode::AcceptLoss,
             ..Report::default()
         };
         return Ok((Recovered::default(), report));

@@ -57,7 +57,10 @@ impl Recovery {
         database: DatabaseId,
         last: &Last,
     ) -> Result<Recovery> {
-        let mut report = Report::default();
+        let mut report = Report {
+            loss_accepted: last.accept_loss,
+            ..Report::default()
+        };
         let source = Source::of(&*vfs, last);
         let seals = match Seals::read(&source, dir, database, last) {
             Err(error)
