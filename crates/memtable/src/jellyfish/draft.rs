@@ -84,6 +84,8 @@ pub(crate) struct Draft<'l> {
     words: Vec<u64>,
     /// Each tower becomes a guard.
     is_whole: bool,
+    /// Towers that the list had when all was walked past.
+    of: Option<usize>,
     /// Who is still to choose among the towers.
     chooser: Option<Arc<Chooser>>,
 }
@@ -106,6 +108,7 @@ impl<'l> Draft<'l> {
             towers: Vec::new(),
             words: Vec::new(),
             is_whole: false,
+            of: None,
             chooser: aim.chooser,
         }
     }
@@ -136,12 +139,21 @@ impl<'l> Draft<'l> {
         self.finish()
     }
 
+    /// How many towers it is of, once all was walked past: those that the list had then, or at the
+    /// first call since, when it has `now`.
+    pub(crate) fn of(&mut self, now: usize) -> usize {
+        *self.of.get_or_insert(now)
+    }
+
     /// The directory, of what was walked past (D3).
+    ///
+    /// # Panics
+    /// Not all was.
     pub(crate) fn finish(&mut self) -> Directory {
-        let shared = match self.stage {
-            Stage::Words { shared } => shared,
-            Stage::Walk { .. } => 0,
+        let Stage::Words { shared } = self.stage else {
+            unreachable!("D3: a draft is finished once all was walked past");
         };
+        debug_assert_eq!(self.words.len(), self.towers.len(), "D3");
         if let Some(chooser) = self.chooser.take() {
             self.select(&chooser, shared);
         }

@@ -235,12 +235,16 @@ impl Guides {
             return false;
         }
         let begun = draft.get_or_insert_with(begin);
-        if !begun.walk(PIECE) || waited_for {
+        if !begun.walk(PIECE) {
+            return false;
+        }
+        // Those that came in since make the one after this due the sooner.
+        let towers = begun.of(self.towers());
+        if waited_for {
             return false;
         }
         let directory = begun.finish();
         *draft = None;
-        let towers = self.towers();
         // Relaxed, all: statistics and hints; the directory is published by `Swap`.
         self.towers_due.store(2 * towers + 1, Ordering::Relaxed);
         let fallbacks = self.fallbacks.load(Ordering::Relaxed);
