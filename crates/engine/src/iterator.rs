@@ -317,7 +317,8 @@ impl Iter {
     }
 
     /// One pair forward; whether there is one. From before the first (where it starts) to the
-    /// first; past the last it stays.
+    /// first; past the last it stays. It stays as well on a pair to which
+    /// [`Iter::refresh_to_now`] has moved it.
     ///
     /// # Errors
     /// As [`Iter::seek_first`]; after an error the same one again, until a seek.
@@ -357,10 +358,10 @@ impl Iter {
     /// Has the pair that it was moved to be seen, by a step that stays on it.
     #[cold]
     fn meet(&mut self) -> Result<bool> {
-        if self.stand != Stand::Lost {
+        if self.stand != Stand::Lost && self.engine().check_open().is_ok() {
             return Ok(true);
         }
-        // Its memtables or files were superseded since.
+        // Its memtables or files were superseded since, or the database was closed.
         let key = std::mem::take(&mut self.key);
         self.seek(&key)
     }

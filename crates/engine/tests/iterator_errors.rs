@@ -86,6 +86,18 @@ fn pairs_end_after_the_error_they_yielded() {
 }
 
 #[test]
+fn a_step_that_stays_hears_that_the_database_was_closed() {
+    let (db, _faulty) = database();
+    let mut iter = db.iter().unwrap();
+    assert!(iter.step().unwrap());
+    db.delete(iter.key().unwrap()).unwrap();
+    iter.refresh_to_now().unwrap();
+    db.close().unwrap();
+    assert_eq!(iter.step().unwrap_err().kind(), ErrorKind::Closed);
+    assert!(iter.key().is_none(), "I4");
+}
+
+#[test]
 fn a_scan_in_the_midst_of_a_block_hears_that_the_database_was_closed() {
     for steps in [1, 2, 5] {
         let (db, _faulty) = database();

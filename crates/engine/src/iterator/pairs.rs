@@ -125,6 +125,7 @@ impl Iterator for Rev {
         let there = self.advance()?;
         self.iter.yielded(there)
     }
+
     /// As that of an [`Iter`].
     fn last(mut self) -> Option<Self::Item> {
         let there = self.advance()?;
