@@ -37,6 +37,18 @@ pub(crate) struct Change<'a> {
     pub(crate) external_bytes: u64,
 }
 
+/// Refuses an instant that stands for never.
+///
+/// # Errors
+/// `InvalidInput`.
+pub(crate) fn check_expiry(expires_at_ms: Option<u64>) -> Result<()> {
+    if expires_at_ms == Some(0) {
+        return Err(Error::invalid("write an expiring value", "its expiry is 0")
+            .remedy("give milliseconds since 1970, or write it without expiry"));
+    }
+    Ok(())
+}
+
 impl<'a> Change<'a> {
     /// The key becomes absent.
     pub(crate) fn delete(key: &'a [u8]) -> Result<Self> {
@@ -53,10 +65,7 @@ impl<'a> Change<'a> {
     ) -> Result<Self> {
         limits::check_key(key)?;
         limits::check_value(value)?;
-        if expires_at_ms == Some(0) {
-            return Err(Error::invalid("write an expiring value", "its expiry is 0")
-                .remedy("give milliseconds since 1970, or write it without expiry"));
-        }
+        check_expiry(expires_at_ms)?;
         if value.len() > engine.sizes.inline_value_bytes {
             return Change::external(engine, key, value, expires_at_ms.unwrap_or(0));
         }

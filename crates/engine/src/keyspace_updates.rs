@@ -4,6 +4,7 @@
 //!
 //! Threads: any. Tests: `tests/rmw.rs`, `tests/conditional.rs`.
 
+use crate::change::check_expiry;
 use crate::entry::{Decision, Entry, EntryInfo, Lent, RmwOutcome};
 use crate::keyspace::Keyspace;
 use crate::options::WriteOptions;
@@ -163,6 +164,9 @@ impl Keyspace {
         decision: &Decision<'_>,
         options: WriteOptions,
     ) -> Result<bool> {
+        if let Decision::PutExpiring(_, at_ms) = decision {
+            check_expiry(Some(*at_ms))?;
+        }
         let mut is_expected = false;
         self.update_entry(key, options, |old| {
             is_expected = old.map(|lent| lent.value) == expected;
@@ -203,6 +207,7 @@ impl Keyspace {
         expires_at_ms: Option<u64>,
         options: WriteOptions,
     ) -> Result<bool> {
+        check_expiry(expires_at_ms)?;
         let value = value.as_ref();
         let stamp = self.update_unread(key, options, |old| {
             Ok::<_, Error>(match (old, expires_at_ms) {

@@ -273,9 +273,11 @@ fn conditional_writes_take_an_expiry_and_options() {
     assert!(swap(Some(b"c"), Decision::Delete).unwrap());
     assert!(put(None).unwrap());
     assert_eq!(expiry(), None);
-    db.delete("k").unwrap();
-    for refused in [put(Some(0)), swap(None, Decision::put_expiring("v", 0))] {
-        assert_eq!(refused.unwrap_err().kind(), ErrorKind::InvalidInput);
+    for _ in ["present", "absent"] {
+        for refused in [put(Some(0)), swap(None, Decision::put_expiring("v", 0))] {
+            assert_eq!(refused.unwrap_err().kind(), ErrorKind::InvalidInput);
+        }
+        db.delete("k").unwrap();
     }
 }
 
