@@ -151,14 +151,20 @@ impl Db {
         options: KeyspaceOptions,
     ) -> Result<Keyspace> {
         self.engine().check_open()?;
-        if self.engine().find_core(name).is_none() {
-            match self.create_keyspace(name, options.clone()) {
-                // Somebody else was faster.
-                Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
-                created => return created,
+        loop {
+            if self.engine().find_core(name).is_none() {
+                match self.create_keyspace(name, options.clone()) {
+                    // Somebody else was faster.
+                    Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
+                    created => return created,
+                }
+            }
+            match self.open_keyspace(name, options.clone()) {
+                // And somebody dropped it.
+                Err(error) if error.kind() == ErrorKind::NotFound => {}
+                opened => return opened,
             }
         }
-        self.open_keyspace(name, options)
     }
 
     /// Drops a keyspace and its data for good. Reads and writes through what was opened on it
