@@ -12,10 +12,12 @@ use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::flag::register_conditional_default;
 use signal_hook::iterator::{Handle as SignalHandle, Signals as SignalIterator};
 use std::io;
+use std::sync::Arc;
+// What the handlers of signal-hook take.
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use velella::{Error, ErrorKind, Result};
+use velella_sync::lock::Mutex;
 use velella_sync::thread::spawn;
 
 /// Exit code of a process ended by a second signal.
@@ -94,7 +96,7 @@ struct Watched;
 impl Watched {
     /// Begins, and returns the signals that come from now on.
     fn begin() -> io::Result<(Watched, SignalIterator)> {
-        let mut watches = WATCHES.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut watches = WATCHES.lock();
         if watches.is_none() {
             // A handler cannot be taken away again, so from the first watch on there is one that
             // does by itself what is done by default.
@@ -116,7 +118,7 @@ impl Watched {
 
 impl Drop for Watched {
     fn drop(&mut self) {
-        let mut watches = WATCHES.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut watches = WATCHES.lock();
         let left = watches.map_or(0, |count| count - 1);
         *watches = Some(left);
         // Release: as in `begin`.
