@@ -221,13 +221,14 @@ impl std::error::Error for Error {
     }
 }
 
-/// As an error of the standard library, which keeps this one as what it is about. Its kind is that
-/// of what the operating system refused, or else the nearest there is.
+/// As an error of the standard library, which keeps this one as what it is about. `Io` and
+/// `NoSpace` have the kind of what the operating system refused, but for the two that mean to try
+/// again at once (`Interrupted`, `WouldBlock`), which this does not; all others the nearest there
+/// is, or `Other`.
 impl From<Error> for std::io::Error {
     fn from(error: Error) -> Self {
         use std::io::ErrorKind as Os;
         let refused = error.0.source.as_ref().map(|source| source.kind());
-        // Who reads and writes takes these for a reason to try again at once.
         let refused = refused.filter(|os| !matches!(os, Os::Interrupted | Os::WouldBlock));
         let kind = match error.kind() {
             ErrorKind::Io => refused.unwrap_or(Os::Other),

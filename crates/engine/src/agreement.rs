@@ -11,7 +11,6 @@
 //!     journal whose seals do not reach so far has lost some (`velella_journal::Last::durable`).
 //! G5. It is asked before the manifest is written anew, and refuses without having changed
 //!     anything.
-//!
 //! G6. What is opened all the same, with loss accepted, names an older run than the journal's files
 //!     are of, until the opening is through: the next one after one that was cut off refuses it
 //!     again, or has lost the same.

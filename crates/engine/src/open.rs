@@ -81,8 +81,7 @@ pub(crate) fn open(builder: Builder, dir: &Path) -> Result<Arc<Handle>> {
         return Err(error);
     }
     // Not before: were this opening given up, the next might believe more.
-    remove_values(&env, &recovered)?;
-    doubt.map_or(Ok(0), |_| remove_tables(&env, &state, &recovered))?;
+    remove_rest(&env, &state, &recovered, doubt.is_some())?;
     recovered.show();
     match &journal {
         Some(journal) => journal.discard_older()?,
@@ -149,8 +148,11 @@ fn remove_tables(env: &Env, state: &State, recovered: &Recovered) -> Result<usiz
     remove(env, unreferenced.into_iter().filter(is_old))
 }
 
-/// Removes values that nothing refers to any more.
-fn remove_values(env: &Env, recovered: &Recovered) -> Result<()> {
+/// Removes values that nothing refers to any more, and tables where the manifest was in doubt.
+fn remove_rest(env: &Env, state: &State, recovered: &Recovered, in_doubt: bool) -> Result<()> {
+    if in_doubt {
+        remove_tables(env, state, recovered)?;
+    }
     let (state, taken) = (env.manifest.state(), &recovered.externals);
     let unreferenced = velella_tree::unreferenced(&*env.vfs, &env.dir, &state, taken)?;
     let is_value = |name: &FileName| matches!(name, FileName::External(_));

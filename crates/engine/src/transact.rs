@@ -11,6 +11,7 @@
 //! T3. A write or a close that the user's function asks for by itself is refused, in every attempt:
 //!     as the only writer it would wait for itself, before it would be written whatever becomes of
 //!     the batch. A function that does so is wrong on its first run, not on the first busy day.
+//!     Keyspaces may be made, dropped and changed in it: at once, and by each attempt.
 //!
 //! Threads: any. Tests: `tests/transact.rs`; `transactions_that_meet_lose_nothing` under shuttle;
 //! the campaign `histories`.
@@ -93,8 +94,10 @@ impl Db {
     ///
     /// `decide` must not write nor close the database but by its batch: where its own thread does,
     /// that is refused with `InvalidInput`, from the first call on. Reads are welcome, and so are
-    /// writes to another database. Nor must it wait for anybody who writes, by a lock or otherwise:
-    /// in the last call nobody else can. It should be short for the same reason.
+    /// writes to another database. Keyspaces that it creates, drops or changes are so at once,
+    /// whatever becomes of the batch, and again in each attempt. Nor must it wait for anybody who
+    /// writes, by a lock or otherwise: in the last call nobody else can. It should be short for the
+    /// same reason.
     ///
     /// What expires is judged at the snapshot: a value that was read may have expired when the
     /// batch is written, where [`rmw`](crate::Keyspace::rmw) would have decided anew.

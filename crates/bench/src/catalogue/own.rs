@@ -142,7 +142,8 @@ pub(super) const ALL: &[Benchmark] = &[
             "open-after-kill.same",
             OWN,
             "ours",
-            "as open-after-kill, after a million and a half insertions: as many for each store",
+            "as open-after-kill, after some million and a half insertions: about as many for each \
+             store, see inserted_before_kill",
             || {
                 let mut spec = usual(&[], Choice::Uniform);
                 spec.body = Body::OpenAfterKill {
