@@ -12,17 +12,24 @@ use std::process::{Command, ExitStatus, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use velella::vfs::MemFs;
-use velella_server::Config;
+use velella_server::{Config, Server};
 
-/// The signal that a process is to send itself, and whether it catches it.
+/// The signal that a process is to send itself, and in what situation.
 const SIGNAL: &str = "VELELLA_SIGNAL_TEST";
-const CATCHES: &str = "VELELLA_SIGNAL_TEST_CATCHES";
+const SITUATION: &str = "VELELLA_SIGNAL_TEST_SITUATION";
+
+/// It has served before.
+const HAS_SERVED: &str = "has-served";
+/// It catches the signal, and has served.
+const CATCHES: &str = "catches";
+/// It serves; another server of it has ended.
+const SERVES: &str = "serves";
 
 /// Exit code of a process that its signal did nothing to.
 const LIVES_ON: i32 = 3;
 
-/// Serves, and stops.
-fn serve() {
+/// Serves until it is stopped; `ready` is called meanwhile.
+fn serve(ready: impl FnOnce(&Server)) {
     let builder = velella::Db::builder().memory(16 << 20);
     let db = builder.vfs(Arc::new(MemFs::new())).open("/db").unwrap();
     let config = Config {
@@ -30,38 +37,47 @@ fn serve() {
         threads: 1,
         ..Config::default()
     };
-    velella_server::serve(config, db, |server| server.handle().stop()).unwrap();
+    velella_server::serve(config, db, ready).unwrap();
 }
 
-/// The process: serves twice, then does what it was started for.
+fn stop(server: &Server) {
+    server.handle().stop();
+}
+
+/// The process: does what it was started for.
 #[test]
 fn child() {
     let Ok(signal) = std::env::var(SIGNAL) else {
         return;
     };
     let signal = signal.parse().unwrap();
+    let situation = std::env::var(SITUATION).unwrap();
+    if situation == SERVES {
+        serve(|_| {
+            serve(stop);
+            raise(signal).unwrap();
+        });
+        std::process::exit(LIVES_ON);
+    }
     let caught = Arc::new(AtomicBool::new(false));
-    let catches = std::env::var_os(CATCHES).is_some();
-    if catches {
+    if situation == CATCHES {
         signal_hook::flag::register(signal, Arc::clone(&caught)).unwrap();
     }
-    serve();
-    serve();
+    serve(stop);
+    serve(stop);
     raise(signal).unwrap();
     // Relaxed: the handler ran on this thread.
-    assert_eq!(caught.load(Ordering::Relaxed), catches);
+    assert_eq!(caught.load(Ordering::Relaxed), situation == CATCHES);
     std::process::exit(LIVES_ON);
 }
 
-fn ended(signal: i32, catches: bool) -> ExitStatus {
+fn ended(signal: i32, situation: &str) -> ExitStatus {
     let mut child = Command::new(std::env::current_exe().unwrap());
     child
         .args(["--exact", "child", "--nocapture"])
         .env(SIGNAL, signal.to_string())
+        .env(SITUATION, situation)
         .stdout(Stdio::null());
-    if catches {
-        child.env(CATCHES, "");
-    }
     child.status().unwrap()
 }
 
@@ -77,7 +93,7 @@ fn is_ignored(signal: i32) -> bool {
 #[test]
 fn a_process_that_has_served_is_ended_by_a_signal_again() {
     for signal in [SIGTERM, SIGINT] {
-        let ended = ended(signal, false);
+        let ended = ended(signal, HAS_SERVED);
         match is_ignored(signal) {
             true => assert_eq!(ended.code(), Some(LIVES_ON)),
             false => assert_eq!(ended.signal(), Some(signal)),
@@ -88,6 +104,13 @@ fn a_process_that_has_served_is_ended_by_a_signal_again() {
 #[test]
 fn a_signal_that_the_process_caught_before_it_served_stays_its_own() {
     for signal in [SIGTERM, SIGINT] {
-        assert_eq!(ended(signal, true).code(), Some(LIVES_ON));
+        assert_eq!(ended(signal, CATCHES).code(), Some(LIVES_ON));
+    }
+}
+
+#[test]
+fn a_signal_stops_the_server_that_is_left() {
+    for signal in [SIGTERM, SIGINT] {
+        assert_eq!(ended(signal, SERVES).code(), Some(LIVES_ON));
     }
 }
