@@ -145,7 +145,8 @@ fn an_interrupted_opening_that_accepts_loss_hides_none() {
     let fs = MemFs::new();
     let db = on(&fs, tiny());
     (0..3).for_each(|turn| work(&db, turn));
-    let fs = fs.image(1, CrashMode::KeepAll);
+    // Nothing is left that the next sync of the directory would do: what merges have removed, say.
+    let fs = fs.image(1, CrashMode::Strict);
     let lossy = || tiny().recovery(RecoveryMode::AcceptLoss);
     let (path, ends) = boundaries(&fs);
     let bytes = fs.read_file(&path).unwrap();
@@ -181,7 +182,9 @@ fn an_interrupted_opening_that_accepts_loss_hides_none() {
                         Err(error) => {
                             assert_eq!(error.kind(), ErrorKind::Corruption, "{error}");
                             let left = tables(&after);
-                            assert!(there.iter().all(|table| left.contains(table)));
+                            let gone: Vec<_> =
+                                there.iter().filter(|it| !left.contains(it)).collect();
+                            assert!(gone.is_empty(), "{end}: {operation:?} {nth}: {gone:?}");
                             let db = on(&after, lossy());
                             assert_eq!(all(&db), expected, "{end}: {operation:?} {nth}");
                         }
