@@ -10,7 +10,8 @@
 //! I3. What cannot be counted here is said, never zero: where there is no valgrind, and of a
 //!     program that is not optimised, whose instructions are others.
 //!
-//! Threads: plain data. Tests: below; `tests/check.rs`.
+//! Threads: plain data. Tests: below; all of it is run by `cargo xtask bench-check` alone, since
+//! tests are not optimised (I3).
 
 use crate::failure::{Failure, Outcome};
 use crate::message::remove;

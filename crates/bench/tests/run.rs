@@ -76,7 +76,13 @@ fn rows_of_velella_beside_another_become_tables_json_and_a_page() {
     ] {
         assert!(text.contains(name), "{name} in\n{text}");
     }
-    for part in ["<svg", "ycsb.e", "aoc", "</html>"] {
+    // Side by side.
+    let counted = text
+        .lines()
+        .find(|line| line.contains("memtable_comparisons"));
+    let columns = counted.unwrap().split_whitespace().count();
+    assert_eq!(columns, 5, "{counted:?}");
+    for part in ["<svg", "ycsb.e", "aoc", "memtable_comparisons", "</html>"] {
         assert!(page.contains(part), "{part}");
     }
     for outside in ["http:", "https:", "<script", "<link", "<img", "url("] {
@@ -266,4 +272,8 @@ fn the_papers_benchmarks_run_small() {
     assert_eq!(of("jf.sim.scan.zipf", "listnode-vlist"), 1);
     assert_eq!(of("readwhilewriting", "velella"), 1);
     assert!(page.contains("jf.sim.put.zipf"));
+    let drawn = results.of("jf.sim.get.zipf", "memtable:jellyfish", 2);
+    let hottest = drawn.last().unwrap().figures["drawn_hottest_percent"];
+    assert!((5.0..40.0).contains(&hottest), "{hottest}");
+    assert!(page.contains("drawn_distinct_percent"));
 }
