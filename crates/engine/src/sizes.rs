@@ -17,3 +17,14 @@ pub struct Sizes {
     /// A manifest may be rewritten once it is longer; `None`: as usual.
     pub manifest_bytes: Option<u64>,
 }
+
+impl Sizes {
+    /// So small that a few kilobytes come by all that there is; of tests.
+    pub const SMALL: Sizes = Sizes {
+        lanes: 2,
+        segment_bytes: 32 << 10,
+        extent_bytes: 8 << 10,
+        inline_value_bytes: 3_000,
+        manifest_bytes: None,
+    };
+}

@@ -74,15 +74,12 @@ fn gathering_changes_no_answer_and_keeps_what_a_snapshot_sees() {
 
 #[test]
 fn a_simulated_database_gathers_when_it_is_told_to() {
-    let sizes = Sizes {
-        lanes: 2,
-        segment_bytes: 32 << 10,
-        extent_bytes: 8 << 10,
-        inline_value_bytes: 3_000,
-        manifest_bytes: None,
-    };
     let fs = Arc::new(MemFs::new());
-    let db = Db::builder().simulated(sizes).vfs(fs).open("/db").unwrap();
+    let db = Db::builder()
+        .simulated(Sizes::SMALL)
+        .vfs(fs)
+        .open("/db")
+        .unwrap();
     for value in ["1", "2", "3"] {
         db.put("key", value).unwrap();
         db.flush().unwrap();

@@ -28,14 +28,7 @@ impl SetBack {
     fn start() -> SetBack {
         let directory = tempfile::tempdir().unwrap();
         let ahead = Simulation::begin(wall_ms() + AHEAD_MS);
-        let sizes = Sizes {
-            lanes: 2,
-            segment_bytes: 32 << 10,
-            extent_bytes: 8 << 10,
-            inline_value_bytes: 3_000,
-            manifest_bytes: None,
-        };
-        let before = Db::builder().memory(16 << 20).simulated(sizes);
+        let before = Db::builder().memory(16 << 20).simulated(Sizes::SMALL);
         before.open(directory.path()).unwrap().close().unwrap();
         drop(ahead);
         let db = velella::open(directory.path()).unwrap();

@@ -35,14 +35,7 @@ impl Place {
     pub(crate) fn with_the_clock_set_back() -> Self {
         let place = Place::new();
         let _ahead = Simulation::begin(wall_ms() + 3_600_000);
-        let sizes = Sizes {
-            lanes: 2,
-            segment_bytes: 32 << 10,
-            extent_bytes: 8 << 10,
-            inline_value_bytes: 3_000,
-            manifest_bytes: None,
-        };
-        let builder = Db::builder().memory(16 << 20).simulated(sizes);
+        let builder = Db::builder().memory(16 << 20).simulated(Sizes::SMALL);
         builder.open(place.data()).unwrap().close().unwrap();
         place
     }

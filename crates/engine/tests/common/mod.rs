@@ -23,7 +23,7 @@ pub(crate) fn tiny() -> Builder {
 }
 
 /// Values over so many bytes get a file of their own in a database `alone`.
-pub(crate) const INLINE_BYTES: usize = 3_000;
+pub(crate) const INLINE_BYTES: usize = ALONE.inline_value_bytes;
 
 /// As `tiny`, and nothing happens but what is asked for: no background threads, no rounds unasked.
 pub(crate) fn alone() -> Builder {
@@ -31,13 +31,7 @@ pub(crate) fn alone() -> Builder {
 }
 
 /// The sizes of a database `alone`.
-pub(crate) const ALONE: Sizes = Sizes {
-    lanes: 2,
-    segment_bytes: 32 << 10,
-    extent_bytes: 8 << 10,
-    inline_value_bytes: INLINE_BYTES,
-    manifest_bytes: None,
-};
+pub(crate) const ALONE: Sizes = Sizes::SMALL;
 
 /// A database in a fresh memory of its own.
 pub(crate) fn fresh() -> Db {
