@@ -77,9 +77,10 @@ const NEIGHBOURS: usize = 8;
 const NEIGHBOURS_MAX: usize = 64;
 /// They have at most this share of a table of their level: 1 MiB of 16 MiB.
 const NEIGHBOURS_SHARE: u64 = 16;
-/// More of the entries of a last table than one in so many are deletes where it is rewritten for
-/// them. What three snapshots saw of a deleted range is three values under each delete.
-const LAST_DELETES_SHARE: u64 = 5;
+/// More of the entries of a last table than one in so many are deletes, or lie where nobody sees
+/// them, where it is rewritten without them. What three snapshots saw of a deleted range is three
+/// values under each delete.
+const LAST_SHARE: u64 = 5;
 /// An output may overlap so much of the level below its own as this many tables of its own level
 /// have; then it is split.
 pub(crate) const GRANDPARENT_TABLES: u64 = 10;
@@ -443,16 +444,19 @@ impl Picker<'_> {
     /// With nothing due: a table that is mostly tombstones goes down, to take what it deletes
     /// along. In the last level one is rewritten without them once nobody reads below them, and
     /// for fewer: they came there without meeting anything, or beside what snapshots saw of their
-    /// keys, which goes with them. Under a merge operand, or above a range delete, some stay: where
-    /// such are, it takes most as well (P4).
+    /// keys, which goes with them. So does what snapshots saw of keys that were put again. Under a
+    /// merge operand, or above a range delete, some stay: where such are, it takes most as well
+    /// (P4).
     fn tombstones(&self, from: usize, retention: &Retention) -> Option<Choice> {
         let deletes = |table: &TableMeta| table.kinds[ValueKind::Delete as usize];
         let is_deleted = |table: &TableMeta| is_most(deletes(table), table);
         self.down_from(from, is_deleted, |table| {
             let keeps = [ValueKind::RangeDelete, ValueKind::Merge];
             let is_plain = keeps.iter().all(|kind| table.kinds[*kind as usize] == 0);
-            let is_worth = deletes(table) > table.entries() / LAST_DELETES_SHARE;
-            (is_deleted(table) || is_plain && is_worth) && table.max_stamp <= retention.oldest()
+            let is_past = table.max_stamp <= retention.oldest();
+            let deleted = if is_past { deletes(table) } else { 0 };
+            let unseen = deleted.saturating_add(unseen(table, retention));
+            is_past && is_deleted(table) || is_plain && unseen > table.entries() / LAST_SHARE
         })
     }
 
@@ -501,6 +505,16 @@ fn longest_even(run: &[&TableMeta]) -> Option<usize> {
 /// Whether `count` of the table's entries are most of them.
 fn is_most(count: u64, table: &TableMeta) -> bool {
     count > table.entries() / 2
+}
+
+/// How many of the table's entries nobody sees, since newer ones of their keys are in everybody's
+/// past.
+fn unseen(table: &TableMeta, retention: &Retention) -> u64 {
+    let shadowed = table.shadowed.unwrap_or_default();
+    match shadowed.by <= retention.oldest() {
+        true => shadowed.entries,
+        false => 0,
+    }
 }
 
 fn span_of(table: &TableMeta, level: usize) -> Span {

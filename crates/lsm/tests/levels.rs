@@ -290,6 +290,26 @@ fn an_overtaken_table_is_left_out_from_its_stamp_on_and_others_never() {
     );
 }
 
+/// A backup read while a range was written again, and nobody writes there any more.
+#[test]
+fn what_snapshots_saw_of_overwritten_keys_leaves_once_they_are_gone() {
+    let keys = || (0..10).map(|key| format!("k{key}"));
+    for snapshots in 1..=3 {
+        let versions = keys().flat_map(|key| (1..=snapshots).rev().map(move |at| put(&key, at)));
+        let bench = install_at(bench(), 1, versions.collect());
+        let seen = (1..=snapshots).map(Stamp).collect();
+        let held = Retention::new(Stamp(99), Stamp(99), seen);
+        bench
+            .flush(keys().map(|key| put(&key, 11)).collect(), &held)
+            .unwrap();
+        bench.work_all(Wanted::Everything, &held).unwrap();
+        bench.work_all(Wanted::Due, &held).unwrap();
+        assert_eq!(bench.all().unwrap().len() as u64, 10 * (snapshots + 1));
+        bench.work_all(Wanted::Due, &at(99)).unwrap();
+        assert_eq!(bench.all().unwrap().len(), 10, "{snapshots} snapshots");
+    }
+}
+
 /// A backup read while a range was deleted: its keys came to the last level with both versions.
 #[test]
 fn what_snapshots_saw_of_deleted_keys_leaves_once_they_are_gone() {

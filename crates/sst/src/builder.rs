@@ -238,7 +238,7 @@ impl TableBuilder {
             Ordering::Greater => return Err(self.out_of_order(&entry)),
         };
         self.meta
-            .count(&entry)
+            .count(&entry, repeated.then_some(self.last.stamp))
             .map_err(|found| self.invalid(found.into()))?;
         if let Some(bytes) = self.unindexed.take() {
             self.index_block(&entry, repeated, bytes);

@@ -9,7 +9,7 @@ use crate::block::cursor::BlockCursor;
 use crate::counters::Counters;
 use crate::format::{FOOTER_BYTES, Footer, Handle};
 use crate::parts::Parts;
-use crate::properties::Properties;
+use crate::properties::{Properties, Shadowed};
 use crate::source::Source;
 use std::io;
 use std::sync::Arc;
@@ -115,6 +115,12 @@ fn describe_properties(properties: &Properties, out: &mut dyn io::Write) -> io::
     writeln!(out, "  stamps {} to {}", meta.min_stamp, meta.max_stamp)?;
     if let (Some(min), Some(max)) = (meta.min_expiry_ms, meta.max_expiry_ms) {
         writeln!(out, "  expiries {min} ms to {max} ms since 1970")?;
+    }
+    if let Some(Shadowed { entries, by }) = meta.shadowed.filter(|beneath| beneath.entries > 0) {
+        writeln!(
+            out,
+            "  {entries} entries beneath newer versions, which are at or below stamp {by}"
+        )?;
     }
     writeln!(out, "  {} bloom bits per key", properties.bloom_bits)?;
     writeln!(out, "  external values {:?}", meta.externals)

@@ -49,6 +49,6 @@ pub use filter::key_hash;
 pub use found::{BlockSlice, Found};
 pub use inspect::{Detail, inspect};
 pub use kept::KeptBlocks;
-pub use properties::TableMeta;
+pub use properties::{Shadowed, TableMeta};
 pub use table::Table;
 pub use velella_sync::counter::Counter;

@@ -1,14 +1,17 @@
 //! What a table says of itself, for whoever has not read it: counts, ranges, references.
 //!
 //! ```text
-//! properties := meta order_name:slice blocks:varint raw_block_bytes:varint bloom_bits:varint …
+//! properties := meta order_name:slice blocks:varint raw_block_bytes:varint bloom_bits:varint
+//!               [shadowed:varint shadowed_by:varint …]
 //! meta       := file:u64 bytes:u64 kinds:varint[6] smallest:slice largest:slice
 //!               min_stamp:varint max_stamp:varint min_expiry max_expiry raw_bytes:varint
 //!               externals:varint (difference:varint)*
 //! expiry     := 0 | 1 milliseconds:varint
 //! ```
-//! P1. `TableMeta` has one encoding, which the manifest uses too.
-//! P2. What follows the known properties is ignored: later builds may append.
+//! P1. `TableMeta` has one encoding, which the manifest uses too, but for what is shadowed: that
+//!     stands in the properties alone, which are read before a table is used.
+//! P2. What follows the known properties is ignored: later builds may append. The first tables end
+//!     with `bloom_bits`.
 //! P3. External numbers ascend; they are stored as differences.
 //! P4. Entries and bytes stay below 2^44 each, so that sums over a million tables do not overflow:
 //!     what says more was not written by us.
@@ -47,6 +50,25 @@ pub struct TableMeta {
     pub raw_bytes: u64,
     /// Numbers of the external values it refers to, ascending.
     pub externals: Vec<u64>,
+    /// What lies beneath newer versions of the same keys; `None` where the builder did not say.
+    pub shadowed: Option<Shadowed>,
+}
+
+/// The entries of a table that have a newer version of their key above them, in the same table.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Shadowed {
+    /// How many there are.
+    pub entries: u64,
+    /// The highest stamp of a version right above one of them: who reads at it or later sees none.
+    pub by: Stamp,
+}
+
+impl Shadowed {
+    /// Counts one more, right below the version at `above`.
+    pub(crate) fn count(&mut self, above: Stamp) {
+        self.entries += 1;
+        self.by = self.by.max(above);
+    }
 }
 
 impl TableMeta {
@@ -122,9 +144,14 @@ impl TableMeta {
             .all(|figure| figure.is_some_and(|figure| figure < SUM_MAX))
     }
 
-    /// Counts an entry. Keys, file and length are the caller's to set; external numbers are
-    /// collected as they come. The error says what is wrong with the payload.
-    pub(crate) fn count(&mut self, entry: &Entry<'_>) -> Result<(), &'static str> {
+    /// Counts an entry, of the same key as the one at `above` where that is given. Keys, file and
+    /// length are the caller's to set; external numbers are collected as they come. The error says
+    /// what is wrong with the payload.
+    pub(crate) fn count(
+        &mut self,
+        entry: &Entry<'_>,
+        above: Option<Stamp>,
+    ) -> Result<(), &'static str> {
         let expires = match entry.kind {
             ValueKind::PutExpiring => {
                 let expiry = Reader::new(entry.value).u64();
@@ -143,6 +170,8 @@ impl TableMeta {
             self.min_expiry_ms = Some(self.min_expiry_ms.map_or(at, |least| least.min(at)));
             self.max_expiry_ms = Some(self.max_expiry_ms.map_or(at, |most| most.max(at)));
         }
+        let shadowed = self.shadowed.get_or_insert_default();
+        above.into_iter().for_each(|above| shadowed.count(above));
         let first = self.kinds == [0; 7];
         self.kinds[entry.kind as usize] += 1;
         if first || entry.stamp < self.min_stamp {
@@ -186,6 +215,10 @@ impl Properties {
         put_varint(&mut out, self.blocks);
         put_varint(&mut out, self.raw_block_bytes);
         put_varint(&mut out, u64::from(self.bloom_bits));
+        if let Some(shadowed) = self.meta.shadowed {
+            put_varint(&mut out, shadowed.entries);
+            put_varint(&mut out, shadowed.by.0);
+        }
         out
     }
 
@@ -193,13 +226,24 @@ impl Properties {
     #[must_use]
     pub(crate) fn decode(bytes: &[u8]) -> Option<Properties> {
         let mut reader = Reader::new(bytes);
-        Some(Properties {
+        let mut properties = Properties {
             meta: TableMeta::decode(&mut reader)?,
             order: String::from_utf8(reader.slice()?.to_vec()).ok()?,
             blocks: reader.varint()?,
             raw_block_bytes: reader.varint()?,
             bloom_bits: u32::try_from(reader.varint()?).ok()?,
-        })
+        };
+        if !reader.rest().is_empty() {
+            let shadowed = Shadowed {
+                entries: reader.varint()?,
+                by: Stamp::of(reader.varint()?)?,
+            };
+            if shadowed.entries > properties.meta.entries() {
+                return None;
+            }
+            properties.meta.shadowed = Some(shadowed);
+        }
+        Some(properties)
     }
 }
 
@@ -232,13 +276,15 @@ mod tests {
             }
             .encode()
         };
+        let mut above = None;
         let mut add = |kind, stamp, value: &[u8]| {
-            meta.count(&Entry {
+            let entry = Entry {
                 key: b"key",
                 stamp: Stamp(stamp),
                 kind,
                 value,
-            })
+            };
+            meta.count(&entry, above.replace(Stamp(stamp)))
         };
         add(ValueKind::Put, 9, b"value").unwrap();
         add(ValueKind::External, 7, &external(500, 0)).unwrap();
@@ -285,6 +331,8 @@ mod tests {
         );
         assert_eq!(meta.externals, [40, 500]);
         assert_eq!(meta.raw_bytes, 5 * 3 + 5 + 3 * 28 + 8);
+        let (entries, by) = (4, Stamp(9));
+        assert_eq!(meta.shadowed, Some(Shadowed { entries, by }));
     }
 
     #[test]
@@ -292,8 +340,12 @@ mod tests {
         let properties = properties();
         let mut bytes = properties.encode();
         assert_eq!(Properties::decode(&bytes), Some(properties.clone()));
+        let mut first = properties.clone();
+        first.meta.shadowed = None;
+        let without = first.encode().len();
         for len in 0..bytes.len() {
-            assert_eq!(Properties::decode(&bytes[..len]), None, "{len}");
+            let expected = (len == without).then(|| first.clone());
+            assert_eq!(Properties::decode(&bytes[..len]), expected, "{len}");
         }
         bytes.extend_from_slice(b"a later build's");
         assert_eq!(Properties::decode(&bytes), Some(properties));

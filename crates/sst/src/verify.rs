@@ -43,6 +43,9 @@ impl Table {
         walk.meta.bytes = known.meta.bytes;
         walk.meta.largest = walk.last.take().map(|(key, ..)| key).unwrap_or_default();
         walk.meta.sort_externals();
+        // The first tables do not say.
+        let says = known.meta.shadowed.is_some();
+        walk.meta.shadowed = walk.meta.shadowed.filter(|_| says);
         let counted = Properties {
             meta: walk.meta,
             order: known.order.clone(),
@@ -102,14 +105,13 @@ impl Table {
         entry: &Entry<'_>,
         walk: &mut Walk,
     ) -> Result<(), &'static str> {
-        let mut repeated = false;
+        let (mut repeated, mut above) = (false, None);
         match &mut walk.last {
             None => walk.meta.smallest = entry.key.to_vec(),
             Some((key, stamp, kind)) => {
-                let behind = self
-                    .order
-                    .compare(key, entry.key)
-                    .then(entry.stamp.cmp(stamp));
+                let keys = self.order.compare(key, entry.key);
+                let behind = keys.then(entry.stamp.cmp(stamp));
+                above = keys.is_eq().then_some(*stamp);
                 if behind.is_gt() || (behind.is_eq() && entry.kind == *kind) {
                     return Err("entries are out of order");
                 }
@@ -130,6 +132,6 @@ impl Table {
         if !self.filter.as_ref().is_none_or(may_contain) {
             return Err("the filter denies a key");
         }
-        walk.meta.count(entry)
+        walk.meta.count(entry, above)
     }
 }

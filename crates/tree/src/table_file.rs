@@ -101,7 +101,7 @@ impl TableFile {
     ///
     /// # Errors
     /// `Corruption`: the file is not what the manifest says; `Unsupported`; `Io`.
-    pub fn open(env: &Env, order: &Order, meta: TableMeta) -> Result<Arc<TableFile>> {
+    pub fn open(env: &Env, order: &Order, mut meta: TableMeta) -> Result<Arc<TableFile>> {
         let path = FileName::Table(meta.file).path(&env.dir);
         let file = env.files.open(&path).map_err(|error| match error.kind() {
             ErrorKind::NotFound => {
@@ -129,6 +129,8 @@ impl TableFile {
             Arc::clone(&env.cache),
             Arc::clone(&env.counters),
         )?;
+        // The manifest does not say.
+        meta.shadowed = table.meta().shadowed;
         if *table.meta() != meta {
             let found = "its properties are not those in the manifest".to_owned();
             return Err(mismatch(&path, 0, found));

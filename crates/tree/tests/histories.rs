@@ -59,6 +59,7 @@ fn table(file: u64, rng: &mut Rng) -> TableMeta {
         externals: (0..rng.below(3))
             .map(|at| 1_000_000 + file * 4 + at)
             .collect(),
+        shadowed: None,
     }
 }
 

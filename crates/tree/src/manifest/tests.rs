@@ -20,6 +20,7 @@ pub(crate) fn table(file: u64) -> TableMeta {
         max_expiry_ms: Some(0),
         raw_bytes: 9999,
         externals: vec![1, 5, 300],
+        shadowed: None,
     }
 }
 

@@ -43,6 +43,7 @@ pub fn add(file: u64) -> Edit {
         max_expiry_ms: None,
         raw_bytes: 1500,
         externals: vec![3],
+        shadowed: None,
     };
     Edit::AddTables {
         keyspace: 1,

@@ -1,4 +1,4 @@
-//! Choices of what leaves since nobody needs it: tombstones, what has expired.
+//! Choices of what leaves since nobody needs it: tombstones, what has expired, what is shadowed.
 
 use super::*;
 
@@ -106,4 +106,28 @@ fn fewer_deletes_are_enough_in_the_last_level_where_all_of_them_leave() {
     assert_eq!(with(3, 0), Some(vec![1]));
     assert_eq!(with(10, 1), None);
     assert_eq!(with(12, 1), Some(vec![1]));
+}
+
+/// Beside what nobody sees beneath newer versions; where somebody may, it waits.
+#[test]
+fn what_is_shadowed_leaves_the_last_level_once_everybody_reads_above_it() {
+    let with = |deletes: u64, shadowed: u64, oldest: u64| {
+        let mut last = table(1, 1, 9, 10);
+        last.max_stamp = Stamp(8);
+        last.kinds[ValueKind::Delete as usize] = deletes;
+        last.shadowed = Some(velella_sst::Shadowed {
+            entries: shadowed,
+            by: Stamp(5),
+        });
+        let levels = [Vec::new(), vec![last]];
+        let seen = Retention::new(Stamp(99), Stamp(99), vec![Stamp(oldest)]);
+        let choice = pick(&shape(&levels), &Busy::default(), &options(), &seen);
+        choice.map(|choice| choice.upper)
+    };
+    // Ten others are in it.
+    assert_eq!(with(0, 2, 5), None);
+    assert_eq!(with(0, 3, 5), Some(vec![1]));
+    assert_eq!(with(0, 3, 4), None, "a snapshot may see what is beneath");
+    assert_eq!(with(2, 1, 8), Some(vec![1]));
+    assert_eq!(with(2, 1, 7), None, "the deletes are not past");
 }
