@@ -15,6 +15,7 @@ mod open_loop;
 mod tests;
 
 use crate::audit::{Known, audit};
+use crate::chains;
 use crate::choice::{Choice, Chooser};
 use crate::client::{Client, Done, Schedule, Shared, histogram};
 use crate::due::Due;
@@ -130,7 +131,7 @@ impl Bench<'_> {
         meters.insert("resident_bytes_max".to_owned(), float(most));
         let counters = self.counters_since(&counted);
         let values = Values::new(usize::try_from(spec.value_bytes).unwrap_or(0), spec.seed);
-        figures.extend(skew(spec, all.operations));
+        figures.extend(self.shape(spec, all.operations)?);
         let audited = audit(self.store, self.name, spec, &values, self.known)?;
         let (whole, by_operation) = together(spec, &all.latencies);
         Ok(Measurement {
@@ -175,6 +176,15 @@ impl Bench<'_> {
         };
         figures.insert("intended_per_second".to_owned(), rate);
         Ok(Some(rate))
+    }
+
+    /// How skewed the draws were, and what that made of a memtable.
+    fn shape(&self, spec: &Spec, draws: u64) -> Outcome<Vec<(String, f64)>> {
+        let mut figures = skew(spec, draws);
+        if spec.settings.counters {
+            figures.extend(chains::figures(self.store)?);
+        }
+        Ok(figures)
     }
 
     pub(crate) fn counters_since(&self, before: &BTreeMap<String, u64>) -> BTreeMap<String, u64> {

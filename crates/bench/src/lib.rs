@@ -33,6 +33,7 @@ mod witness;
 mod progress;
 mod client;
 mod audit;
+mod chains;
 mod drive;
 pub mod message;
 pub mod callgrind;

@@ -277,3 +277,37 @@ fn the_papers_benchmarks_run_small() {
     assert!((5.0..40.0).contains(&hottest), "{hottest}");
     assert!(page.contains("drawn_distinct_percent"));
 }
+
+#[test]
+fn memtables_alone_tell_how_many_versions_their_keys_have_where_they_count() {
+    let dir = tempfile::tempdir().unwrap();
+    let peers = "memtable:append-only,velella,jellyfish-guards:0,jellyfish-select:mixed";
+    let arguments = [
+        "jf.sim.put.zipf",
+        "--peers",
+        peers,
+        "--durability",
+        "none",
+        "--records",
+        "100",
+        "--operations",
+        "3000",
+        "--threads",
+        "2",
+        "--counters",
+    ];
+    let (text, results, _) = run(dir.path(), &arguments);
+    let figures = |store: &str| {
+        let mut all = results.of("jf.sim.put.zipf", store, 2);
+        all.next().unwrap().figures.clone()
+    };
+    let ours = figures("memtable:jellyfish");
+    let (p99, most) = (ours["chain_versions_p99"], ours["chain_versions_max"]);
+    // A sixth of the draws are of one key.
+    assert!(1.0 < p99 && p99 < most && most > 300.0, "{p99} {most}");
+    for other in peers.split(',').filter(|other| *other != "velella") {
+        assert_eq!(figures(other)["chain_versions_max"], most, "{other}");
+    }
+    assert!(!figures("velella").contains_key("chain_versions_max"));
+    assert!(text.contains("chain_versions_p99"), "{text}");
+}

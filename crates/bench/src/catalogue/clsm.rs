@@ -67,7 +67,8 @@ fn compact(operation: Operation, start: Start) -> Spec {
     let mut spec = spec(&[(operation, 1.0)], Choice::Uniform);
     spec.keys = KeyShape::Ordered8;
     spec.value_bytes = 400;
-    spec.records = 2_000_000;
+    spec.records = 10_000_000;
+    spec.operations = 10_000_000;
     spec.start = start;
     spec.drained = true;
     spec.drain_timed = true;
@@ -273,7 +274,7 @@ pub(super) const ALL: &[Benchmark] = &[
     plain(
         "clsm.compact.load",
         COMPACT,
-        "cLSM (EuroSys '15), figure 11, at a 500th",
+        "cLSM (EuroSys '15), figure 11, at a hundredth",
         "insert 400 B values in the order of their keys, until all is compacted",
         || compact(Operation::Insert, Start::Empty),
     ),
@@ -282,7 +283,7 @@ pub(super) const ALL: &[Benchmark] = &[
         ..plain(
             "clsm.compact.update",
             COMPACT,
-            "cLSM (EuroSys '15), figure 11, at a 500th",
+            "cLSM (EuroSys '15), figure 11, at a hundredth",
             "put as many of them again, uniform, until all is compacted",
             || compact(Operation::Update, Start::AsIs),
         )

@@ -39,6 +39,13 @@ const RANGE: &[&str] = &["s3", "s3.range"];
 const GUARDS: &[&str] = &["s3", "s3.guards"];
 /// The default is 2 MiB.
 const GUARD_SIZES: &[&str] = &["guards:0", "guards:256K", "guards:8M", "guards:32M"];
+/// Those of the JellyFish kind.
+const GUARD_SIZES_OF_OURS: &[&str] = &[
+    "jellyfish-guards:0",
+    "jellyfish-guards:256K",
+    "jellyfish-guards:8M",
+    "jellyfish-guards:32M",
+];
 const SELECT: &[&str] = &["s3", "s3.guardsel"];
 /// `select:neural` besides, where the feature `neural` is built.
 const SELECTORS: &[&str] = &[
@@ -48,6 +55,15 @@ const SELECTORS: &[&str] = &[
     "select:access-quantiles",
     "select:mixed",
     "memtable:s3",
+];
+/// Those of the JellyFish kind.
+const SELECTORS_OF_OURS: &[&str] = &[
+    "jellyfish-select:random",
+    "jellyfish-select:equal-width",
+    "jellyfish-select:data-quantiles",
+    "jellyfish-select:access-quantiles",
+    "jellyfish-select:mixed",
+    "memtable:jellyfish",
 ];
 const BYTES: &[&str] = &["s3", "s3.bytes"];
 
@@ -259,6 +275,31 @@ pub(super) const ALL: &[Benchmark] = &[
             },
         )
     },
+    Benchmark {
+        baselines: GUARD_SIZES_OF_OURS,
+        ours: "memtable:jellyfish",
+        ..s3(
+            "s3.guards.jellyfish.insert",
+            GUARDS,
+            "S3 (VLDB '19), figure 12, in the JellyFish kind",
+            "insert 4 M keys, by the size of the guard directory",
+            || spec(Operation::Insert, Choice::Uniform, 4_000_000),
+        )
+    },
+    Benchmark {
+        baselines: GUARD_SIZES_OF_OURS,
+        ours: "memtable:jellyfish",
+        ..s3(
+            "s3.guards.jellyfish.scan",
+            GUARDS,
+            "S3 (VLDB '19), figure 12, in the JellyFish kind",
+            "scans of 4 of 4 M keys, by the size of the guard directory",
+            || {
+                let scan = Operation::Scan { from: 4, to: 4 };
+                spec(scan, Choice::Uniform, 4_000_000)
+            },
+        )
+    },
     guardsel(
         "s3.guardsel.uniform",
         "S3 (VLDB '19), figure 13: which guards",
@@ -283,6 +324,16 @@ pub(super) const ALL: &[Benchmark] = &[
         "seeks around 16 centres, Zipf 0.99, of keys that crowd around 16 others",
         || searches(KeyShape::Centred4, CENTRES),
     ),
+    Benchmark {
+        baselines: SELECTORS_OF_OURS,
+        ours: "jellyfish-guards:128K",
+        ..guardsel(
+            "s3.guardsel.jellyfish",
+            "S3 (VLDB '19), figure 13, in the JellyFish kind: which guards",
+            "seeks around 16 centres, Zipf 0.99, of keys that crowd around 16 others",
+            || searches(KeyShape::Centred4, CENTRES),
+        )
+    },
     guardsel(
         "s3.guardsel.prefixed",
         "ours: a case that S3 (VLDB '19) leaves out",

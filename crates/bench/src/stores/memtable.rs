@@ -5,7 +5,8 @@
 //! them what JellyFish (Middleware '20) is compared with: `aoc-noreseek` steps over every obsolete
 //! version, `leveldb1w` lets one writer in at a time; and what S3 (VLDB '19), figure 12, compares:
 //! `guards:SIZE` is the S3 kind with a guard directory of at most that size; and figure 13:
-//! `select:HOW` is the S3 kind whose guards, at most 128 KiB of them, are chosen like that.
+//! `select:HOW` is the S3 kind whose guards, at most 128 KiB of them, are chosen like that. Both
+//! are there of the JellyFish kind as well: `jellyfish-guards:SIZE`, `jellyfish-select:HOW`.
 //!
 //! W1. A slot is used by one thread at a time: threads get them in turn, and there are more than
 //!     twice as many as threads can run at once.
@@ -71,10 +72,10 @@ impl Selector {
 #[derive(Debug, Clone, Copy)]
 enum Make {
     Kind(MemtableKind),
-    /// The S3 kind with so many bytes of guard directory.
-    Guards(usize),
-    /// The S3 kind with few guards, chosen so.
-    Select(Selector),
+    /// The kind with so many bytes of guard directory.
+    Guards(MemtableKind, usize),
+    /// The kind with few guards, chosen so.
+    Select(MemtableKind, Selector),
     NoReseek,
     OneWriter,
 }
@@ -100,19 +101,33 @@ pub static ALL: LazyLock<Vec<Bare>> = LazyLock::new(|| {
         name: name.to_owned(),
         make,
     });
+    let guided = GUIDED
+        .iter()
+        .flat_map(|(kind, prefix)| guided(*kind, prefix));
+    kinds.chain(others).chain(guided).collect()
+});
+
+/// The kinds that have guard directories, with what their names begin with.
+const GUIDED: [(MemtableKind, &str); 2] = [
+    (MemtableKind::S3, ""),
+    (MemtableKind::Jellyfish, "jellyfish-"),
+];
+
+/// One kind with each size of directory, and with each selector.
+fn guided(kind: MemtableKind, prefix: &str) -> impl Iterator<Item = Bare> {
     let guards = GUARD_BYTES.map(|(size, bytes)| Bare {
-        name: format!("guards:{size}"),
-        make: Make::Guards(bytes),
+        name: format!("{prefix}guards:{size}"),
+        make: Make::Guards(kind, bytes),
     });
     let selectors = SELECTORS.into_iter().map(Selector::Known);
     #[cfg(feature = "neural")]
     let selectors = selectors.chain([Selector::Neural]);
-    let selectors = selectors.map(|selector| Bare {
-        name: format!("select:{}", selector.name().replace(' ', "-")),
-        make: Make::Select(selector),
+    let selectors = selectors.map(move |selector| Bare {
+        name: format!("{prefix}select:{}", selector.name().replace(' ', "-")),
+        make: Make::Select(kind, selector),
     });
-    kinds.chain(others).chain(guards).chain(selectors).collect()
-});
+    guards.into_iter().chain(selectors)
+}
 
 /// Sizes of guard directories, beside the default's 2 MiB.
 const GUARD_BYTES: [(&str, usize); 5] = [
@@ -135,9 +150,17 @@ impl Peer for Bare {
     fn about(&self) -> &'static str {
         match self.make {
             Make::Kind(_) => "that kind of memtable alone, without an engine",
-            Make::Guards(_) => "memtable of the S3 kind, guard directory of at most that size",
-            Make::Select(_) => {
+            Make::Guards(MemtableKind::S3, _) => {
+                "memtable of the S3 kind, guard directory of at most that size"
+            }
+            Make::Guards(..) => {
+                "memtable of the JellyFish kind, guard directory of at most that size"
+            }
+            Make::Select(MemtableKind::S3, _) => {
                 "memtable of the S3 kind, 128 KiB of guards that are chosen like that"
+            }
+            Make::Select(..) => {
+                "memtable of the JellyFish kind, 128 KiB of guards that are chosen like that"
             }
             Make::NoReseek => "memtable of one tower per version that never seeks over versions",
             Make::OneWriter => "memtable of one tower per version, one writer at a time",
@@ -157,8 +180,8 @@ impl Peer for Bare {
             slots: Arc::clone(&slots),
             counters: Arc::clone(&counters),
             guards: match self.make {
-                Make::Guards(bytes) => bytes.into(),
-                Make::Select(selector) => {
+                Make::Guards(_, bytes) => bytes.into(),
+                Make::Select(_, selector) => {
                     GuardOptions::from(SELECTED_BYTES).chosen_by(selector.ready())
                 }
                 _ => GuardOptions::default(),
@@ -167,8 +190,9 @@ impl Peer for Bare {
             spare: Arc::default(),
         };
         let table = match self.make {
-            Make::Kind(kind) => velella_memtable::new(&options(kind)),
-            Make::Guards(_) | Make::Select(_) => velella_memtable::new(&options(MemtableKind::S3)),
+            Make::Kind(kind) | Make::Guards(kind, _) | Make::Select(kind, _) => {
+                velella_memtable::new(&options(kind))
+            }
             Make::OneWriter => velella_memtable::new(&options(MemtableKind::AppendOnly)),
             Make::NoReseek => {
                 velella_memtable::append_only_stepping(&options(MemtableKind::AppendOnly))
@@ -418,6 +442,7 @@ pub(super) fn counted(counters: &Counters) -> BTreeMap<String, u64> {
         ("memtable_towers", &counters.towers),
         ("memtable_versions", &counters.versions),
         ("memtable_versions_skipped", &counters.versions_skipped),
+        ("memtable_directory_probes", &counters.directory_probes),
         ("memtable_bytes_allocated", &counters.bytes),
     ]
     .into_iter()
