@@ -43,8 +43,8 @@ const STRANGER_BACKLOG_MAX: usize = 1 << 10;
 const AUTHENTICATION_TIME: Duration = Duration::from_secs(10);
 /// Longest that a sync waits for company; what is longer, and beyond all instants, is for ever too.
 const PATIENCE_MAX: Duration = Duration::from_secs(365 * 24 * 60 * 60);
-/// Bytes received at once that count as activity even if no request is complete: a large value
-/// is on its way, not a drip that keeps a connection open.
+/// Bytes received since the last activity that are one, even if no request is complete: a large
+/// value is on its way, not a drip that keeps a connection open.
 const ACTIVITY_BYTES: usize = 4 << 10;
 /// Bytes received at a time.
 const READ_BYTES: usize = 64 << 10;
@@ -128,6 +128,8 @@ pub(crate) struct Connection {
     pub queued: bool,
     opened: Instant,
     active: Instant,
+    /// Bytes received since then.
+    received: usize,
 }
 
 impl Connection {
@@ -150,6 +152,7 @@ impl Connection {
             queued: false,
             opened: now,
             active: now,
+            received: 0,
         }
     }
 
@@ -206,12 +209,12 @@ impl Connection {
                 .note(self.session.database, resp3, ran.last);
         }
         // P7.
-        if ran.any || received >= ACTIVITY_BYTES {
+        self.received += received;
+        if ran.any || self.received >= ACTIVITY_BYTES {
             self.active = runner.clock;
+            self.received = 0;
         }
-        self.session
-            .client
-            .note_buffers(self.pending.len(), self.backlog());
+        self.note_buffers();
         if let Some(patience) = self.session.withhold.take() {
             let due = runner.clock + patience.min(PATIENCE_MAX);
             let stamp = self.session.last_stamp;
@@ -223,6 +226,11 @@ impl Connection {
                 from: before.from,
             });
         }
+    }
+
+    fn note_buffers(&self) {
+        let client = &self.session.client;
+        client.note_buffers(self.pending.len(), self.backlog());
     }
 
     /// Receives what one read gives.
@@ -336,7 +344,7 @@ impl Connection {
         if self.hold.is_some() || self.broken {
             return;
         }
-        let before = self.sent;
+        let (before, before_backlog) = (self.sent, self.backlog());
         while self.backlog() > 0 && self.writable {
             match self.stream.write(&self.reply.bytes()[self.sent..]) {
                 Ok(0) => self.broken = true,
@@ -367,6 +375,9 @@ impl Connection {
                 self.reply.forget(self.sent);
                 self.sent = 0;
             }
+        }
+        if self.backlog() != before_backlog {
+            self.note_buffers();
         }
         if !self.session.known && self.backlog() > STRANGER_BACKLOG_MAX {
             self.broken = true;
@@ -433,6 +444,8 @@ mod tests {
     struct Served {
         runner: Runner,
         connection: Connection,
+        /// Takes what is sent, as far as the system keeps it for who never asks.
+        _listener: std::net::TcpListener,
         _directory: tempfile::TempDir,
     }
 
@@ -451,6 +464,7 @@ mod tests {
             Served {
                 connection: Connection::new(stream, Session::new(client, &shared), now()),
                 runner: Runner::new(shared, counters),
+                _listener: listener,
                 _directory: directory,
             }
         }
@@ -510,15 +524,21 @@ mod tests {
                 true => served.runner.shared.stop(),
                 false => served.connection.session.client.kill(),
             }
-            for request in [&b"DBSIZE\r\n"[..], b"KEYS *\r\n"] {
+            for request in [
+                &b"DBSIZE\r\n"[..],
+                b"KEYS *\r\n",
+                b"FLUSHALL\r\n",
+                b"BITOP OR d a b\r\n",
+            ] {
                 let (runner, connection) = (&mut served.runner, &mut served.connection);
                 let limits = Limits::trusted(1 << 20);
                 assert!(connection.decoder.decode(request, &limits).is_ok());
                 let args = connection.decoder.args(request);
                 runner.run(&mut connection.session, &mut connection.reply, args);
             }
-            let told = "-ERR the connection is being closed\r\n".repeat(2);
+            let told = "-ERR the connection is being closed\r\n".repeat(4);
             assert_eq!(served.connection.reply.bytes(), told.as_bytes());
+            assert!(served.runner.shared.db.contains("a").unwrap());
         }
     }
 
@@ -560,6 +580,37 @@ mod tests {
         let connection = &mut served.connection;
         connection.after_commands(&served.runner, &ran, ran.used);
         assert!(connection.overdue(at(100), timeout), "no request");
+    }
+
+    #[test]
+    fn what_was_sent_is_held_for_the_client_no_more() {
+        let mut served = Served::new();
+        let ran = served.execute(b"ECHO some-words\r\n");
+        let (runner, connection) = (&served.runner, &mut served.connection);
+        let client = Arc::clone(&connection.session.client);
+        let held = || client.line(|_| "").contains(" omem=0 ");
+        connection.after_commands(runner, &ran, ran.used);
+        assert!(!held());
+        connection.writable = true;
+        connection.flush(runner, &mut Buffers::new());
+        assert!(held() && connection.backlog() == 0);
+    }
+
+    /// Each packet is received by itself, and none of them is much.
+    #[test]
+    fn who_sends_a_large_value_steadily_is_not_silent_and_a_drip_is() {
+        let timeout = Duration::from_secs(5);
+        for (bytes, is_silent) in [(1448, false), (1, true)] {
+            let mut served = Served::new();
+            let connection = &mut served.connection;
+            let opened = connection.opened;
+            for second in 1..=20 {
+                served.runner.clock = opened + Duration::from_secs(second);
+                connection.after_commands(&served.runner, &Ran::default(), bytes);
+            }
+            let at = served.runner.clock;
+            assert_eq!(connection.overdue(at, timeout), is_silent, "{bytes}");
+        }
     }
 
     #[test]

@@ -212,9 +212,11 @@ fn bitop(ctx: &mut Context<'_>, args: Args<'_>) -> Outcome {
         ctx.reply.count(0);
         return Ok(());
     };
+    let check_awaited = ctx.awaited();
     let len = ctx.atomically(|snapshot, batch| {
         let mut result = None;
         for key in args.from(3).iter() {
+            check_awaited()?;
             let value = snapshot.get(&keyspace, key)?;
             combine(&mut result, value.as_deref().unwrap_or_default(), operation);
         }

@@ -11,6 +11,9 @@ use velella_sync::thread::now;
 
 /// Most keys one count looks at; beyond, the figure is the sum of what the tables hold.
 const KEYS_MAX: u64 = 1 << 20;
+/// Nor does it begin where the tables hold so much more: it may be deleted, and is passed over one
+/// by one all the same.
+const ENTRIES_MAX: u64 = 4 * KEYS_MAX;
 
 /// The keys of a database, counted now or not long ago; `None`: it was never written.
 pub(crate) fn keys_of(ctx: &mut Context<'_>, database: usize) -> Result<Option<Count>, Failure> {
@@ -28,10 +31,18 @@ pub(crate) fn keys_of(ctx: &mut Context<'_>, database: usize) -> Result<Option<C
 fn count(ctx: &mut Context<'_>, database: usize) -> Result<Option<Count>, Failure> {
     // By the clock of the database, which may be ahead of the machine's.
     let (now_ms, mut ttl_sum) = (ctx.shared.db.now_ms(), 0u64);
+    if ctx.databases.existing(database)?.is_none() {
+        return Ok(None);
+    }
+    let mut count = Count::default();
+    let entries = in_tables(ctx, database);
+    if entries > ENTRIES_MAX {
+        count.keys = entries;
+        return Ok(Some(count));
+    }
     let Some(keyspace) = ctx.databases.existing(database)? else {
         return Ok(None);
     };
-    let mut count = Count::default();
     let mut iter = keys_only(keyspace, Bound::Unbounded, b"")?;
     while iter.step()? {
         count.keys += 1;
@@ -40,7 +51,7 @@ fn count(ctx: &mut Context<'_>, database: usize) -> Result<Option<Count>, Failur
             ttl_sum = ttl_sum.saturating_add(at.saturating_sub(now_ms));
         }
         if count.keys == KEYS_MAX {
-            count.keys = in_tables(ctx, database).max(KEYS_MAX);
+            count.keys = entries.max(KEYS_MAX);
             break;
         }
     }

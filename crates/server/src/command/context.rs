@@ -8,10 +8,13 @@
 use super::failure::{Failure, Outcome};
 use super::row::Context;
 use super::session::BUFFERED;
+use crate::clients::Client;
 use crate::resp::reply::Protocol;
+use crate::shared::Shared;
+use std::sync::Arc;
 use velella::{EntryInfo, Keyspace, Snapshot, Value, WriteBatch, limits};
 
-impl Context<'_> {
+impl<'a> Context<'a> {
     /// The keyspace selected, if it was ever written.
     #[inline]
     pub(crate) fn existing(&mut self) -> Result<Option<&Keyspace>, Failure> {
@@ -146,12 +149,15 @@ impl Context<'_> {
     }
 
     /// Fails once nobody waits for the reply any more: to be asked by what looks at all keys,
-    /// between them. The server stops, or the client was killed.
+    /// between them.
     pub(crate) fn check_awaited(&self) -> Result<(), Failure> {
-        match self.shared.stopping() || self.session.client.killed() {
-            false => Ok(()),
-            true => Err(Failure::new("ERR the connection is being closed")),
-        }
+        check_awaited(self.shared, &self.session.client)
+    }
+
+    /// The same, to be asked where the context is in other hands.
+    pub(crate) fn awaited(&self) -> impl Fn() -> Result<(), Failure> + use<'a> {
+        let (shared, client) = (self.shared, Arc::clone(&self.session.client));
+        move || check_awaited(shared, &client)
     }
 
     /// Fails when the reply, which has so many elements by now, exceeds the limit: to be asked
@@ -182,5 +188,13 @@ impl Context<'_> {
         Err(Failure::new(format!(
             "ERR the reply exceeds {limit} bytes; ask for fewer keys at a time, with SCAN or KV.SCAN"
         )))
+    }
+}
+
+/// Fails where the server stops, or the client was killed.
+fn check_awaited(shared: &Shared, client: &Client) -> Result<(), Failure> {
+    match shared.stopping() || client.killed() {
+        false => Ok(()),
+        true => Err(Failure::new("ERR the connection is being closed")),
     }
 }

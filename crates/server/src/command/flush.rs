@@ -60,6 +60,7 @@ fn flushall(ctx: &mut Context<'_>, args: Args<'_>) -> Outcome {
 }
 
 fn clear(ctx: &mut Context<'_>, database: usize) -> Result<(), Failure> {
+    let check_awaited = ctx.awaited();
     let Some(keyspace) = ctx.databases.existing(database)? else {
         return Ok(());
     };
@@ -78,6 +79,7 @@ fn clear(ctx: &mut Context<'_>, database: usize) -> Result<(), Failure> {
             bytes += key.len();
             batch.delete(keyspace, key);
         }
+        check_awaited()?;
         if !batch.is_empty() {
             let stamp = ctx.shared.db.write_with(&batch, BUFFERED)?;
             ctx.session.wrote(stamp);
