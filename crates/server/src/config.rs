@@ -13,6 +13,9 @@ use velella::{Error, Result, limits};
 /// durability `group`. A round each second makes everything durable anyway, so more means nothing.
 pub const GROUP_WAIT_MAX: Duration = Duration::from_secs(1);
 
+/// Longest password, in bytes: what a client may send before it has given it is more.
+pub const PASSWORD_BYTES_MAX: usize = 4096;
+
 /// Settings of a server.
 #[derive(Debug, Clone)]
 pub struct Config {
@@ -72,6 +75,17 @@ impl Config {
                 format!("bind {}", self.bind),
                 "other machines could reach it, and it asks for no password".into(),
                 "set requirepass (`--requirepass-file FILE`), or bind 127.0.0.1",
+            );
+        }
+        if self
+            .requirepass
+            .as_ref()
+            .is_some_and(|text| text.len() > PASSWORD_BYTES_MAX)
+        {
+            return refuse(
+                "that requirepass".into(),
+                format!("it has more than {PASSWORD_BYTES_MAX} bytes"),
+                "choose a shorter one",
             );
         }
         if !(1..=1_000_000).contains(&self.maxclients) {
@@ -134,6 +148,11 @@ mod tests {
     #[test]
     fn settings_outside_their_limits_are_refused() {
         let refused = |config: Config| config.validated().is_err();
+        let with_password = |bytes: usize| Config {
+            requirepass: Some("p".repeat(bytes)),
+            ..Config::default()
+        };
+        assert!(refused(with_password(4097)) && !refused(with_password(4096)));
         assert!(refused(Config {
             maxclients: 0,
             ..Config::default()

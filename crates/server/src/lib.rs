@@ -44,6 +44,6 @@ mod server;
 #[cfg(feature = "fuzz")]
 pub mod fuzz;
 
-pub use config::{Config, GROUP_WAIT_MAX};
+pub use config::{Config, GROUP_WAIT_MAX, PASSWORD_BYTES_MAX};
 pub use server::{Bound, Server, serve};
 pub use shutdown::Handle;

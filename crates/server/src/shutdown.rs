@@ -1,14 +1,15 @@
-//! What ends a server: a handle, or SIGTERM and SIGINT, the first time in good order, the second
-//! time at once.
+//! What ends a server: a handle, or SIGTERM, SIGINT and SIGHUP, the first time in good order, the
+//! second time at once.
 //!
 //! G1. Once no server watches any more, a signal does again what it did before the first: by
 //!     default it ends the process. One that the process caught or ignored before stays so.
+//! G2. A hangup that was ignored when the server began is ignored (`nohup`).
 //!
 //! Threads: a handle is used from any; signals are waited for by one of their own.
 //! Tests: below, `tests/limits.rs`, `tests/signals.rs`; the rest by the end-to-end script.
 
 use crate::shared::Shared;
-use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::flag::register_conditional_default;
 use signal_hook::iterator::{Handle as SignalHandle, Signals as SignalIterator};
 use std::io;
@@ -24,7 +25,7 @@ use velella_sync::thread::spawn;
 const EXIT_CODE: i32 = 130;
 
 /// The signals that stop a server.
-const SIGNALS: [i32; 2] = [SIGTERM, SIGINT];
+const SIGNALS: [i32; 3] = [SIGTERM, SIGINT, SIGHUP];
 
 /// How many watches there are; `None` before the first one ever.
 static WATCHES: Mutex<Option<usize>> = Mutex::new(None);
@@ -97,17 +98,22 @@ impl Watched {
     /// Begins, and returns the signals that come from now on.
     fn begin() -> io::Result<(Watched, SignalIterator)> {
         let mut watches = WATCHES.lock();
+        let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+        // G2.
+        let watched =
+            |signal: &i32| *signal != SIGHUP || is_in(&status, IGNORED, SIGHUP) != Some(true);
+        let watched = SIGNALS.into_iter().filter(watched);
         if watches.is_none() {
             // A handler cannot be taken away again, so from the first watch on there is one that
             // does by itself what is done by default.
-            let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-            for signal in SIGNALS {
-                if is_default(&status, signal) {
-                    register_conditional_default(signal, &UNWATCHED)?;
-                }
+            for signal in watched
+                .clone()
+                .filter(|signal| is_default(&status, *signal))
+            {
+                register_conditional_default(signal, &UNWATCHED)?;
             }
         }
-        let signals = SignalIterator::new(SIGNALS)?;
+        let signals = SignalIterator::new(watched)?;
         *watches = Some(watches.unwrap_or(0) + 1);
         // Release, partner: the load in the handler of `register_conditional_default`; nothing else
         // depends on it.
@@ -126,16 +132,23 @@ impl Drop for Watched {
     }
 }
 
+/// Sets of signals in what the kernel tells of a process.
+const IGNORED: &str = "SigIgn:";
+const CAUGHT: &str = "SigCgt:";
+
 /// Whether a process of this `status`, as the kernel tells it, neither catches `signal` nor ignores
-/// it.
+/// it; what cannot be read leaves the signal alone.
 fn is_default(status: &str, signal: i32) -> bool {
-    let is_in = |set: &str| {
-        let line = status.lines().find_map(|line| line.strip_prefix(set));
-        let set = line.and_then(|line| u64::from_str_radix(line.trim(), 16).ok());
-        // What cannot be read leaves the signal alone.
-        set.is_none_or(|set| (set >> (signal - 1)) & 1 == 1)
-    };
-    !is_in("SigIgn:") && !is_in("SigCgt:")
+    [IGNORED, CAUGHT]
+        .iter()
+        .all(|set| is_in(status, set, signal) == Some(false))
+}
+
+/// Whether `signal` is in a set; `None`: it cannot be read.
+fn is_in(status: &str, set: &str, signal: i32) -> Option<bool> {
+    let line = status.lines().find_map(|line| line.strip_prefix(set))?;
+    let set = u64::from_str_radix(line.trim(), 16).ok()?;
+    Some((set >> (signal - 1)) & 1 == 1)
 }
 
 #[cfg(test)]

@@ -68,6 +68,12 @@ fn without_the_password_nothing_is_said_or_done() {
 fn a_password_given_up_is_asked_for_no_more() {
     let fixture = Fixture::start();
     let (mut one, set) = (fixture.client(), "CONFIG SET requirepass");
+    let longest = "p".repeat(4096);
+    let refused = one.ask(&format!("{set} {longest}p"));
+    assert!(
+        format!("{refused:?}").contains("at most 4096 bytes"),
+        "{refused:?}"
+    );
     assert_eq!(one.ask(&format!("{set} secret")), ok());
     let mut others = [fixture.client(), fixture.client()];
     let mut silent = fixture.client();

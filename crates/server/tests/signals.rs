@@ -5,7 +5,7 @@
 
 #![allow(clippy::unwrap_used, reason = "what helps a test fails as a test does")]
 
-use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::low_level::raise;
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Command, ExitStatus, Stdio};
@@ -13,6 +13,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use velella::vfs::MemFs;
 use velella_server::{Config, Server};
+
+/// Those that stop a server.
+const SIGNALS: [i32; 3] = [SIGTERM, SIGINT, SIGHUP];
 
 /// The signal that a process is to send itself, and in what situation.
 const SIGNAL: &str = "VELELLA_SIGNAL_TEST";
@@ -24,6 +27,9 @@ const HAS_SERVED: &str = "has-served";
 const CATCHES: &str = "catches";
 /// It serves; another server of it has ended.
 const SERVES: &str = "serves";
+
+/// It serves, and whoever started it had it ignore the signal.
+const IGNORES: &str = "ignores";
 
 /// Exit code of a process that its signal did nothing to.
 const LIVES_ON: i32 = 3;
@@ -56,6 +62,14 @@ fn child() {
         serve(|_| {
             serve(stop);
             raise(signal).unwrap();
+        });
+        std::process::exit(LIVES_ON);
+    }
+    if situation == IGNORES {
+        serve(|server| {
+            assert!(is_ignored(signal));
+            raise(signal).unwrap();
+            stop(server);
         });
         std::process::exit(LIVES_ON);
     }
@@ -92,7 +106,7 @@ fn is_ignored(signal: i32) -> bool {
 
 #[test]
 fn a_process_that_has_served_is_ended_by_a_signal_again() {
-    for signal in [SIGTERM, SIGINT] {
+    for signal in SIGNALS {
         let ended = ended(signal, HAS_SERVED);
         match is_ignored(signal) {
             true => assert_eq!(ended.code(), Some(LIVES_ON)),
@@ -103,14 +117,27 @@ fn a_process_that_has_served_is_ended_by_a_signal_again() {
 
 #[test]
 fn a_signal_that_the_process_caught_before_it_served_stays_its_own() {
-    for signal in [SIGTERM, SIGINT] {
+    for signal in SIGNALS {
         assert_eq!(ended(signal, CATCHES).code(), Some(LIVES_ON));
     }
 }
 
+/// As `nohup` starts one.
+#[test]
+fn a_hangup_that_was_ignored_before_stays_ignored_while_it_serves() {
+    let mut child = Command::new("sh");
+    child
+        .args(["-c", "trap '' HUP; exec \"$0\" --exact child --nocapture"])
+        .arg(std::env::current_exe().unwrap())
+        .env(SIGNAL, SIGHUP.to_string())
+        .env(SITUATION, IGNORES)
+        .stdout(Stdio::null());
+    assert_eq!(child.status().unwrap().code(), Some(LIVES_ON));
+}
+
 #[test]
 fn a_signal_stops_the_server_that_is_left() {
-    for signal in [SIGTERM, SIGINT] {
+    for signal in SIGNALS {
         assert_eq!(ended(signal, SERVES).code(), Some(LIVES_ON));
     }
 }

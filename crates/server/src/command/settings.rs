@@ -11,6 +11,7 @@
 use super::failure::{Failure, Outcome, SYNTAX, quoted};
 use super::row::{ADMIN, Context, Row};
 use super::subcommands::{help, needs_subcommand};
+use crate::config::PASSWORD_BYTES_MAX;
 use crate::glob;
 use crate::number::parse_i64;
 use crate::resp::request::Args;
@@ -128,6 +129,11 @@ const SETTINGS: &[Setting] = &[
         set: Some(|shared, value| {
             let password = String::from_utf8(value.to_vec());
             let password = password.map_err(|_| "argument must be text")?;
+            if password.len() > PASSWORD_BYTES_MAX {
+                return Err(
+                    format!("argument must have at most {PASSWORD_BYTES_MAX} bytes").into(),
+                );
+            }
             if password.is_empty() && !shared.config.bind.is_loopback() {
                 return Err("other machines can reach this server: it needs a password".into());
             }
