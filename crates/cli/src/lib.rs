@@ -36,6 +36,7 @@ mod stats;
 mod verify;
 mod compact;
 mod inspect;
+mod watch;
 mod serve;
 mod bench;
 pub mod ledger;

@@ -3,7 +3,7 @@
 //! Tests: `tests/pairs.rs`.
 
 use crate::database::{Escaped, KeyspaceName, Place};
-use crate::failure::Failure;
+use crate::failure::{Failure, say};
 use crate::human;
 use crate::output::{JsonBytes, Output};
 use crate::text;
@@ -43,7 +43,7 @@ pub(crate) struct Put {
     #[command(flatten)]
     escaped: Escaped,
     /// Forget the key after this time, such as 30s, 10m, 2h or 7d
-    #[arg(long, value_name = "TIME", value_parser = human::parse_duration)]
+    #[arg(long, value_name = "TIME", value_parser = lifetime)]
     expires_in: Option<Duration>,
     /// Return when the value is on the device
     #[arg(long)]
@@ -67,7 +67,7 @@ impl Put {
         let value = match (self.value, self.file) {
             (Some(value), _) => self.escaped.bytes(value)?,
             (None, Some(file)) => read_file(&file)?,
-            (None, None) => read_standard_input(output)?,
+            (None, None) => read_standard_input()?,
         };
         // First of all: what is refused leaves no directory behind.
         limits::check_value(&value)?;
@@ -95,6 +95,14 @@ impl Put {
     }
 }
 
+/// Reads how long a key is to live: in whole milliseconds, and not for no time at all.
+fn lifetime(text: &str) -> Result<Duration, String> {
+    match human::parse_duration(text)? {
+        time if time.as_millis() > 0 => Ok(time),
+        _ => Err(format!("a key lives for 1ms at least, not `{text}`")),
+    }
+}
+
 /// The instant `time` from now, in milliseconds since 1970, by the clock by which keys expire: the
 /// machine's may have been set back since the database was last used.
 fn from_now(db: &Db, time: Duration) -> u64 {
@@ -108,9 +116,9 @@ fn read_file(path: &Path) -> Result<Vec<u8>, Failure> {
     bounded(file).map_err(|error| Error::io(attempt, path, error).into())
 }
 
-fn read_standard_input(output: &Output) -> Result<Vec<u8>, Failure> {
+fn read_standard_input() -> Result<Vec<u8>, Failure> {
     if io::stdin().is_terminal() {
-        output.note("Reading the value from the terminal; end it with Ctrl-D.");
+        say("Reading the value from the terminal; end it with Ctrl-D.");
     }
     let attempt = "read the value from";
     bounded(io::stdin().lock())

@@ -1,7 +1,8 @@
 //! `velella serve`: a server for Redis clients over one database.
 //!
 //! Says what it did (created or opened, what recovery found, where it listens) and what to type
-//! next; ends on SIGINT and SIGTERM after a clean close.
+//! next, and later what keeps it from taking writes; ends on SIGINT, SIGTERM and SIGHUP after a
+//! clean close.
 //!
 //! Tests: `tests/serve.rs`.
 
@@ -10,16 +11,14 @@ use crate::failure::Failure;
 use crate::human;
 use crate::output::Output;
 use crate::recovery;
+use crate::watch::Watch;
 use clap::Args;
 use serde_json::json;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use velella::{Db, Durability, Error, ErrorKind};
-use velella_server::{Bound, Config, GROUP_WAIT_MAX, Server};
-
-/// Longest password, in bytes; a longer line in its file is a mistake.
-const PASSWORD_BYTES_MAX: usize = 4096;
+use velella_server::{Bound, Config, GROUP_WAIT_MAX, PASSWORD_BYTES_MAX, Server};
 
 /// Arguments of `serve`.
 #[derive(Debug, Clone, Args)]
@@ -35,7 +34,7 @@ Durability of writes that do not say:
   sync        on the device before the reply; clients share one sync
   group:5ms   as sync, but a sync may wait this long for company, 1s at most
 
-Stop it with Ctrl-C or SIGTERM; kill -9 loses no acknowledged write.")]
+Stop it with Ctrl-C, SIGTERM or SIGHUP; kill -9 loses no acknowledged write.")]
 pub(crate) struct Serve {
     /// Port to listen on; 0 lets the system choose
     #[arg(long, short = 'P', default_value_t = 6380, value_name = "PORT")]
@@ -99,7 +98,7 @@ impl Serve {
         };
         // First of all: a server that cannot listen leaves no directory behind.
         let bound = Bound::new(config)?;
-        let existed = is_occupied(&self.place.dir);
+        let existed = is_database(&self.place.dir);
         let db = Db::builder()
             .memory(self.memory)
             .durability(self.durability)
@@ -112,10 +111,14 @@ impl Serve {
             durability: self.durability,
             db: db.clone(),
         };
+        let as_json = output.json;
+        let watch = Watch::begin(db.clone(), move |change| change.say(as_json));
+        let watch = watch.map_err(|error| Error::io("watch over", &self.place.dir, error))?;
         let served = bound.serve(db.clone(), |server| {
             // A server whose standard output is closed still serves.
             let _ = start.tell(server, output);
         });
+        drop(watch);
         // A second close after the server's own is harmless; after its failure it is needed.
         let closed = db.close();
         served?;
@@ -129,8 +132,9 @@ impl Serve {
     }
 }
 
-fn is_occupied(dir: &Path) -> bool {
-    std::fs::read_dir(dir).is_ok_and(|mut entries| entries.next().is_some())
+/// Whether a database was made there: a volume may have a `lost+found` of its own.
+fn is_database(dir: &Path) -> bool {
+    dir.join("CURRENT").exists()
 }
 
 /// The password in the first line of a file.

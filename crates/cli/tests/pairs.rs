@@ -107,7 +107,7 @@ fn the_empty_key_and_the_empty_value_are_legal() {
 fn an_expired_key_is_absent() {
     let place = Place::new();
     place.ok(&["put", "later", "x", "--expires-in", "1h"]);
-    place.ok(&["put", "gone", "x", "--expires-in", "0s"]);
+    place.ok(&["put", "gone", "x", "--expires-in", "1ms"]);
     assert!(place.ok(&["get", "later", "--json"]).json()["expires_at_ms"].is_u64());
     place.run(&["get", "gone"]).failed(1, &["no key `gone`"]);
     place

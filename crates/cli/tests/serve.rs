@@ -33,6 +33,8 @@ fn talk(server: &Server, commands: &[&str]) -> Vec<String> {
 #[test]
 fn the_server_and_the_command_line_see_the_same_pairs() {
     let place = Place::new();
+    // As on a volume of its own.
+    std::fs::create_dir_all(place.data().join("lost+found")).unwrap();
     let server = Server::start(&place);
     assert_eq!(server.hello["created"], true);
     assert_eq!(
@@ -94,6 +96,11 @@ fn a_timeout_of_0_is_none() {
     place
         .run(&["put", "k", "v", "--expires-in", "0", "--dir", "other"])
         .failed(2, &["`0` is no time such as 500ms"]);
+    for time in ["0s", "500us"] {
+        place
+            .run(&["put", "k", "v", "--expires-in", time, "--dir", "other"])
+            .failed(2, &["a key lives for 1ms at least"]);
+    }
 }
 
 #[test]
