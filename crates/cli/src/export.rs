@@ -26,6 +26,7 @@ use crate::range::{Pair, Range, Walk};
 use crate::record::{Format, WriteError, Writer};
 use crate::scan::unfit;
 use clap::Args;
+use indicatif::ProgressBar;
 use serde::Serialize;
 use std::fs::{self, File};
 use std::io::{self, BufWriter, Write};
@@ -98,10 +99,11 @@ impl Export {
             ("--bytes", self.bytes, OF_COLUMNS),
         ];
         let format = self.format.of(&self.file, "written", &columns)?;
+        let chosen = self.range.chosen()?;
         let mut way = destination.open(&self.file)?;
         let db = self.place.open(output)?;
         let keyspace = self.keyspace.of(&db)?;
-        let mut walk = self.range.walk(&keyspace, false)?;
+        let mut walk = chosen.walk(&keyspace, false)?;
         let mut job = Job {
             format,
             header: self.header,
@@ -109,6 +111,8 @@ impl Export {
             ..Job::new()
         };
         job.delimiter = self.format.delimiter();
+        // Where pairs go to a terminal it would stand between them.
+        job.is_watched = matches!(destination, Destination::File(_)) || !Output::is_terminal();
         job.summary.file = self.file.display().to_string();
         let start = Instant::now();
         let failed = |error| stream_failed(&self.file, error);
@@ -322,6 +326,8 @@ struct Job {
     delimiter: u8,
     header: bool,
     bytes: bool,
+    /// Whether a person is shown how far it is.
+    is_watched: bool,
     summary: Summary,
 }
 
@@ -332,6 +338,7 @@ impl Job {
             delimiter: b',',
             header: false,
             bytes: false,
+            is_watched: false,
             summary: Summary::default(),
         }
     }
@@ -358,7 +365,10 @@ impl Job {
         out: &mut W,
         failed: impl Fn(io::Error) -> Failure,
     ) -> Result<(), Failure> {
-        let bar = progress::pairs("exporting");
+        let bar = match self.is_watched {
+            true => progress::pairs("exporting"),
+            false => ProgressBar::hidden(),
+        };
         let mut out = Counted { out, bytes: 0 };
         let mut writer = Writer::new(&mut out, self.format, self.bytes, self.delimiter);
         writer.begin(self.header).map_err(&failed)?;

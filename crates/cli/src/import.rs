@@ -17,7 +17,7 @@ use crate::human;
 use crate::output::Output;
 use crate::progress;
 use crate::record::columns::Columns;
-use crate::record::{Format, Malformed, Next, ReadOptions, Reader, Record};
+use crate::record::{Format, Malformed, Next, ReadOptions, Reader, Record, raw};
 use clap::{Args, ValueEnum};
 use indicatif::ProgressBar;
 use serde::Serialize;
@@ -114,7 +114,11 @@ impl Import {
         let format = self.format()?;
         self.keyspace.check()?;
         let key_column = self.key_column.unwrap_or(KEY_COLUMN);
-        let (source, bytes) = open(&self.file)?;
+        let (mut source, bytes) = open(&self.file)?;
+        if format == Format::Raw {
+            // What is no such file leaves no database behind.
+            check_raw(&mut source, &self.file)?;
+        }
         let options = ReadOptions {
             format,
             columns: Columns {
@@ -345,6 +349,19 @@ fn open(path: &Path) -> Result<(Box<dyn BufRead>, Option<u64>), Failure> {
     }
     let bytes = metadata.is_file().then_some(metadata.len());
     Ok((Box::new(BufReader::with_capacity(READ_BYTES, file)), bytes))
+}
+
+/// Looks at the first bytes, as far as they are there.
+fn check_raw(source: &mut impl BufRead, path: &Path) -> Result<(), Failure> {
+    let start = source.fill_buf();
+    let start = start.map_err(|error| Error::io("import", path, error))?;
+    match raw::may_begin_with(start) {
+        true => Ok(()),
+        false => {
+            let error = Error::new(ErrorKind::InvalidInput, "import", raw::NO_RAW_FILE).on(path);
+            Err(error.remedy("name its format with --format").into())
+        }
+    }
 }
 
 fn finish(

@@ -40,8 +40,8 @@ pub(crate) struct Range {
 }
 
 impl Range {
-    /// The pairs it chooses.
-    pub(crate) fn walk(self, keyspace: &Keyspace, keys_only: bool) -> Result<Walk, Failure> {
+    /// Reads the bounds, before a database is opened for them.
+    pub(crate) fn chosen(self) -> Result<Chosen, Failure> {
         let escaped = self.escaped;
         let key = |key: Option<OsString>| key.map(|key| escaped.bytes(key)).transpose();
         let bound = |including, excluding| -> Result<_, Failure> {
@@ -51,13 +51,33 @@ impl Range {
                 (None, None) => Bound::Unbounded,
             })
         };
+        Ok(Chosen {
+            options: IterOptions {
+                lower: bound(self.from, self.after)?,
+                upper: bound(self.through, self.to)?,
+                prefix: key(self.prefix)?.unwrap_or_default(),
+                fill_cache: false,
+                ..IterOptions::default()
+            },
+            reverse: self.reverse,
+            limit: self.limit,
+        })
+    }
+}
+
+/// Which pairs were chosen.
+pub(crate) struct Chosen {
+    options: IterOptions,
+    reverse: bool,
+    limit: Option<u64>,
+}
+
+impl Chosen {
+    /// A walk over them.
+    pub(crate) fn walk(self, keyspace: &Keyspace, keys_only: bool) -> Result<Walk, Failure> {
         let options = IterOptions {
-            lower: bound(self.from, self.after)?,
-            upper: bound(self.through, self.to)?,
-            prefix: key(self.prefix)?.unwrap_or_default(),
             keys_only,
-            fill_cache: false,
-            ..IterOptions::default()
+            ..self.options
         };
         Ok(Walk {
             iter: keyspace.iter_with(options)?,

@@ -66,9 +66,10 @@ enum Format {
 
 impl Scan {
     pub(crate) fn run(self, output: &mut Output) -> Result<(), Failure> {
+        let chosen = self.range.chosen()?;
         let db = self.place.open(output)?;
         let keyspace = self.keyspace.of(&db)?;
-        let mut walk = self.range.walk(&keyspace, self.keys_only)?;
+        let mut walk = chosen.walk(&keyspace, self.keys_only)?;
         let format = if output.json {
             Format::Jsonl
         } else {
@@ -162,7 +163,12 @@ pub(crate) fn unfit(key: &[u8], reason: String, advice: &str) -> Failure {
 /// Prints keys and values in two columns; the first rows decide where the second begins.
 fn aligned(walk: &mut Walk, out: &mut impl Write) -> Result<u64, Failure> {
     let (mut ahead, mut width, mut pairs) = (VecDeque::new(), 0, 0);
-    while let Some(Pair { key, value, .. }) = walk.next()? {
+    let ended = loop {
+        let Pair { key, value, .. } = match walk.next() {
+            Ok(Some(pair)) => pair,
+            Ok(None) => break Ok(pairs),
+            Err(failure) => break Err(failure),
+        };
         let row = (escape_to_its_end(key), shortened(value));
         pairs += 1;
         if pairs <= ROWS_AHEAD as u64 {
@@ -174,11 +180,13 @@ fn aligned(walk: &mut Walk, out: &mut impl Write) -> Result<u64, Failure> {
         {
             print_row(out, &row, width)?;
         }
-    }
+    };
+    // Those before what could not be read as well.
     for row in &ahead {
         print_row(out, row, width)?;
     }
-    Ok(pairs)
+    out.flush()?;
+    ended
 }
 
 fn print_row(out: &mut impl Write, row: &(String, String), width: usize) -> io::Result<()> {

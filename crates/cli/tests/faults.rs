@@ -180,6 +180,41 @@ fn a_value_over_a_mebibyte_goes_in_and_comes_out() {
 }
 
 #[test]
+fn a_scan_shows_what_comes_before_what_cannot_be_read() {
+    let place = Place::new();
+    place.write("big", vec![7; 3 << 20]);
+    place.ok(&["put", "a", "1"]);
+    place.ok(&["put", "b", "--file", "big"]);
+    place.ok(&["put", "c", "3"]);
+    std::fs::remove_file(&files(&place.data(), "ext")[0]).unwrap();
+    let said = place.run(&["scan"]);
+    said.failed(1, &["velella: cannot"]);
+    assert_eq!(said.text(), "a  1\n");
+}
+
+#[test]
+fn what_is_refused_for_its_arguments_or_its_file_leaves_no_database() {
+    let place = Place::new();
+    place.write("notes.txt", "no pairs at all");
+    for refused in [
+        ["scan", "-e", "--from", "\\q"],
+        ["export", "-e", "--from=\\q", "x.tsv"],
+    ] {
+        place.run(&refused).failed(2, &["is no escape"]);
+    }
+    place
+        .run(&["import", "notes.txt", "--format", "raw"])
+        .failed(1, &["no raw file", "--format"]);
+    assert!(!place.data().exists());
+    // Nor does what is there change.
+    place.ok(&["put", "a", "1"]);
+    let current = || std::fs::read(place.data().join("CURRENT")).unwrap();
+    let before = current();
+    place.run(&["scan", "-e", "--from", "\\q"]).failed(2, &[]);
+    assert_eq!(current(), before);
+}
+
+#[test]
 fn a_key_whose_large_value_is_lost_can_be_deleted() {
     let place = Place::new();
     place.write("big", vec![7; 3 << 20]);

@@ -28,12 +28,7 @@ impl Columns {
     /// # Errors
     /// The line has too few columns.
     pub(crate) fn pick<T>(self, mut columns: Vec<T>) -> Result<(T, Vec<T>), String> {
-        let found = columns.len();
-        let least = self.key.max(self.value.unwrap_or(1));
-        if found < least || self.key == 0 || self.value == Some(0) {
-            let counted = crate::human::counted(found as u64, "column");
-            return Err(format!("it has {counted}, but column {least} is asked for"));
-        }
+        self.check(columns.len())?;
         if let Some(value) = self.value.filter(|value| *value != self.key) {
             let (low, high) = (self.key.min(value) - 1, self.key.max(value) - 1);
             let last = columns.swap_remove(high);
@@ -46,6 +41,27 @@ impl Columns {
         let key = columns.remove(self.key - 1);
         Ok((key, columns))
     }
+
+    /// Whether there are enough columns.
+    ///
+    /// # Errors
+    /// The line has too few.
+    pub(crate) fn check(self, found: usize) -> Result<(), String> {
+        let least = self.key.max(self.value.unwrap_or(1));
+        if found < least || self.key == 0 || self.value == Some(0) {
+            let counted = crate::human::counted(found as u64, "column");
+            return Err(format!("it has {counted}, but column {least} is asked for"));
+        }
+        Ok(())
+    }
+
+    /// Whether the value has the column of this number, which is not the key's.
+    pub(crate) fn has_value_in(self, number: usize) -> bool {
+        number != self.key
+            && self
+                .value
+                .is_none_or(|value| value == number || value == self.key)
+    }
 }
 
 #[cfg(test)]
@@ -57,6 +73,18 @@ mod tests {
         let columns = Columns::default();
         assert_eq!(columns.pick(vec!["a"]), Ok(("a", vec![])));
         assert_eq!(columns.pick(vec!["a", "b", "c"]), Ok(("a", vec!["b", "c"])));
+    }
+
+    #[test]
+    fn a_column_is_of_the_value_where_it_is_picked_for_it() {
+        for key in 1..=3 {
+            for value in [None, Some(1), Some(2), Some(3)] {
+                let columns = Columns { key, value };
+                let (_, picked) = columns.pick(vec![1, 2, 3]).unwrap();
+                let told = (1..=3).filter(|number| columns.has_value_in(*number));
+                assert_eq!(told.collect::<Vec<_>>(), picked, "{columns:?}");
+            }
+        }
     }
 
     #[test]

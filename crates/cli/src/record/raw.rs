@@ -19,6 +19,16 @@ use velella::Result;
 use velella::limits::{KEY_BYTES_MAX, VALUE_BYTES_MAX};
 
 const MAGIC: &[u8; 8] = b"VELPAIR1";
+/// What is wrong with a file that does not begin with it.
+pub(crate) const NO_RAW_FILE: &str = "the file does not begin with VELPAIR1: it is no raw file";
+/// Whether a file that begins with `start` may be a raw file.
+pub(crate) fn may_begin_with(start: &[u8]) -> bool {
+    start
+        .iter()
+        .zip(MAGIC)
+        .all(|(found, wanted)| found == wanted)
+}
+
 const END: u32 = u32::MAX;
 
 /// Where in the file the reader stands.
@@ -37,7 +47,7 @@ impl State {
             return Ok(Next::End);
         }
         if !std::mem::replace(&mut self.begun, true) && !self.expect_magic(source)? {
-            return Ok(self.malformed("the file does not begin with VELPAIR1: it is no raw file"));
+            return Ok(self.malformed(NO_RAW_FILE));
         }
         let Some(key_bytes) = self.number::<R, 4>(source)?.map(u32::from_le_bytes) else {
             return Ok(self.malformed("the file is cut off: it lacks its end record"));

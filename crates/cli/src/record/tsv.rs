@@ -34,15 +34,29 @@ fn parse(line: &[u8], options: &ReadOptions) -> std::result::Result<Record, Stri
     if !options.bytes {
         check_text(line).map_err(|reason| format!("{reason}; use --bytes to take any bytes"))?;
     }
-    let columns: Vec<&[u8]> = line.split(|byte| *byte == b'\t').collect();
-    let (key, rest) = options.columns.pick(columns)?;
-    let values = rest
-        .into_iter()
-        .map(decode)
-        .collect::<std::result::Result<Vec<_>, _>>()?;
+    let columns = options.columns;
+    let (mut found, mut key, mut value) = (0, Vec::new(), None::<Vec<u8>>);
+    // One by one: a line may be nothing but tabs, and each column in a list would take many times
+    // the one byte that it is.
+    for column in line.split(|byte| *byte == b'\t') {
+        found += 1;
+        if found == columns.key {
+            key = decode(column)?;
+        } else if columns.has_value_in(found) {
+            let column = decode(column)?;
+            match &mut value {
+                Some(value) => {
+                    value.push(b'\t');
+                    value.extend_from_slice(&column);
+                }
+                None => value = Some(column),
+            }
+        }
+    }
+    columns.check(found)?;
     Ok(Record {
-        key: decode(key)?,
-        value: values.join(&b'\t'),
+        key,
+        value: value.unwrap_or_default(),
         expires_at_ms: None,
     })
 }
