@@ -39,6 +39,27 @@ fn with_external(dir: &Path) -> Db {
     db
 }
 
+/// Header, filter, index, properties and footer are read when a table is opened, and then again.
+#[test]
+fn all_of_a_table_is_read_again_beneath_an_open_database() {
+    let dir = tempfile::tempdir().unwrap();
+    let db = velella::open(dir.path()).unwrap();
+    for key in 0..1000u32 {
+        db.put(key.to_be_bytes(), "value").unwrap();
+    }
+    db.flush().unwrap();
+    let table = sole(dir.path(), "sst");
+    let bytes = fs::metadata(&table).unwrap().len();
+    for offset in (0..8).chain(bytes - 3000..bytes) {
+        flip(&table, offset);
+        let error = db.verify().expect_err("a damaged byte");
+        assert_eq!(error.kind(), ErrorKind::Corruption, "{offset}: {error}");
+        assert_eq!(error.file(), Some(&*table), "{offset}");
+        flip(&table, offset);
+    }
+    db.verify().unwrap();
+}
+
 #[test]
 fn everything_is_read_and_counted() {
     let dir = tempfile::tempdir().unwrap();

@@ -35,7 +35,7 @@ pub struct Table {
     pub(crate) filter: Option<Filter>,
     pub(crate) order: Order,
     pub(crate) properties: Properties,
-    footer: Footer,
+    pub(crate) footer: Footer,
     pub(crate) blocks: Arc<TableBlocks>,
 }
 

@@ -1,8 +1,8 @@
 //! Reads a whole table and checks everything that can be checked.
 //!
 //! Beside the checksums: the order of entries (B1), that index, tags, restarts and filter find
-//! every key where it is, and that the properties count what there is. Blocks are read from the
-//! file, not from the cache.
+//! every key where it is, and that the properties count what there is. All of it is read from the
+//! file: neither blocks of the cache nor what is in memory since the opening are believed.
 //!
 //! Threads: any. Tests: tests/damage.rs.
 
@@ -10,6 +10,7 @@ use crate::block::Malformed;
 use crate::block::cursor::BlockCursor;
 use crate::block::view::Layout;
 use crate::filter::{Filter, key_hash};
+use crate::parts::Parts;
 use crate::properties::{Properties, TableMeta};
 use crate::table::Table;
 use std::sync::Arc;
@@ -29,6 +30,7 @@ impl Table {
     /// # Errors
     /// `Corruption` with file and offset of the first damage.
     pub fn verify(&self) -> Result<()> {
+        self.verify_parts()?;
         let mut walk = Walk::default();
         for number in 0..self.index.len() {
             let handle = self.index.handle(number);
@@ -58,6 +60,22 @@ impl Table {
             return Err(self.source.corruption(self.index.data_end(), found));
         }
         Ok(())
+    }
+
+    /// Reads again what was read when the table was opened, and has been in memory since.
+    fn verify_parts(&self) -> Result<()> {
+        let source = &self.source;
+        let (_, parts) = Parts::load(
+            Arc::clone(&source.file),
+            Some(self.footer.context),
+            Some(self.order.clone()),
+            Arc::clone(&source.counters),
+        )?;
+        if (&parts.footer, &parts.properties) == (&self.footer, &self.properties) {
+            return Ok(());
+        }
+        let found = "it is not what it was when it was opened";
+        Err(source.corruption(self.footer.properties.offset, found))
     }
 
     /// Walks one block. The inner error says which invariant does not hold.
