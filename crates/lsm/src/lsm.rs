@@ -16,6 +16,7 @@ use velella_base::file_name::FileName;
 use velella_base::{Cursor, Error, Result, Stamp};
 use velella_mvcc::Retention;
 use velella_sst::{Found, TableMeta, Tally};
+use velella_sync::atomic::{AtomicU64, Ordering};
 use velella_tree::{
     Built, ConcatCursor, Env, Job, KeyspaceState, Level, MergeCursor, Pressure, Source, TableFile,
     TableStyle, Tree, TreeOptions, Wanted,
@@ -41,9 +42,11 @@ pub fn open(env: Env, options: TreeOptions, state: &KeyspaceState) -> Result<Arc
         .collect::<Result<Vec<_>>>()?;
     let version = Version::new(levels, order);
     check_order(&env, &version)?;
+    let inherited = pressure::of(version.sizes(), &options, 0).debt_bytes;
     let shared = Shared::new(env, options, version);
     Ok(Arc::new(Lsm {
         shared: Arc::new(shared),
+        inherited: AtomicU64::new(inherited),
     }))
 }
 
@@ -62,6 +65,8 @@ fn check_order(env: &Env, version: &Version) -> Result<()> {
 #[derive(Debug)]
 struct Lsm {
     shared: Arc<Shared>,
+    /// What is left of the debt with which it was opened.
+    inherited: AtomicU64,
 }
 
 impl Lsm {
@@ -175,8 +180,14 @@ impl Tree for Lsm {
 
     fn pressure(&self) -> Pressure {
         let options = &self.shared.options;
-        self.shared
-            .with_version(|version| pressure::of(version.sizes(), options))
+        // Relaxed, also below: a hint, which only falls.
+        let inherited = self.inherited.load(Ordering::Relaxed);
+        let pressure = self
+            .shared
+            .with_version(|version| pressure::of(version.sizes(), options, inherited));
+        self.inherited
+            .fetch_min(pressure.debt_bytes, Ordering::Relaxed);
+        pressure
     }
 
     fn restyle(&self, style: TableStyle) {

@@ -19,6 +19,11 @@
 //!     writers will soon be braked: level 0 takes all of level 1 along, and while that lasts
 //!     nothing leaves level 1. If none of level 1 can start, level 0 does.
 //!
+//! P7. Once writers are braked for the tables of level 0, these go before all else: a tree that
+//!     was made with larger levels has deep ones that are far more over their targets.
+//! P8. With nothing due, level 0 goes down for what it deletes, if that is most of what it holds
+//!     and worth what it meets: where nobody writes any more, nothing else would take it along.
+//!
 //! Tests: `picker/tests.rs`.
 
 use crate::pressure::{is_level0_due, target};
@@ -81,6 +86,8 @@ const NEIGHBOURS_SHARE: u64 = 16;
 /// them, where it is rewritten without them. What three snapshots saw of a deleted range is three
 /// values under each delete.
 const LAST_SHARE: u64 = 5;
+/// Level 0 goes down for what it deletes if that is as much as one in so many of what it meets.
+const EMPTIED_SHARE: u64 = 4;
 /// An output may overlap so much of the level below its own as this many tables of its own level
 /// have; then it is split.
 pub(crate) const GRANDPARENT_TABLES: u64 = 10;
@@ -107,7 +114,12 @@ pub(crate) fn pick(
         .map(|level| (picker.score(level), level))
         .filter(|(score, _)| *score >= 1.0)
         .collect();
-    due.sort_by(|a, b| b.0.total_cmp(&a.0));
+    // P7.
+    let is_pressing = |level: usize| level == 0 && picker.is_level0_braking();
+    due.sort_by(|a, b| {
+        let by_need = is_pressing(b.1).cmp(&is_pressing(a.1));
+        by_need.then(b.0.total_cmp(&a.0))
+    });
     let level0_due = due.iter().any(|(_, level)| *level == 0);
     let from_level0 = level0_due.then(|| picker.level0_choice(|_| true)).flatten();
     let level1_first = due.iter().any(|(_, level)| *level == 1) && picker.may_level0_wait();
@@ -127,6 +139,7 @@ pub(crate) fn pick(
     // P3: here, level 0 is due only if it could not start.
     let from = if level0_due { 2 } else { 1 };
     let upper = picker.crumbs().or_else(|| picker.worth());
+    let upper = upper.or_else(|| picker.emptied(retention));
     upper
         .or_else(|| picker.tombstones(from, retention))
         .or_else(|| picker.expired(from, retention))
@@ -216,6 +229,10 @@ impl Picker<'_> {
             ..
         } = *self.options;
         self.tables(0).len() < level0_latest.midpoint(level0_slow)
+    }
+
+    fn is_level0_braking(&self) -> bool {
+        self.tables(0).len() >= self.options.level0_slow
     }
 
     fn overlaps(&self, table: &TableMeta, span: &Span) -> bool {
@@ -441,6 +458,29 @@ impl Picker<'_> {
         self.level0_choices(|_| true).find(is_worth)
     }
 
+    /// With nothing due: tables of level 0 that are mostly tombstones, or have expired, and have a
+    /// quarter as many of them as there is in what they meet (P8).
+    fn emptied(&self, retention: &Retention) -> Option<Choice> {
+        let now_ms = retention.now_ms();
+        let gone = |table: &&TableMeta| -> u64 {
+            let deletes = table.kinds[ValueKind::Delete as usize];
+            let expired = table.max_expiry_ms.is_some_and(|latest| latest < now_ms);
+            deletes + if expired { expiring(table) } else { 0 }
+        };
+        let entries = |tables: &[&TableMeta]| tables.iter().map(|table| table.entries()).sum();
+        self.level0_choices(|table| is_most(gone(&table), table))
+            .find(|choice| {
+                let of = |level: usize, files: &[u64]| -> Vec<&TableMeta> {
+                    let tables = self.tables(level).iter().copied();
+                    tables.filter(|table| files.contains(&table.file)).collect()
+                };
+                let (upper, lower) = (of(0, &choice.upper), of(1, &choice.lower));
+                let gone: u64 = upper.iter().map(gone).sum();
+                let (upper, lower): (u64, u64) = (entries(&upper), entries(&lower));
+                gone > upper / 2 && gone >= lower / EMPTIED_SHARE
+            })
+    }
+
     /// With nothing due: a table that is mostly tombstones goes down, to take what it deletes
     /// along. In the last level one is rewritten without them once nobody reads below them, and
     /// for fewer: they came there without meeting anything, or beside what snapshots saw of their
@@ -465,9 +505,8 @@ impl Picker<'_> {
     fn expired(&self, from: usize, retention: &Retention) -> Option<Choice> {
         let now_ms = retention.now_ms();
         let is_expired = |table: &TableMeta| {
-            let expiring = table.kinds[ValueKind::PutExpiring as usize]
-                .saturating_add(table.kinds[ValueKind::External as usize]);
-            table.max_expiry_ms.is_some_and(|latest| latest < now_ms) && is_most(expiring, table)
+            let is_past = table.max_expiry_ms.is_some_and(|latest| latest < now_ms);
+            is_past && is_most(expiring(table), table)
         };
         self.down_from(from, is_expired, is_expired)
     }
@@ -500,6 +539,12 @@ fn longest_even(run: &[&TableMeta]) -> Option<usize> {
         }
     }
     longest
+}
+
+/// Entries of the table that may expire.
+fn expiring(table: &TableMeta) -> u64 {
+    let kinds = [ValueKind::PutExpiring, ValueKind::External];
+    kinds.iter().map(|kind| table.kinds[*kind as usize]).sum()
 }
 
 /// Whether `count` of the table's entries are most of them.

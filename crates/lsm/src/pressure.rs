@@ -40,8 +40,10 @@ pub(crate) fn is_level0_due(tables: usize, bytes: u64, below: u64, options: &Tre
     tables >= options.level0_start.max(1) && (tables >= options.level0_latest || is_most())
 }
 
-/// The pressure of a tree whose levels have these sizes.
-pub(crate) fn of(levels: &[Level], options: &TreeOptions) -> Pressure {
+/// The pressure of a tree whose levels have these sizes. It was opened with so much `inherited`
+/// debt, which brakes nobody: a tree that was made with larger levels is out of shape all at once,
+/// by no fault of those who write now.
+pub(crate) fn of(levels: &[Level], options: &TreeOptions, inherited: u64) -> Pressure {
     let level0 = levels.first().copied().unwrap_or_default();
     let debt_bytes = debt(levels, options, true);
     let by_tables = fraction(
@@ -50,7 +52,7 @@ pub(crate) fn of(levels: &[Level], options: &TreeOptions) -> Pressure {
         options.level0_stop as u64,
     );
     let by_debt = fraction(
-        debt_bytes,
+        debt_bytes.saturating_sub(inherited),
         options.level_bytes.saturating_mul(DEBT_SLOW),
         options.level_bytes.saturating_mul(DEBT_STOP),
     );
@@ -138,13 +140,13 @@ mod tests {
 
     #[test]
     fn an_empty_tree_does_not_brake() {
-        assert_eq!(of(&[], &options()), Pressure::default());
+        assert_eq!(of(&[], &options(), 0), Pressure::default());
     }
 
     #[test]
     fn the_brake_rises_with_level_0_from_slow_to_stop() {
         let options = options();
-        let brake = |tables| of(&[level(tables, 0)], &options).brake;
+        let brake = |tables| of(&[level(tables, 0)], &options, 0).brake;
         assert_eq!(brake(options.level0_slow), 0.0);
         let steps: Vec<f64> = (options.level0_slow..=options.level0_stop)
             .map(brake)
@@ -159,7 +161,7 @@ mod tests {
         let options = options();
         let l1 = options.level_bytes;
         let high = |levels: &[Level]| {
-            let pressure = of(levels, &options);
+            let pressure = of(levels, &options, 0);
             assert!(pressure.brake < 0.1, "{pressure:?}");
             pressure.is_high
         };
@@ -183,7 +185,7 @@ mod tests {
         assert!(!due(start, 74, 100) && !due(latest - 1, 74, 100));
         assert!(due(latest, 1, 100));
         // What is not due is no debt either.
-        let debt = |bytes| of(&[level(start, bytes), level(4, 100)], &options).debt_bytes;
+        let debt = |bytes| of(&[level(start, bytes), level(4, 100)], &options, 0).debt_bytes;
         assert_eq!((debt(74), debt(75)), (0, 175));
     }
 
@@ -191,12 +193,26 @@ mod tests {
     fn debt_counts_what_has_to_be_rewritten() {
         let options = options();
         let l1 = options.level_bytes;
-        let calm = of(&[level(1, 10), level(4, l1), level(40, 10 * l1)], &options);
+        let calm = of(
+            &[level(1, 10), level(4, l1), level(40, 10 * l1)],
+            &options,
+            0,
+        );
         assert_eq!(calm.debt_bytes, 0);
-        let waiting = of(&[level(16, 100), level(4, l1)], &options);
+        let waiting = of(&[level(16, 100), level(4, l1)], &options, 0);
         assert_eq!(waiting.debt_bytes, 100 + l1 + 100);
-        let heavy = of(&[level(0, 0), level(90, 100 * l1)], &options);
+        let heavy = of(&[level(0, 0), level(90, 100 * l1)], &options, 0);
         assert_eq!(heavy.debt_bytes, 99 * l1 + 89 * l1);
         assert_eq!(heavy.brake, 1.0);
+        // It had all but so much when it was opened.
+        let brake = |own: u64| {
+            let levels = [level(0, 0), level(90, 100 * l1)];
+            of(&levels, &options, heavy.debt_bytes - own * l1).brake
+        };
+        assert_eq!(
+            (brake(0), brake(DEBT_SLOW), brake(DEBT_STOP)),
+            (0.0, 0.0, 1.0)
+        );
+        assert!(brake(DEBT_SLOW + 1) > 0.0);
     }
 }

@@ -290,6 +290,19 @@ fn an_overtaken_table_is_left_out_from_its_stamp_on_and_others_never() {
     );
 }
 
+/// As one whose levels were made larger by other settings.
+#[test]
+fn debt_that_a_tree_was_opened_with_brakes_nobody() {
+    let run = (0..20_000).map(|n| put(&format!("k{n:06}"), 1)).collect();
+    let bench = install_at(bench(), 1, run);
+    let opened = bench.tree.pressure();
+    // Levels of 6 KiB: who brought that about by writing would wait.
+    assert!(opened.debt_bytes > 64 * (6 << 10), "{opened:?}");
+    assert!(opened.brake <= 0.0, "{opened:?}");
+    bench.work_all(Wanted::Due, &at(99)).unwrap();
+    assert_eq!(bench.tree.pressure().debt_bytes, 0);
+}
+
 /// A backup read while a range was written again, and nobody writes there any more.
 #[test]
 fn what_snapshots_saw_of_overwritten_keys_leaves_once_they_are_gone() {

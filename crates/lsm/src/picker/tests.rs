@@ -247,6 +247,25 @@ fn a_level_1_that_is_due_goes_before_level_0_until_writers_would_soon_be_braked(
     assert_eq!(picked(8, 500, 11_000, &below), Some(0));
 }
 
+/// A tree that was made with larger levels, opened with small ones.
+#[test]
+fn level_0_goes_before_levels_that_are_far_too_large_once_writers_are_braked_for_it() {
+    let options = options();
+    let first = |tables: usize| {
+        let upper = (0..tables as u64).map(|file| table(100 + file, 1, 9, 1));
+        let levels = [
+            upper.rev().collect(),
+            vec![table(1, 1, 9, 1000)],
+            vec![table(2, 1, 9, 9_000_000)],
+            vec![table(3, 1, 9, 1)],
+        ];
+        let choice = pick(&shape(&levels), &Busy::default(), &options, &now(0));
+        choice.map(|choice| choice.level)
+    };
+    assert_eq!(first(options.level0_slow - 1), Some(2));
+    assert_eq!(first(options.level0_slow), Some(0));
+}
+
 #[test]
 fn a_job_never_writes_where_another_does() {
     // The gap of level 1 between 10 and 20 was filled after the running job chose.

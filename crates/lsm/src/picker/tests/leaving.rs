@@ -11,6 +11,31 @@ fn tombstones_go_down_when_nothing_is_due() {
     assert_eq!((choice.upper[0], choice.lower[0]), (1, 10));
 }
 
+/// Nobody writes any more, and what they delete may be much.
+#[test]
+fn level_0_goes_down_for_what_it_deletes_where_that_is_worth_what_it_meets() {
+    let with = |deletes: u64, expired: u64, below: u64| {
+        let mut upper = table(1, 1, 9, 300);
+        upper.kinds[ValueKind::Delete as usize] = deletes;
+        upper.kinds[ValueKind::PutExpiring as usize] = expired;
+        (upper.min_expiry_ms, upper.max_expiry_ms) = (Some(2), Some(5));
+        let mut lower = table(2, 1, 9, 900);
+        lower.kinds[ValueKind::Put as usize] = below;
+        let levels = [vec![upper], vec![lower]];
+        let at = |wall_ms| {
+            let choice = pick(&shape(&levels), &Busy::default(), &options(), &now(wall_ms));
+            choice.map(|choice| (choice.upper, choice.lower))
+        };
+        (at(5), at(6))
+    };
+    let both = Some((vec![1], vec![2]));
+    // Ten puts are in it.
+    assert_eq!(with(10, 0, 40), (None, None));
+    assert_eq!(with(11, 0, 44), (both.clone(), both.clone()));
+    assert_eq!(with(11, 0, 48), (None, None), "it meets too much");
+    assert_eq!(with(5, 6, 44), (None, both));
+}
+
 #[test]
 fn tombstones_of_the_last_level_leave_once_nobody_reads_below_them() {
     let mut heavy = table(1, 1, 9, 10);
