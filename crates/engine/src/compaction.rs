@@ -3,7 +3,8 @@
 //! C1. A full compaction has the trees for itself: a background job that began before, with an
 //!     older idea of what is still read, would hold tables back from it.
 //! C2. Under a brake a full compaction stops to relieve the writers first, of whichever keyspace:
-//!     nobody else can meanwhile (C1).
+//!     nobody else can meanwhile (C1). But by a few jobs between two of its own: those who write as
+//!     fast as they may are always braked a little, and it would never end.
 //! C3. A job that outlived its keyspace fails in vain, and harms nobody; what it was told by the
 //!     device counts.
 //! C4. A flush does not wait for a compaction: who runs one flushes in between, since writers wait
@@ -28,6 +29,8 @@ use velella_vfs::is_of_the_device;
 
 /// The journal's bound is looked at each time a job has asked so often whether to go on.
 const BOUND_EVERY: u32 = 64;
+/// Jobs that a full compaction does for writers of a keyspace between two of its own (C2).
+const RELIEVING_JOBS: usize = 8;
 
 impl Engine {
     /// Runs one background job if some tree has one; whether it did. A shortage is over where none
@@ -118,9 +121,13 @@ impl Engine {
     /// C2.
     fn relieve(&self) -> Result<()> {
         for core in self.cores() {
-            while core.tree.pressure().brake > 0.0
-                && let Some(job) = core.tree.next_job(Wanted::Due, &self.retention())
-            {
+            for _ in 0..RELIEVING_JOBS {
+                if core.tree.pressure().brake <= 0.0 {
+                    break;
+                }
+                let Some(job) = core.tree.next_job(Wanted::Due, &self.retention()) else {
+                    break;
+                };
                 self.run_job(&core, job)?;
                 // A job that the close cut off leaves the brake as it was.
                 self.check()?;

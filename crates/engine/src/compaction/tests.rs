@@ -1,6 +1,7 @@
 //! What compactions do for writers who wait, when the database closes under them, and when names
 //! may be lost.
 
+use super::RELIEVING_JOBS;
 use crate::fixture::{fresh, open, tiny, until};
 use crate::keyspace::Keyspace;
 use crate::shortage::Shortages;
@@ -48,6 +49,23 @@ fn writers_of_another_keyspace_are_relieved_as_well() {
     engine.relieve().unwrap();
     assert!(other.core.tree.pressure().brake <= 0.0);
     assert_eq!(other.iter().unwrap().count(), 100);
+}
+
+/// Each table of level 0 is a job of its own; as many come anew while somebody writes on.
+#[test]
+fn writers_are_relieved_by_a_few_jobs_at_a_time() {
+    let _watchdog = Watchdog::new("writers_are_relieved_by_a_few_jobs", 60);
+    let (db, engine) = fresh();
+    let _whole = engine.compacting.write();
+    let tables = || db.core.tree.levels()[0].tables;
+    for round in 0..34u32 {
+        db.put(round.to_be_bytes(), "v").unwrap();
+        db.flush().unwrap();
+    }
+    let before = tables();
+    engine.relieve().unwrap();
+    assert_eq!((before, tables()), (34, 34 - RELIEVING_JOBS));
+    assert!(db.core.tree.pressure().brake > 0.0);
 }
 
 #[test]
