@@ -387,6 +387,9 @@ impl Engine {
                 self.stalls.note(Cause::Slots, started.elapsed());
                 return Ok(pair);
             }
+            // Who keeps them all may wait for this thread: an only writer that writes to another
+            // database, whose only writer writes to this one. A close ends that.
+            self.check()?;
             if turn < 100 {
                 thread::yield_now()
             } else {

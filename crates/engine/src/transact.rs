@@ -94,10 +94,11 @@ impl Db {
     ///
     /// `decide` must not write nor close the database but by its batch: where its own thread does,
     /// that is refused with `InvalidInput`, from the first call on. Reads are welcome, and so are
-    /// writes to another database. Keyspaces that it creates, drops or changes are so at once,
-    /// whatever becomes of the batch, and again in each attempt. Nor must it wait for anybody who
-    /// writes, by a lock or otherwise: in the last call nobody else can. It should be short for the
-    /// same reason.
+    /// writes to another database, unless that one's transactions write to this one: two of them
+    /// may wait for each other until one of the databases is closed. Keyspaces that it creates,
+    /// drops or changes are so at once, whatever becomes of the batch, and again in each attempt.
+    /// Nor must it wait for anybody who writes, by a lock or otherwise: in the last call nobody
+    /// else can. It should be short for the same reason.
     ///
     /// What expires is judged at the snapshot: a value that was read may have expired when the
     /// batch is written, where [`rmw`](crate::Keyspace::rmw) would have decided anew.

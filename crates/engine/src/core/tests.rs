@@ -1,6 +1,7 @@
 //! What a database that takes no more writes still does (E2).
 
 use crate::fixture::fresh;
+use std::time::Duration;
 use velella_base::{Error, ErrorKind};
 use velella_testkit::Watchdog;
 
@@ -36,4 +37,19 @@ fn what_was_closed_stays_closed_whatever_fails_then() {
         .halt(Error::new(ErrorKind::ReadOnly, "write", "too late"));
     assert_eq!(db.get("a").unwrap_err().kind(), ErrorKind::Closed);
     assert_eq!(db.put("a", "w").unwrap_err().kind(), ErrorKind::Closed);
+}
+
+/// Whoever has them may wait for this thread, by way of another database.
+#[test]
+fn who_waits_for_a_pair_that_nobody_gives_back_is_told_of_a_close() {
+    let _watchdog = Watchdog::new("who_waits_for_a_pair", 60);
+    let (db, engine) = fresh();
+    let pairs = engine.all_pairs();
+    let writer = db.clone();
+    let waits = velella_sync::thread::spawn("waits", move || writer.put("k", "v")).unwrap();
+    // It may still be on its way there: then this shows nothing.
+    velella_sync::thread::sleep(Duration::from_millis(20));
+    engine.halt_as_closed();
+    assert_eq!(waits.join().unwrap().unwrap_err().kind(), ErrorKind::Closed);
+    drop(pairs);
 }
