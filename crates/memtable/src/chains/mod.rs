@@ -203,11 +203,12 @@ impl<L: Sorted> Chained<L> {
             // Release, partner: the Acquire in `newest_version`: the version is complete.
             if swap_in(Site::HeadCas, head, seen, new.as_ptr()) {
                 tally.versions += 1;
+                let (version, prune) = (new.published().record(), &node.fields().prune);
+                // Before others' deferred work runs below, which may panic: whoever installed a
+                // version has to decide it, or nobody does.
+                let pending = Pending::new(version, Some(prune));
                 self.retire_between(newest, below, write.guard);
-                return Install::Installed(Pending::new(
-                    new.published().record(),
-                    Some(&node.fields().prune),
-                ));
+                return Install::Installed(pending);
             }
             tally.cas_failures += 1;
             write.owner.delist();
