@@ -135,7 +135,7 @@ impl Db {
     /// Opens a keyspace, and creates it with default settings if there is none of that name.
     ///
     /// # Errors
-    /// As [`Db::create_keyspace`].
+    /// As [`Db::create_keyspace`], but never `AlreadyExists`.
     pub fn keyspace_or_create(&self, name: &str) -> Result<Keyspace> {
         self.keyspace_or_create_with(name, KeyspaceOptions::default())
     }
@@ -144,7 +144,8 @@ impl Db {
     /// there is none of that name: either way it has those that are `Some`.
     ///
     /// # Errors
-    /// As [`Db::create_keyspace`]; `InvalidInput`: the keyspace has another order.
+    /// As [`Db::create_keyspace`] and [`Db::open_keyspace`], but never `AlreadyExists` nor
+    /// `NotFound`. `InvalidInput` also says that the keyspace has another order.
     pub fn keyspace_or_create_with(
         &self,
         name: &str,

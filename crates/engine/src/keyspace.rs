@@ -1,9 +1,9 @@
 //! A keyspace: reads and writes of single keys, and iterators; `keyspace_updates.rs` has what does
 //! both at once.
 //!
-//! docs/consistency.md says what each promises. In short: `get` is per-key linearizable and never
-//! waits; `get_strict`, `multi_get`, snapshots and read-modify-writes see the one order of all
-//! writes.
+//! docs/consistency.md says what each promises. In short: `get` is per-key linearizable and waits
+//! for no write, unless it finds its key expired, or absent while the tables changed; `get_strict`,
+//! `multi_get`, snapshots and read-modify-writes see the one order of all writes.
 //!
 //! Threads: any. Tests: `tests/reads.rs`, `tests/writes.rs`.
 

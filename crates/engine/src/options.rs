@@ -14,10 +14,10 @@ use velella_vfs::{OsFs, Vfs};
 /// What an acknowledged write survives.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Durability {
-    /// The death of the process at once (`kill -9` included); a power loss loses at most the last
-    /// second. No system call per write where the journal is mapped; but a value of more than 1 MiB
-    /// is written to a file of its own, whose name is synced. Without a journal see
-    /// [`JournalMode::Off`].
+    /// The death of the process at once (`kill -9` included); a power loss takes at most the last
+    /// second of writes, and what a sync still under way had not finished. No system call per write
+    /// where the journal is mapped; but a value of more than 1 MiB is written to a file of its own,
+    /// whose name is synced. Without a journal see [`JournalMode::Off`].
     #[default]
     Buffered,
     /// A power loss. The write returns when it is on the device; threads share one sync.
