@@ -7,7 +7,13 @@
 use serde::Serialize;
 use std::collections::BTreeMap;
 
-/// Counters, sizes and causes.
+/// Counters, sizes and causes: what [`Db::stats`](crate::Db::stats) reports. `docs/stats.md` in the
+/// repository has every figure, each counter by name.
+///
+/// Counters, stalls and histograms start at 0 with each opening; what recovery did is in
+/// [`Db::recovery`](crate::Db::recovery). Nothing is stopped for it: each figure is true of some
+/// moment while they are gathered, so they need not fit together to the unit. The command line's
+/// `stats --json` and the server's `KV.STATS` print the same; `INFO` of the server has a part.
 #[derive(Debug, Clone, Default, Serialize)]
 pub struct Stats {
     /// Per keyspace.
@@ -25,15 +31,16 @@ pub struct Stats {
     pub read_only: Option<String>,
     /// What flushes and compactions wait for, if they do: space on the disk, or descriptors.
     pub shortage: Option<String>,
-    /// Everything that is counted, by name.
+    /// Everything that is counted since the opening, by name: `writes`, `reads`, `flushes`,
+    /// `compaction_bytes_written` and so on.
     pub counters: BTreeMap<String, u64>,
-    /// Times of background work.
+    /// Times of background work: `flush`, `compaction`, `sync round`, `memtable switch`.
     pub histograms: Vec<Histogram>,
-    /// Live snapshots and other registered readers.
+    /// Live snapshots, those of iterators among them, and other registered readers.
     pub snapshots: u64,
     /// The newest stamp given out.
     pub last_stamp: u64,
-    /// The watermark of durability.
+    /// The watermark of durability, as [`Db::durable`](crate::Db::durable).
     pub durable_stamp: u64,
     /// Bytes of values that have files of their own.
     pub external_bytes: u64,
