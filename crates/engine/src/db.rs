@@ -90,6 +90,9 @@ impl Db {
 
     /// Creates a keyspace. Names have 1 to 255 bytes and no control characters.
     ///
+    /// It is durable when this returns, and so is all that was written before: the call syncs the
+    /// journal and the manifest, and without a journal flushes all keyspaces.
+    ///
     /// # Errors
     /// `AlreadyExists`, `InvalidInput`, `ReadOnly`, `NoSpace`, `Io`, `Closed`; `OutcomeUnknown`:
     /// the next opening may find it, or not.
@@ -171,6 +174,10 @@ impl Db {
     /// Drops a keyspace and its data for good. Reads and writes through what was opened on it
     /// before, snapshots and iterators too, fail with `NotFound` from then on.
     ///
+    /// The drop is durable when this returns, and so is all that was written before, as for
+    /// [`Db::create_keyspace`]. A flush under way is waited for. Memory and disk space of the
+    /// keyspace are free once its last reader is done.
+    ///
     /// # Errors
     /// `NotFound`; `InvalidInput`: the keyspace `default` stays; `NoSpace`, `Io`: it is as it was;
     /// `OutcomeUnknown`: the next opening may find it whole, or not at all; `ReadOnly`, `Closed`.
@@ -184,8 +191,11 @@ impl Db {
         self.engine().keyspaces.lock().keys().cloned().collect()
     }
 
-    /// Applies a batch: all of it, or nothing, for readers and across crashes. An empty one writes
-    /// nothing; its stamp is that of what was written before.
+    /// Applies a batch: all of it, or nothing, for readers and across crashes. Of several
+    /// operations on one key the last counts. It may wait as [`Keyspace::put`] does.
+    ///
+    /// An empty batch writes nothing; its stamp is that of what was written before. With
+    /// [`WriteOptions::sync`] it makes that durable, as [`Db::persist`] does.
     ///
     /// # Errors
     /// `InvalidInput`: over a limit, or of another database or opening; `NotFound`: of a dropped
@@ -223,7 +233,9 @@ impl Db {
             .write_batch(&batch.operations, Some(snapshot.stamp()), options)
     }
 
-    /// A fixed view of all keyspaces.
+    /// A fixed view of all keyspaces. It costs one short lock and one clock operation. As long as
+    /// it lives, the versions that it sees are kept, in memory and on disk: drop it when you are
+    /// done.
     pub fn snapshot(&self) -> Snapshot {
         Snapshot::take(self.handle())
     }
@@ -253,7 +265,8 @@ impl Db {
         self.engine().make_durable(stamp, Duration::ZERO)
     }
 
-    /// Makes everything acknowledged so far durable; returns the watermark reached.
+    /// Makes everything acknowledged so far durable; returns the watermark reached. Without a
+    /// journal it flushes all keyspaces.
     ///
     /// # Errors
     /// As [`Db::wait_durable`].
@@ -264,7 +277,9 @@ impl Db {
         Ok(self.durable())
     }
 
-    /// Writes the memtables of all keyspaces to tables.
+    /// Writes the memtables of all keyspaces to tables, and returns when what was written before is
+    /// there: it is durable then. Readers and writers go on meanwhile. The disk needs room for the
+    /// tables; the journal gives its own back afterwards.
     ///
     /// # Errors
     /// `ReadOnly`, `NoSpace`, `Io`, `Closed`.
@@ -272,7 +287,10 @@ impl Db {
         self.engine().flush_all(&self.engine().cores())
     }
 
-    /// Flushes, then compacts every keyspace down to its last level.
+    /// Flushes, then compacts every keyspace down to its last level. It returns when that is done,
+    /// which takes as long as reading and writing everything; readers and writers go on meanwhile.
+    /// What is rewritten stands on the disk twice for a while, so there must be room for that, in
+    /// parts where much is rewritten. Versions that a live [`Snapshot`] or iterator sees stay.
     ///
     /// # Errors
     /// As [`Db::flush`]; `Corruption`: what is there could not be read.
@@ -283,7 +301,8 @@ impl Db {
 
     /// Reads every table, the values in files of their own that these refer to, the manifest, and
     /// of the journal what a power loss would leave (if it stands still long enough: the report
-    /// says); checks every checksum and every invariant. After a flush that is all there is.
+    /// says); checks every checksum and every invariant. After a flush that is all there is. It may
+    /// run beside readers and writers, and holds nothing that they need.
     ///
     /// # Errors
     /// `Corruption`: file and offset of the first damage; `Io`; `Closed`.
@@ -300,13 +319,15 @@ impl Db {
         self.engine().verify(progress)
     }
 
-    /// Counters, sizes, and why writers waited.
+    /// Counters, sizes, and why writers waited: a pass over all keyspaces.
     #[must_use]
     pub fn stats(&self) -> Stats {
         self.engine().stats()
     }
 
     /// Closes the database: ends background work, makes everything durable, gives up the lock.
+    /// Writes under way are waited for. With a journal that takes a sync, and the memtables are
+    /// written to tables by the next opening; without one it is a flush, which needs room.
     ///
     /// # Errors
     /// What kept the last writes from becoming durable; who closes it again is told the same, since
@@ -338,12 +359,16 @@ impl Keyspace {
 }
 
 impl Builder {
-    /// Opens the database in `dir`, creating it if need be and allowed.
+    /// Opens the database in `dir`, creating it if need be and allowed. What the journal of the
+    /// last run holds is written to tables first, which takes time and room in proportion to it.
     ///
     /// # Errors
-    /// `Locked`, `NotFound`, `AlreadyExists` (something else is there), `Corruption`,
-    /// `Unsupported`, `Permission`, `InvalidInput`, `Io`; `NoSpace`: what the journal holds becomes
-    /// tables first, and all is left as it was.
+    /// `Locked`: it is open already, here or in another process; `NotFound`: there is none, and
+    /// [`Options::create`] is false; `AlreadyExists`: something else is there; `Corruption`;
+    /// `Unsupported`: the files are of a newer format, or a mapped journal was demanded where none
+    /// can be; `Permission`; `InvalidInput`: a setting is outside its limits, which the builder's
+    /// own methods do not check; `Io`; `NoSpace`: there is no room for what the journal holds, and
+    /// all is left as it was.
     pub fn open(self, dir: impl AsRef<Path>) -> Result<Db> {
         Db::open_with(self, dir.as_ref())
     }

@@ -13,7 +13,7 @@ pub struct Entry {
     pub value: Value,
     /// Milliseconds since 1970 from which on the key is absent.
     pub expires_at_ms: Option<u64>,
-    /// When it was written.
+    /// Its place in the order of all writes; this is no time.
     pub stamp: Stamp,
 }
 
@@ -24,7 +24,7 @@ pub struct Lent<'a> {
     pub value: &'a [u8],
     /// Milliseconds since 1970 from which on the key is absent.
     pub expires_at_ms: Option<u64>,
-    /// When it was written.
+    /// Its place in the order of all writes; this is no time.
     pub stamp: Stamp,
 }
 
@@ -35,7 +35,7 @@ pub struct EntryInfo {
     pub value_bytes: u64,
     /// Milliseconds since 1970 from which on the key is absent.
     pub expires_at_ms: Option<u64>,
-    /// When it was written.
+    /// Its place in the order of all writes; this is no time.
     pub stamp: Stamp,
 }
 
@@ -149,7 +149,7 @@ pub struct RmwOutcome<'v> {
 }
 
 impl RmwOutcome<'_> {
-    /// The same, for who keeps it longer than what was stored is borrowed for.
+    /// The same, for a caller that keeps it longer than what was stored is borrowed for.
     ///
     /// ```
     /// # let dir = tempfile::tempdir()?;

@@ -74,7 +74,8 @@ enum Nowhere {
     Failed(Error),
 }
 
-/// A cursor over the live pairs of one view. It starts before the first pair.
+/// A cursor over the live pairs of one view. It starts before the first pair. As long as it lives,
+/// it keeps the versions of its view, as a [`Snapshot`] does.
 ///
 /// As a Rust iterator it yields `Result<(Vec<u8>, Value)>` ascending; [`Iter::rev`] descends.
 /// For borrowed access use [`Iter::step`] with [`Iter::pair`], [`Iter::key`] or [`Iter::value`].

@@ -43,8 +43,8 @@ impl Keyspace {
         &self.core.name
     }
 
-    /// The clock by which keys expire: milliseconds since 1970, and never less than before, where
-    /// the machine's is set back. What is to live so long expires at this and so many more.
+    /// The clock by which keys expire: milliseconds since 1970. It never goes back, also where the
+    /// machine's is set back. A value that should live n ms expires at `now_ms() + n`.
     #[must_use]
     pub fn now_ms(&self) -> u64 {
         self.engine().wall.now_ms()
@@ -68,10 +68,17 @@ impl Keyspace {
 
     /// Stores `value` under `key`; returns the write's stamp.
     ///
+    /// Like every write, it may wait: for another write of the same key, for memtables to leave
+    /// memory, for a flush, or for compactions that lag, which first slow writers down and then
+    /// stop them ([`Stats::stalls`](crate::Stats::stalls) counts each cause). Such a wait ends with
+    /// an error if the database is closed or becomes read-only, or if what it waits for lacks space
+    /// or file descriptors.
+    ///
     /// # Errors
-    /// `InvalidInput`: key or value over its limit; `NotFound`: the keyspace was dropped, or is
-    /// being dropped; `ReadOnly`, `NoSpace`, `Io`, `Closed`; `OutcomeUnknown`: the write may or may
-    /// not survive.
+    /// `InvalidInput`: key or value over its limit, or within the function of a
+    /// [`Db::transact`](crate::Db::transact); `NotFound`: the keyspace was dropped, or is being
+    /// dropped; `ReadOnly`; `NoSpace`; `Io`, also where file descriptors lack; `Closed`;
+    /// `OutcomeUnknown`: the write may or may not survive.
     #[inline]
     pub fn put(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<Stamp> {
         self.put_with(key, value, WriteOptions::default())
@@ -121,9 +128,9 @@ impl Keyspace {
         self.engine().write_one(&self.core, &change, options)
     }
 
-    /// Stores `value` for so long, by the database's own clock ([`Keyspace::now_ms`]) and not less:
-    /// a part of a millisecond counts as a whole one. As [`Keyspace::put_expiring`] at the instant
-    /// when that is over.
+    /// Stores `value` for `lifetime`, by the database's own clock ([`Keyspace::now_ms`]): as
+    /// [`Keyspace::put_expiring`] at that time from now. A part of a millisecond counts as a whole
+    /// one, so the value never expires early.
     ///
     /// ```
     /// # let dir = tempfile::tempdir()?;
@@ -150,7 +157,8 @@ impl Keyspace {
         self.put_expiring(key, value, expires_at_ms, options)
     }
 
-    /// Makes `key` absent.
+    /// Makes `key` absent. It is a write also where the key is absent already, and may wait as
+    /// [`Keyspace::put`] does.
     ///
     /// # Errors
     /// As [`Keyspace::put`].
@@ -176,8 +184,11 @@ impl Keyspace {
     /// block that has to be read is entered in the cache under a short lock, and a key found
     /// expired, or absent while the tables changed, is looked up again as
     /// [`Keyspace::get_strict`] does. It is current for its key; two gets may disagree with a
-    /// concurrent snapshot about the order of two concurrent writes. All reads here are so, but
-    /// for that one, `multi_get`, iterators and what they find: `first`, `last` and `is_empty`.
+    /// concurrent snapshot about the order of two concurrent writes.
+    ///
+    /// The other reads behave like this one, except [`Keyspace::get_strict`],
+    /// [`Keyspace::multi_get`], iterators, [`Keyspace::first`], [`Keyspace::last`] and
+    /// [`Keyspace::is_empty`], which see the one order of all writes.
     ///
     /// # Errors
     /// `Corruption`, `Io`: a table could not be read; `NotFound`: the keyspace was dropped;
@@ -206,7 +217,7 @@ impl Keyspace {
     }
 
     /// Lends the value to `lend`, without a copy. Be quick in there: memory that others replace
-    /// meanwhile is not freed before it returns.
+    /// meanwhile is not freed before it returns. `lend` may read and write the database.
     ///
     /// # Errors
     /// As [`Keyspace::get`].
@@ -251,7 +262,8 @@ impl Keyspace {
             .is_live(&self.core, key.as_ref(), Reader::NEWEST)
     }
 
-    /// The values of all `keys`, in one consistent view.
+    /// The values of all `keys`, in one consistent view. All of them are in memory at once: for
+    /// many large ones, take a snapshot and read them one by one.
     ///
     /// # Errors
     /// As [`Keyspace::get`].
@@ -295,7 +307,8 @@ impl Keyspace {
         Ok(!iter.seek_first()?)
     }
 
-    /// All pairs, ascending, in a view taken now.
+    /// All pairs, ascending, in a view taken now. As long as the iterator lives, the versions that
+    /// it sees are kept, in memory and on disk.
     ///
     /// # Errors
     /// As [`Keyspace::get`].
@@ -303,7 +316,8 @@ impl Keyspace {
         self.iter_with(IterOptions::default())
     }
 
-    /// The pairs within `bounds`.
+    /// The pairs within `bounds`, by the keyspace's order; none if the bounds are the wrong way
+    /// round.
     ///
     /// # Errors
     /// As [`Keyspace::get`].
@@ -334,7 +348,7 @@ impl Keyspace {
 
 /// Upkeep of this keyspace alone.
 impl Keyspace {
-    /// Writes the keyspace's memtable to tables.
+    /// Writes the keyspace's memtable to tables, as [`Db::flush`](crate::Db::flush) does for all.
     ///
     /// # Errors
     /// `NotFound`: the keyspace was dropped; `ReadOnly`, `NoSpace`, `Io`, `Closed`.
@@ -343,7 +357,8 @@ impl Keyspace {
         self.engine().flush_all(std::slice::from_ref(&self.core))
     }
 
-    /// Flushes, then compacts the keyspace down to its last level.
+    /// Flushes, then compacts the keyspace down to its last level, as
+    /// [`Db::compact`](crate::Db::compact) does for all.
     ///
     /// # Errors
     /// As [`Keyspace::flush`]; `Corruption`: a table is damaged.

@@ -16,8 +16,8 @@ const KEY_BYTES_SHOWN: usize = 64;
 /// Read-modify-writes: each reads, decides and writes as one step, without a lock.
 impl Keyspace {
     /// Lets `decide` see the value of `key` and writes what it decides. `decide` may run several
-    /// times, so it must not act on the outside; nor write this key, which would have it run again
-    /// without end.
+    /// times, so it must not act on the outside. It may read and write the database, but not this
+    /// key: that would have it run again without end. The write may wait as [`Keyspace::put`] does.
     ///
     /// # Errors
     /// As [`Keyspace::put`] and [`Keyspace::get`].
@@ -31,13 +31,13 @@ impl Keyspace {
         })
     }
 
-    /// As [`Keyspace::rmw`], for who needs nothing but the write: the value is lent where it lies
-    /// instead of being copied, and it is not returned. The stamp of the write; `None` if it kept
-    /// the key as it was. `decide` runs again where the key is written meanwhile, or its value
-    /// expires.
+    /// As [`Keyspace::rmw`], for a caller that needs nothing but the write: the value is lent where
+    /// it lies instead of being copied, and it is not returned. Returns the stamp of the write;
+    /// `None` if it kept the key as it was. `decide` runs again if the key is written meanwhile, or
+    /// its value expires.
     ///
-    /// While it runs, what the whole database frees is not given back: a decision that takes long
-    /// is for [`Keyspace::rmw`].
+    /// While `decide` runs, the whole database gives no freed memory back. So a decision that takes
+    /// long is for [`Keyspace::rmw`].
     ///
     /// ```
     /// # use velella::{Db, Decision};
@@ -124,9 +124,9 @@ impl Keyspace {
             .rmw(&self.core, key.as_ref(), options, &mut decide)
     }
 
-    /// Writes `new` (`None`: deletes) if the value is `expected` (`None`: absent); says whether it
-    /// was. What is written does not expire, also where the old value would have:
-    /// [`Keyspace::compare_and_swap_with`] gives it an expiry.
+    /// Writes `new` (`None`: deletes), without an expiry, if the value is `expected` (`None`:
+    /// absent); says whether it was. An expiry that the old value had is dropped;
+    /// [`Keyspace::compare_and_swap_with`] gives one. The write has the database's durability.
     ///
     /// # Errors
     /// As [`Keyspace::rmw`].
@@ -178,7 +178,8 @@ impl Keyspace {
         Ok(is_expected)
     }
 
-    /// Writes `value` if `key` is absent; says whether it did.
+    /// Writes `value`, without an expiry, if `key` is absent; says whether it did. The write has
+    /// the database's durability.
     ///
     /// # Errors
     /// As [`Keyspace::rmw`].
@@ -220,7 +221,9 @@ impl Keyspace {
     }
 
     /// Adds `delta` to the decimal integer stored under `key` (absent: 0), keeping its expiry;
-    /// returns the sum.
+    /// returns the sum, which is stored as decimal text. The stored value may have a sign and
+    /// leading zeros, but no blanks. The write has the database's durability; for another, do the
+    /// same by [`Keyspace::update_entry`].
     ///
     /// # Errors
     /// As [`Keyspace::rmw`]; `InvalidInput`: the value is no 64-bit integer, or the sum is none.

@@ -21,9 +21,21 @@
 //! # }
 //! ```
 //!
-//! Where to start reading: [`Db`], then `commit.rs` for how a write becomes visible and `read.rs`
-//! for how it is found. The engine orders phases and owns lifetimes; structures and formats live
-//! in the crates below it.
+//! # Threads
+//!
+//! [`Db`], [`Keyspace`], [`Snapshot`], [`WriteBatch`], [`Value`] and [`Error`] are `Send` and
+//! `Sync`: share one `Db` by clones or references. An iterator ([`Iter`], [`Rev`]) is `Send`: it
+//! may move to another thread, but one thread at a time uses it. Calls block their thread; there is
+//! no async API.
+//!
+//! # More
+//!
+//! In the repository: `docs/consistency.md` has what is promised and what to do on each kind of
+//! error, `docs/options.md` the settings, `docs/stats.md` every figure of [`Stats`].
+//!
+//! Where to start reading the code: [`Db`], then `commit.rs` for how a write becomes visible and
+//! `read.rs` for how it is found. The engine orders phases and owns lifetimes; structures and
+//! formats live in the crates below it.
 
 #![forbid(unsafe_code)]
 

@@ -22,17 +22,22 @@ pub enum Durability {
     Buffered,
     /// A power loss. The write returns when it is on the device; threads share one sync.
     Sync,
-    /// As `Sync`, but the sync may wait this long for company.
+    /// As `Sync`, but the sync may wait this long for company. Everything is synced once a second
+    /// anyway, so more than a second means nothing.
     Group(Duration),
 }
 
 /// How records reach the journal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum JournalMode {
-    /// Mapped segments where the file system is fit for them, else `write`.
+    /// Mapped segments where the file system is fit for them (ext4, ext3, ext2, tmpfs), else as
+    /// `Write`.
     #[default]
     Auto,
-    /// Mapped segments: no system call per write.
+    /// Mapped segments on any file system: no system call per write. Opening fails where they
+    /// cannot be mapped. If the device fails under a mapped page, or somebody cuts the file, the
+    /// kernel ends the process (SIGBUS); the next opening recovers. XFS does that at the next store
+    /// once it has shut down, which is why `Auto` does not map there.
     Mapped,
     /// One `write` per record.
     Write,
@@ -59,7 +64,7 @@ pub enum RecoveryMode {
     AcceptLoss,
 }
 
-/// Settings of a database.
+/// Settings of a database. `docs/options.md` in the repository says when to change them.
 #[derive(Debug, Clone)]
 pub struct Options {
     /// Bytes of memory for everything: memtables and what they leave to the next ones, block cache,
@@ -67,30 +72,34 @@ pub struct Options {
     /// Default 1 GiB: half of a small server. The process stays within 20 % of it as long as the
     /// filters and indexes of all tables, a fortieth of the data where pairs are small, have room
     /// in the block cache's share of it and half of the memtables': four tenths together at least,
-    /// half with the defaults.
+    /// half with the defaults. At least [`MEMORY_MIN`].
     pub memory: u64,
     /// Bytes at which a memtable is flushed. Default 64 MiB: large enough for few, sequential
     /// writes, small enough to recover in a second. More than 3/16 of `memory` is lowered to that,
-    /// less than 256 KiB raised: an index and a chunk per thread are a good part of it.
+    /// less than 256 KiB raised: an index and a chunk per thread are a good part of it. Less than
+    /// 64 KiB is refused.
     pub write_buffer: u64,
     /// Durability of writes that do not say. Default `Buffered`.
     pub durability: Durability,
     /// Background threads for flushes and compactions. Default: one a core, at most 4: with fewer,
     /// cores idle while writers wait for compactions. At most half as many as there are cores, at
-    /// least one, work at once until writers lag.
+    /// least one, work at once until writers lag. From 1 to 64.
     pub background_threads: usize,
     /// Compression of tables. Default LZ4: it costs less than it saves. Levels 0 and 1 get LZ4
     /// where this says Zstd, since they are soon rewritten.
     pub compression: Compression,
-    /// Bytes of a table's data block before compression. Default 4 KiB: one page per cold get.
+    /// Bytes of a table's data block before compression. Default 4 KiB: one page per cold get. From
+    /// 256 bytes to 1 MiB.
     pub block_bytes: usize,
-    /// Bits per key of the Bloom filters. Default 10: one false positive in a hundred.
+    /// Bits per key of the Bloom filters. Default 10: one false positive in a hundred. At most 32;
+    /// 0 makes none.
     pub bloom_bits: u32,
     /// How records reach the journal. Default `Auto`.
     pub journal: JournalMode,
     /// What `open` does about the past. Default `Normal`.
     pub recovery: RecoveryMode,
-    /// Create the database if the directory holds none. Default true.
+    /// Create the database if the directory holds none; if false, opening says `NotFound` then.
+    /// Default true.
     pub create: bool,
     /// The structure of memtables. Default `S3`.
     pub memtable: MemtableKind,
@@ -213,7 +222,8 @@ pub struct KeyspaceOptions {
     pub bloom_bits: Option<u32>,
 }
 
-/// Opens databases.
+/// Opens databases. Its methods check nothing: a setting outside its limits is an error of
+/// [`Builder::open`], as by [`Options::validated`].
 #[derive(Debug, Clone)]
 #[must_use = "nothing is opened before `open`"]
 pub struct Builder {

@@ -16,7 +16,8 @@ use std::sync::Arc;
 use velella_base::{Error, Result, Stamp};
 use velella_mvcc::Registration;
 
-/// A fixed view of the database. Clones share it; it lives as long as the last of them.
+/// A fixed view of the database. Clones share it; it lives as long as the last of them, and as long
+/// it keeps the versions that it sees, in memory and on disk.
 #[derive(Clone)]
 #[must_use = "all that it does is keep what it sees"]
 pub struct Snapshot {
@@ -32,7 +33,8 @@ impl Snapshot {
         }
     }
 
-    /// The snapshot's time: it sees exactly the writes with stamps at or below it.
+    /// The snapshot's place in the order of writes: it sees exactly the writes with stamps at or
+    /// below it.
     #[must_use]
     pub fn stamp(&self) -> Stamp {
         self.registration.at()

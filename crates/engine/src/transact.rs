@@ -88,17 +88,20 @@ impl Engine {
 impl Db {
     /// Reads, decides and writes as one step, over any keys: `decide` reads a snapshot and fills a
     /// batch, which is written if none of *its* keys was written since (snapshot isolation). If one
-    /// was, `decide` is called again with a new snapshot and an empty batch; after a few times all
-    /// other writers wait, so that it ends. Returns what `decide` returned at last, and the stamp
-    /// of the write; no stamp if the batch was left empty: then nothing is written, nor synced.
+    /// was, `decide` is called again with a new snapshot and an empty batch. After four lost
+    /// attempts all other writers wait for the next one, so that it ends.
     ///
-    /// `decide` must not write nor close the database but by its batch: where its own thread does,
-    /// that is refused with `InvalidInput`, from the first call on. Reads are welcome, and so are
-    /// writes to another database, unless that one's transactions write to this one: two of them
-    /// may wait for each other until one of the databases is closed. Keyspaces that it creates,
-    /// drops or changes are so at once, whatever becomes of the batch, and again in each attempt.
-    /// Nor must it wait for anybody who writes, by a lock or otherwise: in the last call nobody
-    /// else can. It should be short for the same reason.
+    /// Returns what `decide` returned at last, and the stamp of the write. There is no stamp if the
+    /// batch was left empty: then nothing is written, nor synced.
+    ///
+    /// - `decide` writes by its batch alone. A write or a close that its own thread asks for is
+    ///   refused with `InvalidInput`, from the first call on. Reads are welcome, and so are writes
+    ///   to another database, unless that one's transactions write to this one: two of them may
+    ///   wait for each other until one of the databases is closed.
+    /// - Keyspaces that it creates, drops or changes are no part of the batch: that happens at
+    ///   once, whatever becomes of the batch, and again in each attempt.
+    /// - It must not wait for a thread that writes, by a lock or otherwise: in the last call no
+    ///   other thread can write. It should be short for the same reason.
     ///
     /// What expires is judged at the snapshot: a value that was read may have expired when the
     /// batch is written, where [`rmw`](crate::Keyspace::rmw) would have decided anew.

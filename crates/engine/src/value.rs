@@ -12,6 +12,9 @@ const INLINE: usize = 30;
 
 /// The bytes of a value. Dereferences to `[u8]`; send it wherever you like.
 ///
+/// It compares equal to anything that can be read as the same bytes: slices, arrays, vectors and
+/// strings. Its `Debug` form is text, in which bytes that are not UTF-8 are replaced.
+///
 /// One of more than 30 bytes that comes from a table holds its whole block, 4 KiB by default, which
 /// is in no budget once the cache has let go of it: keep many of them for long as `to_vec`.
 #[derive(Clone)]

@@ -27,7 +27,8 @@ impl WriteBatch {
         Self::default()
     }
 
-    /// Adds a put.
+    /// Adds a put. Key and value are copied, and checked against their limits when the batch is
+    /// written.
     pub fn put(
         &mut self,
         keyspace: &Keyspace,

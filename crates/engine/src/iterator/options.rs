@@ -8,7 +8,8 @@ use std::ops::{Bound, RangeBounds};
 use velella_base::order::prefix_end;
 use velella_base::{Error, Result};
 
-/// What an iterator covers.
+/// What an iterator covers: keys that are within both bounds and have the prefix. Bounds the wrong
+/// way round cover nothing.
 #[derive(Debug, Clone)]
 pub struct IterOptions {
     /// Where it begins.
@@ -21,7 +22,7 @@ pub struct IterOptions {
     pub keys_only: bool,
     /// Whether the blocks it reads enter the cache. Default true; say no for a full scan.
     pub fill_cache: bool,
-    /// The view; `None`: a snapshot taken now.
+    /// The view; `None`: a snapshot taken now, which lives as long as the iterator.
     pub snapshot: Option<Snapshot>,
 }
 
