@@ -34,10 +34,10 @@ pub enum JournalMode {
     /// `Write`.
     #[default]
     Auto,
-    /// Mapped segments on any file system: no system call per write. Opening fails where they
-    /// cannot be mapped. If the device fails under a mapped page, or somebody cuts the file, the
-    /// kernel ends the process (SIGBUS); the next opening recovers. XFS does that at the next store
-    /// once it has shut down, which is why `Auto` does not map there.
+    /// Mapped segments: no system call per write. Where the file system is not fit for them, XFS
+    /// among others, opening fails (`Unsupported`) instead of writing as `Write`. With a mapped
+    /// journal, of `Auto` as well, the kernel ends the process (SIGBUS) if the device fails under a
+    /// page that it had given up, or somebody cuts the file; the next opening recovers.
     Mapped,
     /// One `write` per record.
     Write,
