@@ -67,7 +67,7 @@ enum Command {
     Import(Import),
     /// Write pairs to a file
     Export(Export),
-    /// List, create and drop keyspaces
+    /// List, create, change and drop keyspaces
     Keyspaces(Keyspaces),
     /// Tell levels, memory, journal, stalls and counters
     Stats(StatsCommand),
