@@ -330,7 +330,7 @@ impl Db {
     /// written to tables by the next opening; without one it is a flush, which needs room.
     ///
     /// # Errors
-    /// What kept the last writes from becoming durable; who closes it again is told the same, since
+    /// What kept the last writes from becoming durable; closing again returns the same error, since
     /// nothing is tried twice. `Closed`: an earlier close panicked. `InvalidInput`: called by the
     /// function that the same thread gave to [`Db::transact`].
     pub fn close(&self) -> Result<()> {

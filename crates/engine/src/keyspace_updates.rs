@@ -36,8 +36,8 @@ impl Keyspace {
     /// `None` if it kept the key as it was. `decide` runs again if the key is written meanwhile, or
     /// its value expires.
     ///
-    /// While `decide` runs, the whole database gives no freed memory back. So a decision that takes
-    /// long is for [`Keyspace::rmw`].
+    /// `decide` may read and write the database, but not this key. While it runs, the whole
+    /// database gives no freed memory back. So a decision that takes long is for [`Keyspace::rmw`].
     ///
     /// ```
     /// # use velella::{Db, Decision};
@@ -79,8 +79,8 @@ impl Keyspace {
             .update(&self.core, key.as_ref(), options, &mut decide)
     }
 
-    /// As [`Keyspace::update_entry`], but `decide` is told of the value without its being read: of
-    /// a large one that would be another file, which may be damaged.
+    /// As [`Keyspace::update_entry`], but `decide` gets the value's length, expiry and stamp, and
+    /// the value is not read: a large one lies in another file, which may be damaged.
     ///
     /// ```
     /// # use velella::{Db, Decision, Error, WriteOptions};

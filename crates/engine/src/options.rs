@@ -104,9 +104,10 @@ pub struct Options {
     /// The structure of memtables. Default `S3`.
     pub memtable: MemtableKind,
     /// Files of tables that are open at once; the others are opened when they are read. Default:
-    /// half of what the process may open when this is asked, at most 65,536, at least 16. With few,
-    /// a compaction opens one for nearly every block that it reads. The journal keeps about a
-    /// quarter as many segments, at least 4, before it has memtables flushed for its sake.
+    /// half of what the process may open when this is asked, at most 65,536, at least 16. 0 is
+    /// refused. With few, a compaction opens one for nearly every block that it reads. The journal
+    /// keeps about a quarter as many segments, at least 4, before it has memtables flushed for its
+    /// sake.
     pub open_files: usize,
 }
 

@@ -13,7 +13,8 @@ const EXPIRY_BYTES: usize = 8;
 
 /// Writes to be applied as one by [`Db::write`](crate::Db::write), over any keyspaces of one
 /// database. Of several writes to a key the last counts. [`WriteBatch::len`] and
-/// [`WriteBatch::bytes`] name its limits.
+/// [`WriteBatch::bytes`] name its limits, which are checked when it is written, as those of keys
+/// and values are. Keys and values are copied into it.
 #[derive(Debug, Clone, Default)]
 #[must_use = "nothing of it is written before `Db::write`"]
 pub struct WriteBatch {
@@ -27,8 +28,7 @@ impl WriteBatch {
         Self::default()
     }
 
-    /// Adds a put. Key and value are copied, and checked against their limits when the batch is
-    /// written.
+    /// Adds a put.
     pub fn put(
         &mut self,
         keyspace: &Keyspace,
