@@ -16,12 +16,12 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ErrorKind {
-    /// The operating system refused an operation: mend the cause, then open again.
+    /// The operating system refused an operation: fix the cause, then open again.
     Io,
     /// The device is full: free space. A write that says so has left nothing, and the database goes
     /// on by itself.
     NoSpace,
-    /// The process may not touch the file: mend its permissions.
+    /// The process may not touch the file: fix its permissions.
     Permission,
     /// Bytes on disk are not what was written: stop and restore.
     Corruption,
