@@ -113,6 +113,9 @@ impl Engine {
                 leave_view(core, mem);
             }
             if let Some(run) = run {
+                // Not before: what could not be committed is written again.
+                let bytes = run.tables().iter().map(|table| table.bytes).sum();
+                self.counters.flush_bytes.add(bytes);
                 core.tree.apply(run);
                 self.sweep_resting(core);
             }
@@ -169,10 +172,7 @@ impl Engine {
 
     fn build_run(&self, core: &Core, mem: &Arc<Mem>) -> Result<Built> {
         let mut run = Arc::clone(&mem.table).cursor(CursorMode::All);
-        let built = core.tree.build(&mut *run, &self.retention())?;
-        let bytes = built.tables().iter().map(|table| table.bytes).sum();
-        self.counters.flush_bytes.add(bytes);
-        Ok(built)
+        core.tree.build(&mut *run, &self.retention())
     }
 
     /// Switches every keyspace and waits until all of it is in tables.
@@ -204,7 +204,8 @@ impl Engine {
         unflushed.fold(lease::above(frontier), Stamp::min)
     }
 
-    /// Gives journal space back (F3).
+    /// Gives journal space back (F3). What the device says of that counts, whoever asked for it: a
+    /// flush that had reached its end, or a compaction in between.
     pub(crate) fn release_journal(&self) -> Result<()> {
         let Some(journal) = &self.journal else {
             return Ok(());
@@ -214,7 +215,7 @@ impl Engine {
         self.env
             .manifest
             .unless_shut(|| released = journal.release(floor));
-        released
+        released.inspect_err(|error| self.halt_after_job("giving back the journal's space", error))
     }
 
     /// Flushes the keyspaces that keep the oldest of the journal, however small, when it has grown

@@ -244,6 +244,26 @@ fn an_error_of_the_device_ends_writing_whoever_met_it() {
     }
 }
 
+/// As where a worker meets it, though all that was to be flushed is in tables.
+#[test]
+fn a_journal_file_that_cannot_be_deleted_ends_writing_whose_flush_it_was() {
+    let faulty = FaultFs::over_mem(&MemFs::new());
+    let (db, engine) = open(Arc::new(faulty.clone()), tiny());
+    db.handle.workers.lock().stop(&engine);
+    engine.stopping.store(false, Ordering::Release);
+    faulty.inject(Rule::every(Fault::Io).of(Operation::Remove).on(".seg"));
+    let failed = (0..100u32).find_map(|round| {
+        for key in 0..50u32 {
+            db.put(key.to_be_bytes(), [round.to_be_bytes()[3]; 4000])
+                .unwrap();
+        }
+        db.flush().err()
+    });
+    assert_eq!(failed.expect("one was given up").kind(), ErrorKind::Io);
+    assert_eq!(db.put("k", "4").unwrap_err().kind(), ErrorKind::ReadOnly);
+    assert_eq!(db.get(7u32.to_be_bytes()).unwrap().unwrap().len(), 4000);
+}
+
 #[test]
 fn too_many_open_files_end_nothing() {
     let faulty = FaultFs::over_mem(&MemFs::new());
