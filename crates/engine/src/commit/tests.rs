@@ -3,14 +3,19 @@
 use crate::budget::LANES;
 use crate::change::Change;
 use crate::commit::Window;
-use crate::fixture::{fresh, until};
-use crate::options::WriteOptions;
+use crate::db::Db;
+use crate::fixture::{ALONE, fresh, open, tiny, until};
+use crate::options::{JournalMode, WriteOptions};
+use crate::write_batch::WriteBatch;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::Arc;
 use velella_base::limits::INLINE_VALUE_BYTES_MAX;
-use velella_base::{Error, ErrorKind};
+use velella_base::{Error, ErrorKind, Result, Stamp};
 use velella_memtable::{Install, Owner};
+use velella_sync::atomic::Ordering;
 use velella_sync::epoch;
 use velella_testkit::Watchdog;
+use velella_vfs::MemFs;
 
 #[test]
 fn an_external_value_is_held_before_its_version_is_installed() {
@@ -89,4 +94,33 @@ fn a_writer_that_waits_for_a_key_hears_that_writing_has_ended() {
     let error = engine.wait_for(&undecided).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::ReadOnly);
     pending.abort();
+}
+
+/// Without a journal nothing refuses them later: a lane would.
+#[test]
+fn who_gets_a_pair_once_the_door_is_shut_does_not_write() {
+    let _watchdog = Watchdog::new("who_gets_a_pair_once_the_door_is_shut", 60);
+    let put: fn(&Db) -> Result<Stamp> = |db| db.put("k", "v");
+    let batch: fn(&Db) -> Result<Stamp> = |db| {
+        let mut batch = WriteBatch::new();
+        batch.put(db, "k", "v").put(db, "l", "v");
+        db.write(&batch)
+    };
+    for write in [put, batch] {
+        let builder = tiny().simulated(ALONE).journal(JournalMode::Off);
+        let (db, engine) = open(Arc::new(MemFs::new()), builder);
+        let pairs = engine.all_pairs();
+        // Who is let in owes for it, and then looks for a pair.
+        engine.pace.set(0.1);
+        let is_in = || engine.pace.owed_nanos.load(Ordering::Relaxed) > 0;
+        std::thread::scope(|scope| {
+            let writer = scope.spawn(|| write(&db));
+            until(is_in);
+            engine.halt_as_closed();
+            drop(pairs);
+            let refused = writer.join().unwrap().unwrap_err();
+            assert_eq!(refused.kind(), ErrorKind::Closed);
+        });
+        assert!(db.core.view.load(&epoch::pin()).cur.table.is_empty());
+    }
 }

@@ -4,13 +4,14 @@ use crate::budget::LANES;
 use crate::core::Engine;
 use crate::db::Db;
 use crate::entry::Decision;
-use crate::fixture::{fresh, until};
-use crate::options::WriteOptions;
+use crate::fixture::{fresh, open, tiny, until};
+use crate::options::{JournalMode, WriteOptions};
 use std::sync::Arc;
-use velella_base::{Error, ValueKind};
+use velella_base::{Error, ErrorKind, ValueKind};
 use velella_memtable::{Install, Intent, Owner};
 use velella_sync::epoch;
 use velella_testkit::Watchdog;
+use velella_vfs::MemFs;
 
 #[test]
 fn memory_is_reclaimed_while_the_decision_runs() {
@@ -394,4 +395,24 @@ fn only_what_was_written_is_counted_as_a_write() {
     })
     .unwrap();
     assert_eq!(writes() - before, 5);
+}
+
+/// Without a journal nothing refuses it later: a lane would.
+#[test]
+fn a_database_that_is_closed_during_the_decision_takes_no_write() {
+    let _watchdog = Watchdog::new("closed_during_the_decision", 60);
+    for at_once in [true, false] {
+        let (db, _) = open(Arc::new(MemFs::new()), tiny().journal(JournalMode::Off));
+        let close = || std::thread::scope(|scope| scope.spawn(|| db.close()).join().unwrap());
+        let decide = || {
+            close().unwrap();
+            Decision::put(b"x")
+        };
+        let refused = match at_once {
+            true => db.update("k", |_| decide()).unwrap_err(),
+            false => db.rmw("k", |_| decide()).unwrap_err(),
+        };
+        assert_eq!(refused.kind(), ErrorKind::Closed, "at once: {at_once}");
+        assert!(db.core.view.load(&epoch::pin()).cur.table.is_empty());
+    }
 }
