@@ -263,3 +263,42 @@ fn what_expired_together_stays_expired_wherever_the_clock_is_set() {
         (None, None)
     );
 }
+
+/// What the clock says when `fs` is opened at `wall_ms`.
+fn told_when_opened_at(fs: &MemFs, wall_ms: u64) -> u64 {
+    let _time = Simulation::begin(wall_ms);
+    on(fs, alone()).now_ms()
+}
+
+#[test]
+fn time_does_not_go_back_behind_an_opening() {
+    let (fs, began) = (MemFs::new(), wall_ms());
+    let ahead = Simulation::begin(began + 3_600_000);
+    let db = on(&fs, alone());
+    drop(ahead);
+    let crashed = fs.crash(1, CrashMode::KeepAll);
+    assert_eq!(told_when_opened_at(&crashed, began), began + 3_600_000);
+    drop(db);
+}
+
+#[test]
+fn time_does_not_go_back_behind_a_flush() {
+    let (fs, began) = (MemFs::new(), wall_ms());
+    let time = Simulation::begin(began);
+    let db = on(&fs, alone());
+    db.put("k", "v").unwrap();
+    time.pass(2_000);
+    db.flush().unwrap();
+    let crashed = fs.crash(1, CrashMode::Strict);
+    assert_eq!(told_when_opened_at(&crashed, began), began + 2_000);
+}
+
+#[test]
+fn time_does_not_go_back_behind_a_close() {
+    let (fs, began) = (MemFs::new(), wall_ms());
+    let time = Simulation::begin(began);
+    let db = on(&fs, alone());
+    time.pass(2_000);
+    db.close().unwrap();
+    assert_eq!(told_when_opened_at(&fs, began), began + 2_000);
+}
