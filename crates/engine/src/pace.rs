@@ -2,7 +2,7 @@
 //!
 //! P1. Every value is a hint that takes effect whenever it is seen; nothing relies on it.
 //!
-//! Threads: background threads set it, writers read it. Tests: as `backpressure`.
+//! Threads: background threads set it, writers read it. Tests: below; as `backpressure`.
 
 use velella_sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -45,3 +45,6 @@ impl Pace {
         self.stop.load(Ordering::Relaxed)
     }
 }
+
+#[cfg(test)]
+mod tests;
