@@ -173,6 +173,24 @@ mod tests {
         assert!(again.put("k", "v").unwrap() > engine.clock.lease());
     }
 
+    #[test]
+    fn a_lease_is_renewed_once_half_of_it_is_used_and_not_again() {
+        let (_db, engine) = alone(MemFs::new());
+        let (first, edits) = (engine.clock.lease(), || engine.env.manifest.position());
+        let mut before = edits();
+        engine.renew_lease().unwrap();
+        assert_eq!(edits(), before, "all of it is left");
+        draw_until(&engine, AHEAD_MIN / 2 - 1);
+        engine.renew_lease().unwrap();
+        let renewed = engine.clock.lease();
+        assert!(renewed > first);
+        assert_eq!(engine.env.manifest.state().clock_lease, renewed);
+        assert!(edits() > before);
+        before = edits();
+        engine.renew_lease().unwrap();
+        assert_eq!((edits(), engine.clock.lease()), (before, renewed));
+    }
+
     fn syncs_manifest(call: &Call<'_>) -> bool {
         let name = call.path.file_name().unwrap_or_default().to_string_lossy();
         let syncs = matches!(call.operation, Operation::SyncData | Operation::SyncAll);
