@@ -1,10 +1,11 @@
 //! Background threads beside each other, and when one of them cannot be started.
 
-use crate::fixture::{fresh, open, tiny, until};
+use crate::fixture::{ALONE, fresh, open, tiny, until};
 use crate::jobs::REFUSE;
-use crate::options::processors;
+use crate::options::{WriteOptions, processors};
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 use velella_base::ErrorKind;
 use velella_testkit::Watchdog;
 use velella_vfs::fault::{Fault, Rule};
@@ -149,4 +150,32 @@ fn an_opening_that_cannot_start_a_thread_leaves_no_thread_and_no_lock() {
         db.put("k", nth.to_le_bytes()).unwrap();
         db.close().unwrap();
     }
+}
+
+#[test]
+fn an_idle_journal_notes_by_itself_that_its_last_round_completed() {
+    let _watchdog = Watchdog::new("an_idle_journal_notes", 60);
+    let seals = |builder| {
+        let faulty = FaultFs::over_mem(&MemFs::new());
+        let counted = Rule::every(Fault::Delay(Duration::ZERO)).on(".seal");
+        let (db, engine) = open(Arc::new(faulty.clone()), builder);
+        faulty.inject(counted.of(Operation::SyncData));
+        (db, engine, faulty)
+    };
+    // Its own threads make none.
+    let (db, engine, synced) = seals(tiny().simulated(ALONE));
+    db.put_with("k", "v", WriteOptions::sync()).unwrap();
+    assert_eq!(synced.fired(), 1, "a round syncs its seal");
+    engine.note_done().unwrap();
+    assert_eq!(synced.fired(), 2);
+    engine.note_done().unwrap();
+    assert_eq!(synced.fired(), 2, "and what says that it completed once");
+
+    // Not a round of the writer's: it might be over before the thread looks for the first time.
+    let (db, engine, synced) = seals(tiny());
+    let rounds = || engine.journal.as_ref().unwrap().stats().rounds;
+    let before = rounds();
+    let stamp = db.put("k", "v").unwrap();
+    until(|| db.durable() >= stamp && rounds() > before);
+    until(|| synced.fired() > rounds() - before);
 }
