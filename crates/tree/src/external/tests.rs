@@ -163,6 +163,21 @@ fn a_discarded_file_goes_when_its_last_hold_has_dropped() {
     assert_eq!(store.bytes(), 0);
 }
 
+/// By then the directory may be its next owner's (N5 of the manifest).
+#[test]
+fn what_is_let_go_once_the_manifest_is_shut_is_not_removed() {
+    let fs = MemFs::new();
+    let store = store(&fs);
+    let [(held, first), (free, second)] = [(); 2].map(|()| store.write(&[1; 100], 0).unwrap());
+    let hold = store.hold(held.file);
+    store.discard(&[held.file]);
+    store.manifest.shut();
+    drop(hold);
+    store.reap();
+    store.discard(&[free.file]);
+    assert!(fs.exists(first.path()).unwrap() && fs.exists(second.path()).unwrap());
+}
+
 #[test]
 fn a_held_file_that_is_not_discarded_stays_and_its_size_is_known_after_a_restart() {
     let fs = MemFs::new();
