@@ -3,12 +3,14 @@
 //! Claims: the "In counters". Allocations are in `allocations.rs`, which has a global
 //! allocator of its own.
 
-use crate::common::{counter, on, tiny, try_on, until};
+use crate::common::{alone, counter, on, tiny, try_on, until};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
-use velella::vfs::fault::{Fault, Rule};
-use velella::vfs::{FaultFs, MemFs, Operation, TraceFs};
-use velella::{Builder, Db, WriteOptions};
+use velella::vfs::intercept::{Call, Intercepted, Interceptor, Verdict};
+use velella::vfs::{MemFs, Operation, TraceFs};
+use velella::{Builder, Compression, Db, IterOptions, Snapshot, WriteOptions};
+use velella_testkit::Watchdog;
 
 /// Nothing switches: what is counted is the memtable's.
 fn roomy() -> Builder {
@@ -59,34 +61,38 @@ fn an_rmw_of_an_existing_key_takes_no_tower_and_one_cas() {
 }
 
 #[test]
-fn a_scan_costs_the_same_over_one_version_or_ten_thousand() {
-    // A live snapshot below all of them keeps nothing pruned from being needed twice.
+fn a_scan_passes_over_the_versions_above_its_snapshot_alone_and_once() {
+    const ROUNDS: u64 = 300;
     let db = on(&MemFs::new(), roomy());
-    let scan = |db: &Db| {
-        costs(
-            db,
-            ["memtable_comparisons", "memtable_versions_skipped"],
-            || {
-                assert_eq!(db.iter().unwrap().count(), 20);
-            },
-        )
+    let names = ["memtable_comparisons", "memtable_versions_skipped"];
+    let scan = |at: Option<&Snapshot>| {
+        let snapshot = at.cloned();
+        let options = IterOptions {
+            snapshot,
+            ..IterOptions::default()
+        };
+        costs(&db, names, || {
+            assert_eq!(db.iter_with(options).unwrap().count(), 20);
+        })
     };
-    let write = |rounds: u32| {
-        for round in 0..rounds {
-            for key in 0..20u32 {
-                db.put(key.to_be_bytes(), round.to_le_bytes()).unwrap();
-            }
+    let write = |round: u64| {
+        for key in 0..20u32 {
+            db.put(key.to_be_bytes(), round.to_le_bytes()).unwrap();
         }
+        db.snapshot()
     };
-    write(1);
-    let [one, _] = scan(&db);
-    write(10_000);
-    let [many, skipped] = scan(&db);
-    assert!(
-        many <= one + one / 5,
-        "{one} comparisons over one version, {many} over many"
-    );
-    assert!(skipped <= 20, "{skipped} versions were passed over");
+    let first = write(0);
+    let one = scan(None);
+    let mut later = Vec::new();
+    let pruned = costs(&db, ["memtable_versions_pruned"], || {
+        later.extend((1..ROUNDS).map(write));
+    });
+    assert_eq!(pruned, [0], "snapshots keep them");
+    assert_eq!(scan(None), one);
+    let last_but_one = &later[later.len() - 2];
+    for (snapshot, above) in [(last_but_one, 1), (&first, ROUNDS - 1)] {
+        assert_eq!(scan(Some(snapshot)), [one[0], 20 * above]);
+    }
 }
 
 #[test]
@@ -121,6 +127,47 @@ fn a_scan_over_tables_costs_the_same_over_one_version_or_many() {
 }
 
 #[test]
+fn a_scan_over_tables_leaves_a_run_of_versions_by_a_seek_both_ways() {
+    const KEYS: u64 = 20;
+    // Without threads: nobody else touches a block.
+    let builder = alone().memory(1 << 30).write_buffer(64 << 20);
+    let db = on(&MemFs::new(), builder.compression(Compression::None));
+    let snapshots: Vec<_> = (0..200u32)
+        .map(|_| {
+            for key in 0..KEYS {
+                db.put(key.to_be_bytes(), [7; 100]).unwrap();
+            }
+            db.snapshot()
+        })
+        .collect();
+    db.compact().unwrap();
+    let levels = &db.stats().keyspaces[0].levels;
+    let bytes: u64 = levels.iter().map(|level| level.bytes).sum();
+    assert!(bytes > 200 * KEYS * 100, "{bytes}: nothing is left out");
+    let touched = || {
+        let cache = db.stats().cache;
+        cache.hits + cache.misses
+    };
+    for backward in [false, true] {
+        let before = touched();
+        let [compared] = costs(&db, ["table_comparisons"], || {
+            let iter = db.iter().unwrap();
+            let found = if backward {
+                iter.rev().count()
+            } else {
+                iter.count()
+            };
+            assert_eq!(found as u64, KEYS);
+        });
+        let blocks = touched() - before;
+        let what = format!("{blocks} blocks, {compared} comparisons, backward: {backward}");
+        assert!(blocks <= 5 * KEYS, "{what}: one version after the other");
+        assert!((4 * KEYS..=40 * KEYS).contains(&compared), "{what}");
+    }
+    drop(snapshots);
+}
+
+#[test]
 fn long_chains_are_pruned_when_nobody_reads_their_middle() {
     let db = on(&MemFs::new(), roomy());
     for round in 0..20_000u32 {
@@ -134,16 +181,39 @@ fn long_chains_are_pruned_when_nobody_reads_their_middle() {
     assert_eq!(db.get("hot").unwrap().unwrap(), 19_999u32.to_le_bytes());
 }
 
+/// In front of a journal: its syncs last until they are let go.
+#[derive(Debug, Default)]
+struct Held {
+    holds: AtomicBool,
+    begun: AtomicU64,
+}
+
+impl Interceptor for Held {
+    fn before(&self, call: &Call<'_>) -> Verdict {
+        if call.operation == Operation::SyncMap {
+            // Relaxed: a count, and a flag that orders nothing.
+            self.begun.fetch_add(1, Ordering::Relaxed);
+            until(|| !self.holds.load(Ordering::Relaxed));
+        }
+        Verdict::Pass
+    }
+
+    fn after(&self, _: &Call<'_>, _: bool) {}
+}
+
 #[test]
 fn a_hot_key_is_pruned_while_a_device_syncs_a_round() {
-    let slow = FaultFs::over_mem(&MemFs::new());
-    let db = try_on(Arc::new(slow.clone()), roomy()).unwrap();
-    let long = Fault::Delay(Duration::from_secs(3));
-    slow.inject(Rule::every(long).of(Operation::SyncMap));
+    let _watchdog = Watchdog::new("a_hot_key_is_pruned", 120);
+    let device = Arc::new(Held::default());
+    let fs = Intercepted::standing(Arc::clone(&device), Arc::new(MemFs::new()));
+    let db = try_on(Arc::new(fs), roomy()).unwrap();
     db.put("hot", "first").unwrap();
+    device.holds.store(true, Ordering::Relaxed);
+    let begun = || device.begun.load(Ordering::Relaxed);
+    let before = begun();
     std::thread::scope(|scope| {
         let round = scope.spawn(|| db.persist().unwrap());
-        until(|| slow.fired() > 0);
+        until(|| begun() > before);
         // Another one waits for its turn meanwhile, and keeps nothing.
         db.put("hot", "second").unwrap();
         scope.spawn(|| db.persist().unwrap());
@@ -153,9 +223,10 @@ fn a_hot_key_is_pruned_while_a_device_syncs_a_round() {
                 db.put("hot", turn.to_le_bytes()).unwrap();
             }
         });
-        assert!(!round.is_finished(), "a slower device is needed");
+        let is_over = round.is_finished();
+        device.holds.store(false, Ordering::Relaxed);
+        assert!(!is_over);
         assert!(pruned > 10_000, "{pruned} of 20,000 versions were pruned");
-        slow.heal();
     });
 }
 
