@@ -12,7 +12,7 @@
 //! A4. Nobody waits for work that lacks space or descriptors (`shortage.rs`): a write that would
 //!     have to is refused with that error, and a memtable that is full takes more instead.
 //!
-//! Tests: `tests/full_disk.rs`, `memory_stays_within_its_budget`,
+//! Tests: `tests/full_disk.rs`, `writers_stay_within_the_budget_whatever_they_write`,
 //! `a_stalled_flush_stops_writers_and_says_so`,
 //! `memtables_of_many_keyspaces_stay_within_their_share_and_writers_go_on`,
 //! `memtables_give_way_to_filters_that_outgrow_the_cache`.

@@ -18,7 +18,7 @@
 //!     What they have beyond it comes off the memtables' part, down to half of that: memtables are
 //!     then switched before the write buffer is full.
 //!
-//! Tests: below; `memory_stays_within_its_budget`,
+//! Tests: below; `memory_stays_within_its_budget` (`tests/memory.rs`),
 //! `memtables_give_way_to_filters_that_outgrow_the_cache`.
 
 use crate::options::Options;
