@@ -62,6 +62,25 @@ fn a_switch_without_a_journal_loses_none_either() {
 }
 
 #[test]
+fn without_a_journal_a_flush_leaves_a_prefix_of_all_keyspaces() {
+    holds(models::unjournaled::EMPTY_KEYSPACE);
+    fails(
+        models::unjournaled::EMPTY_KEYSPACE,
+        "a-switch-passes-over-empty-keyspaces",
+    );
+}
+
+#[test]
+fn without_a_journal_what_is_acknowledged_beside_a_close_is_kept() {
+    for (name, write) in models::unjournaled::WRITES {
+        let name = format!("engine/close beside {name}");
+        model::holds(&name, SCHEDULES, move || {
+            models::unjournaled::close_beside(write);
+        });
+    }
+}
+
+#[test]
 fn a_snapshot_stands_still_over_flushes_and_compactions() {
     holds(models::SNAPSHOT);
     fails(models::SNAPSHOT, "a-snapshot-passes-open-windows");

@@ -97,6 +97,7 @@ pub(super) const FAULTS: &[Fault] = &[
     fault("a-write-does-not-look-at-the-view-again", "reliability", "histories", "histories_are"),
     fault("a-write-does-not-look-below-a-switch", "engine", "shuttle", "a_switch_loses"),
     fault("a-switch-draws-before-it-publishes", "engine", "shuttle", "a_switch_loses"),
+    fault("a-switch-passes-over-empty-keyspaces", "engine", "shuttle", "without_a_journal_a_flush"),
     fault("a-version-is-published-before-its-record", "engine", "suite", "crash::what_was_read"),
     fault("a-window-is-not-announced", "reliability", "histories", "histories_are"),
     fault("every-16th-record-stays-incomplete", "engine", "suite", "crash::"),

@@ -9,6 +9,7 @@
 pub(crate) mod history;
 mod small;
 pub(crate) mod stalled;
+pub(crate) mod unjournaled;
 
 use std::sync::{Arc, Mutex};
 use velella::simulation::{self, Step};
@@ -23,6 +24,8 @@ use velella_tree::Manifest;
 pub(crate) struct Scene {
     fs: MemFs,
     db: Db,
+    /// What a memtable takes that nothing was written to.
+    empty_bytes: u64,
     /// Keys that were put, and what; told in any order. The standard library's mutex: no step.
     told: Mutex<Vec<(&'static str, u64)>>,
     /// When a put was written that a reader saw without the batch beside it.
@@ -57,8 +60,10 @@ impl Model {
     pub(crate) fn run(self, fault: Option<&'static str>) {
         put_in(None);
         let fs = MemFs::new();
+        let db = open(&fs, self.journal);
         let scene = Arc::new(Scene {
-            db: open(&fs, self.journal),
+            empty_bytes: db.stats().memory.memtables,
+            db,
             fs,
             told: Mutex::default(),
             alone: Mutex::default(),
@@ -162,6 +167,10 @@ fn flush(scene: &Scene) {
 fn memory_is_back(scene: &Scene) {
     flush(scene);
     simulation::step(&scene.db, Step::Reclaim).unwrap();
+    for keyspace in scene.db.stats().keyspaces {
+        let has = (keyspace.immutable_memtables, keyspace.memtable_bytes);
+        assert_eq!(has, (0, scene.empty_bytes), "{}", keyspace.name);
+    }
 }
 
 const fn model(name: &'static str, before: Role, roles: &'static [Role], after: Role) -> Model {
