@@ -15,7 +15,7 @@
 //!     the next. A batch larger than the write buffer would else bring about the next one itself.
 //!     Writers that find their memtable full meanwhile go on in it.
 //!
-//! Tests: `cl6_torn_batch`, `batches_in_opposite_order`, `batch_overtaken_by_put`,
+//! Tests: `cl6_torn_batch`, `batches_in_opposite_order_…`, `batch_overtaken_by_put`,
 //! `a_batch_larger_than_the_write_buffer_ends_beside_other_writers`.
 
 use crate::change::Change;

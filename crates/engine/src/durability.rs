@@ -13,7 +13,8 @@
 //! D5. Nobody waits for the rounds of flushes and the one each second: they take no processor from
 //!     a writer (`Urgency`).
 //!
-//! Tests: `sync_writes_share_rounds`, `a_failed_sync_poisons`.
+//! Tests: `threads_that_go_on_writing_share_every_round_and_not_every_other`,
+//! `a_failed_sync_poisons_and_reads_go_on`.
 
 use crate::core::Engine;
 use std::cell::RefCell;

@@ -14,8 +14,8 @@
 //!     is found expired, or absent in a tree that has changed, is looked at again (`read.rs`, G4):
 //!     the decision may be to write nothing, and then nobody looks again.
 //!
-//! Tests: below, `read/tests.rs`, `cl1_put_under_rmw`, `rmw_loses_no_update`,
-//! `rmw_across_switches`.
+//! Tests: below, `read/tests.rs`, `cl1_put_under_rmw`,
+//! `rmw_loses_no_update_across_switches`.
 
 use crate::change::Change;
 use crate::commit::{Aftermath, Attempt, Ended, reserve};
