@@ -5,7 +5,7 @@
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests")]
 
-use crate::common::{counter, fresh, on, tiny, try_on, until};
+use crate::common::{counter, fresh, number, on, race, tiny, try_on, until, while_writing};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
@@ -14,32 +14,6 @@ use velella::vfs::mem::CrashMode;
 use velella::vfs::{FaultFs, MemFs, Operation};
 use velella::{Db, Decision, Keyspace, Stamp, WriteBatch, WriteOptions};
 use velella_testkit::Watchdog;
-
-/// Runs `work` on that many threads at once.
-fn race(threads: u32, work: impl Fn(u32) + Sync) {
-    std::thread::scope(|scope| {
-        for thread in 0..threads {
-            let work = &work;
-            scope.spawn(move || work(thread));
-        }
-    });
-}
-
-fn number(value: &[u8]) -> u64 {
-    u64::from_le_bytes(value[..8].try_into().unwrap())
-}
-
-/// Writes its own number under `key`, again and again, while `looker` looks.
-fn while_writing(db: &Db, writes: u64, write: impl Fn(u64) + Sync, looker: impl Fn()) {
-    std::thread::scope(|scope| {
-        let write = &write;
-        let writer = scope.spawn(move || (1..=writes).for_each(write));
-        while !writer.is_finished() {
-            looker();
-        }
-    });
-    assert!(db.stats().last_stamp >= writes);
-}
 
 #[test]
 fn jf1_shadowed_version() {
@@ -111,7 +85,7 @@ fn jf2_drop_in_batch() {
         assert!(at("a") >= stamp && at("b") >= stamp);
     };
     write(0);
-    while_writing(&db, 3_000, write, || {
+    while_writing(3_000, write, || {
         db.put("b", u64::MAX.to_le_bytes()).unwrap();
         let snapshot = db.snapshot();
         let at = |key: &str| snapshot.get_entry(&db, key).unwrap().unwrap();
@@ -235,7 +209,7 @@ fn cl2_boundary_snapshot() {
     let write = |turn: u64| {
         db.put("k", turn.to_le_bytes()).unwrap();
     };
-    while_writing(&db, 20_000, write, || {
+    while_writing(20_000, write, || {
         let snapshot = db.snapshot();
         let first = snapshot.get_entry(&db, "k").unwrap().unwrap();
         assert!(first.stamp <= snapshot.stamp());
@@ -284,7 +258,7 @@ fn cl6_torn_batch() {
     };
     write(0);
     let get = |key: &str| db.get_with(key, number).unwrap().unwrap();
-    while_writing(&db, 20_000, write, || {
+    while_writing(20_000, write, || {
         let (a, b) = (get("a"), get("b"));
         assert!(b >= a, "a of batch {a}, then b of batch {b}");
         let (b, a) = (get("b"), get("a"));
@@ -343,7 +317,7 @@ fn cl11_snapshot_vs_flush() {
         }
     };
     write(0);
-    while_writing(&db, 1_500, write, || {
+    while_writing(1_500, write, || {
         let snapshot = db.snapshot();
         let first = snapshot
             .get_entry(&db, "k")

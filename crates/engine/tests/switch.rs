@@ -2,40 +2,12 @@
 //!
 //! Claims: `view.rs` V1-V4; `switch.rs` S1, S2.
 
-#![expect(clippy::unwrap_used, reason = "helpers of tests")]
-
-use crate::common::{fresh, on, tiny};
+use crate::common::{fresh, number, on, race, tiny, while_writing};
 use std::sync::atomic::{AtomicBool, Ordering};
 use velella::vfs::MemFs;
 use velella::vfs::mem::CrashMode;
-use velella::{Db, JournalMode, Stamp, WriteBatch};
+use velella::{JournalMode, Stamp, WriteBatch};
 use velella_testkit::Watchdog;
-
-/// Runs `work` on that many threads at once.
-fn race(threads: u32, work: impl Fn(u32) + Sync) {
-    std::thread::scope(|scope| {
-        for thread in 0..threads {
-            let work = &work;
-            scope.spawn(move || work(thread));
-        }
-    });
-}
-
-fn number(value: &[u8]) -> u64 {
-    u64::from_le_bytes(value[..8].try_into().unwrap())
-}
-
-/// Writes its own number under `key`, again and again, while `looker` looks.
-fn while_writing(db: &Db, writes: u64, write: impl Fn(u64) + Sync, looker: impl Fn()) {
-    std::thread::scope(|scope| {
-        let write = &write;
-        let writer = scope.spawn(move || (1..=writes).for_each(write));
-        while !writer.is_finished() {
-            looker();
-        }
-    });
-    assert!(db.stats().last_stamp >= writes);
-}
 
 #[test]
 fn a_write_between_two_views_of_a_switch_is_not_left_behind() {
@@ -62,7 +34,7 @@ fn a_write_between_two_views_of_a_switch_is_not_left_behind() {
             last.put("effect", value).unwrap();
         }
     };
-    while_writing(&db, 150, write, || {
+    while_writing(150, write, || {
         db.flush().unwrap();
         let after = on(
             &fs.image(1, CrashMode::Strict),

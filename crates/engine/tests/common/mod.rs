@@ -6,6 +6,7 @@ pub(crate) mod log;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use velella::simulation::Sizes;
 use velella::vfs::{MemFs, Vfs};
 use velella::{Builder, Db, Keyspace, MemtableKind};
@@ -70,6 +71,48 @@ pub(crate) fn until(mut done: impl FnMut() -> bool) {
     while !done() {
         std::thread::yield_now();
     }
+}
+
+/// Runs `work` on that many threads at once.
+pub(crate) fn race(threads: u32, work: impl Fn(u32) + Sync) {
+    std::thread::scope(|scope| {
+        for thread in 0..threads {
+            let work = &work;
+            scope.spawn(move || work(thread));
+        }
+    });
+}
+
+/// The number that a value begins with.
+pub(crate) fn number(value: &[u8]) -> u64 {
+    u64::from_le_bytes(value[..8].try_into().unwrap())
+}
+
+/// Writes numbers from 1 to `writes`, and on until `looker` has looked at least three times
+/// meanwhile, however busy the machine is.
+pub(crate) fn while_writing(writes: u64, write: impl Fn(u64) + Sync, looker: impl Fn()) {
+    const LOOKS: u64 = 3;
+    /// A looker that fails looks no more.
+    struct Ends<'a>(&'a AtomicU64);
+    impl Drop for Ends<'_> {
+        fn drop(&mut self) {
+            self.0.store(LOOKS, Ordering::Relaxed);
+        }
+    }
+    let looks = AtomicU64::new(0);
+    std::thread::scope(|scope| {
+        let (write, looks) = (&write, &looks);
+        let writer = scope.spawn(move || {
+            // Relaxed, all: a count.
+            let goes_on = |number| number <= writes || looks.load(Ordering::Relaxed) < LOOKS;
+            (1..).take_while(|number| goes_on(*number)).for_each(write);
+        });
+        let _ends = Ends(looks);
+        while !writer.is_finished() {
+            looker();
+            looks.fetch_add(1, Ordering::Relaxed);
+        }
+    });
 }
 
 /// Milliseconds since 1970.
