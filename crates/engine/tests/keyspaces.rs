@@ -14,7 +14,7 @@ use velella::vfs::{FaultFs, MemFs, Operation};
 use velella::{
     Db, ErrorKind, JournalMode, KeyspaceOptions, Order, RecoveryMode, WriteBatch, WriteOptions,
 };
-use velella_testkit::Watchdog;
+use velella_testkit::{Watchdog, patience};
 
 #[test]
 fn keyspaces_are_created_found_listed_and_dropped() {
@@ -402,10 +402,8 @@ impl Interceptor for Slow {
         // Relaxed, all: what they tell matters by itself.
         if self.is_armed.swap(false, Ordering::Relaxed) {
             self.is_at_it.store(true, Ordering::Relaxed);
-            let started = Instant::now();
-            while !self.is_closed.load(Ordering::Relaxed)
-                && started.elapsed() < Duration::from_millis(300)
-            {
+            let (started, limit) = (Instant::now(), patience(Duration::from_millis(300)));
+            while !self.is_closed.load(Ordering::Relaxed) && started.elapsed() < limit {
                 std::thread::sleep(Duration::from_millis(1));
             }
         }
