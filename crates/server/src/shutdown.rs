@@ -4,6 +4,8 @@
 //! G1. Once no server watches any more, a signal does again what it did before the first: by
 //!     default it ends the process. One that the process caught or ignored before stays so.
 //! G2. A hangup that was ignored when the server began is ignored (`nohup`).
+//! G3. A hangup is never the second signal: where a terminal closes, two come at once, from the
+//!     shell and from the kernel.
 //!
 //! Threads: a handle is used from any; signals are waited for by one of their own.
 //! Tests: below, `tests/limits.rs`, `tests/signals.rs`; the rest by the end-to-end script.
@@ -27,8 +29,8 @@ const EXIT_CODE: i32 = 130;
 /// The signals that stop a server.
 const SIGNALS: [i32; 3] = [SIGTERM, SIGINT, SIGHUP];
 
-/// How many watches there are; `None` before the first one ever.
-static WATCHES: Mutex<Option<usize>> = Mutex::new(None);
+/// How many watches there are.
+static WATCHES: Mutex<usize> = Mutex::new(0);
 
 /// Whether nobody watches, so that signals are to do what they do by default (G1).
 static UNWATCHED: AtomicBool = AtomicBool::new(true);
@@ -70,7 +72,8 @@ impl Signals {
             let mut signals = signals.forever();
             if signals.next().is_some() {
                 server.stop();
-                if signals.next().is_some() {
+                // G3.
+                if signals.any(|signal| signal != SIGHUP) {
                     std::process::exit(EXIT_CODE);
                 }
             }
@@ -103,18 +106,15 @@ impl Watched {
         let watched =
             |signal: &i32| *signal != SIGHUP || is_in(&status, IGNORED, SIGHUP) != Some(true);
         let watched = SIGNALS.into_iter().filter(watched);
-        if watches.is_none() {
-            // A handler cannot be taken away again, so from the first watch on there is one that
-            // does by itself what is done by default.
-            for signal in watched
-                .clone()
-                .filter(|signal| is_default(&status, *signal))
-            {
+        // A handler cannot be taken away again, so from the first watch on there is one that does
+        // by itself what is done by default.
+        for signal in watched.clone() {
+            if is_default(&status, signal) {
                 register_conditional_default(signal, &UNWATCHED)?;
             }
         }
         let signals = SignalIterator::new(watched)?;
-        *watches = Some(watches.unwrap_or(0) + 1);
+        *watches += 1;
         // Release, partner: the load in the handler of `register_conditional_default`; nothing else
         // depends on it.
         UNWATCHED.store(false, Ordering::Release);
@@ -125,10 +125,9 @@ impl Watched {
 impl Drop for Watched {
     fn drop(&mut self) {
         let mut watches = WATCHES.lock();
-        let left = watches.map_or(0, |count| count - 1);
-        *watches = Some(left);
+        *watches -= 1;
         // Release: as in `begin`.
-        UNWATCHED.store(left == 0, Ordering::Release);
+        UNWATCHED.store(*watches == 0, Ordering::Release);
     }
 }
 

@@ -62,6 +62,10 @@ fn child() {
         serve(|_| {
             serve(stop);
             raise(signal).unwrap();
+            if signal == SIGHUP {
+                // As where a terminal closes.
+                raise(signal).unwrap();
+            }
         });
         std::process::exit(LIVES_ON);
     }
@@ -137,7 +141,8 @@ fn a_hangup_that_was_ignored_before_stays_ignored_while_it_serves() {
 
 #[test]
 fn a_signal_stops_the_server_that_is_left() {
-    for signal in SIGNALS {
+    // Nothing would stop it.
+    for signal in SIGNALS.into_iter().filter(|signal| !is_ignored(*signal)) {
         assert_eq!(ended(signal, SERVES).code(), Some(LIVES_ON));
     }
 }

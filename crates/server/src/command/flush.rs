@@ -2,7 +2,7 @@
 //!
 //! E1. All keys of the instant at which the command begins are deleted, in batches: readers may
 //!     see some gone and others not, and a key written meanwhile may go with them. After a crash
-//!     in between, a part is gone.
+//!     in between, a stop or the client's end, a part is gone.
 //!
 //! Tests: `tests/commands.rs`.
 
