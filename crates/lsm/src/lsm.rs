@@ -65,7 +65,8 @@ fn check_order(env: &Env, version: &Version) -> Result<()> {
 #[derive(Debug)]
 struct Lsm {
     shared: Arc<Shared>,
-    /// What is left of the debt with which it was opened.
+    /// What is left of the debt with which it was opened: also of what writers had brought about
+    /// before, who are not told apart.
     inherited: AtomicU64,
 }
 

@@ -19,8 +19,8 @@
 //!     writers will soon be braked: level 0 takes all of level 1 along, and while that lasts
 //!     nothing leaves level 1. If none of level 1 can start, level 0 does.
 //!
-//! P7. Once writers are braked for the tables of level 0, these go before all else: a tree that
-//!     was made with larger levels has deep ones that are far more over their targets.
+//! P7. Once writers are braked for the tables of level 0, these and level 1 go before deeper
+//!     levels: a tree that was made with larger ones has some that are far more over their targets.
 //! P8. With nothing due, level 0 goes down for what it deletes, if that is most of what it holds
 //!     and worth what it meets: where nobody writes any more, nothing else would take it along.
 //!
@@ -115,9 +115,9 @@ pub(crate) fn pick(
         .filter(|(score, _)| *score >= 1.0)
         .collect();
     // P7.
-    let is_pressing = |level: usize| level == 0 && picker.is_level0_braking();
+    let may_wait = |level: usize| level > 1 && picker.is_level0_braking();
     due.sort_by(|a, b| {
-        let by_need = is_pressing(b.1).cmp(&is_pressing(a.1));
+        let by_need = may_wait(a.1).cmp(&may_wait(b.1));
         by_need.then(b.0.total_cmp(&a.0))
     });
     let level0_due = due.iter().any(|(_, level)| *level == 0);
@@ -461,24 +461,20 @@ impl Picker<'_> {
     /// With nothing due: tables of level 0 that are mostly tombstones, or have expired, and have a
     /// quarter as many of them as there is in what they meet (P8).
     fn emptied(&self, retention: &Retention) -> Option<Choice> {
-        let now_ms = retention.now_ms();
-        let gone = |table: &&TableMeta| -> u64 {
-            let deletes = table.kinds[ValueKind::Delete as usize];
-            let expired = table.max_expiry_ms.is_some_and(|latest| latest < now_ms);
-            deletes + if expired { expiring(table) } else { 0 }
-        };
-        let entries = |tables: &[&TableMeta]| tables.iter().map(|table| table.entries()).sum();
-        self.level0_choices(|table| is_most(gone(&table), table))
-            .find(|choice| {
-                let of = |level: usize, files: &[u64]| -> Vec<&TableMeta> {
-                    let tables = self.tables(level).iter().copied();
-                    tables.filter(|table| files.contains(&table.file)).collect()
-                };
-                let (upper, lower) = (of(0, &choice.upper), of(1, &choice.lower));
-                let gone: u64 = upper.iter().map(gone).sum();
-                let (upper, lower): (u64, u64) = (entries(&upper), entries(&lower));
-                gone > upper / 2 && gone >= lower / EMPTIED_SHARE
-            })
+        let leaving = |table: &TableMeta| leaving_from_level0(table, retention);
+        let choices = self.level0_choices(|table| is_most(leaving(table), table));
+        let mut worth = choices.filter(|choice| {
+            let sum = |level: usize, files: &[u64], of: &dyn Fn(&TableMeta) -> u64| -> u64 {
+                let tables = self.tables(level).iter();
+                let chosen = tables.filter(|table| files.contains(&table.file));
+                chosen.map(|table| of(table)).sum()
+            };
+            let leave = sum(0, &choice.upper, &leaving);
+            let entries = sum(0, &choice.upper, &TableMeta::entries);
+            let met = sum(1, &choice.lower, &TableMeta::entries);
+            leave > entries / 2 && leave >= met / EMPTIED_SHARE
+        });
+        worth.next()
     }
 
     /// With nothing due: a table that is mostly tombstones goes down, to take what it deletes
@@ -495,8 +491,8 @@ impl Picker<'_> {
             let is_plain = keeps.iter().all(|kind| table.kinds[*kind as usize] == 0);
             let is_past = table.max_stamp <= retention.oldest();
             let deleted = if is_past { deletes(table) } else { 0 };
-            let unseen = deleted.saturating_add(unseen(table, retention));
-            is_past && is_deleted(table) || is_plain && unseen > table.entries() / LAST_SHARE
+            let leaving = deleted.saturating_add(unseen(table, retention));
+            is_past && is_deleted(table) || is_plain && leaving > table.entries() / LAST_SHARE
         })
     }
 
@@ -539,6 +535,18 @@ fn longest_even(run: &[&TableMeta]) -> Option<usize> {
         }
     }
     longest
+}
+
+/// How many entries of a table of level 0 are worth taking down for what they take along: deletes
+/// that nobody reads below, and what has expired. A large value may be one that never does.
+fn leaving_from_level0(table: &TableMeta, retention: &Retention) -> u64 {
+    let is_past = table.max_stamp <= retention.oldest();
+    let deletes = table.kinds[ValueKind::Delete as usize];
+    let now_ms = retention.now_ms();
+    let is_expired = table.max_expiry_ms.is_some_and(|latest| latest < now_ms);
+    let expired = table.kinds[ValueKind::PutExpiring as usize];
+    let of = |is: bool, entries: u64| if is { entries } else { 0 };
+    of(is_past, deletes) + of(is_expired, expired)
 }
 
 /// Entries of the table that may expire.

@@ -2,7 +2,7 @@
 //!
 //! Beside the checksums: the order of entries (B1), that index, tags, restarts and filter find
 //! every key where it is, and that the properties count what there is. All of it is read from the
-//! file: neither blocks of the cache nor what is in memory since the opening are believed.
+//! file: blocks, though the cache may have them, and once more what the opening read.
 //!
 //! Threads: any. Tests: tests/damage.rs.
 

@@ -251,19 +251,21 @@ fn a_level_1_that_is_due_goes_before_level_0_until_writers_would_soon_be_braked(
 #[test]
 fn level_0_goes_before_levels_that_are_far_too_large_once_writers_are_braked_for_it() {
     let options = options();
-    let first = |tables: usize| {
+    let first = |tables: usize, level1_bytes: u64| {
         let upper = (0..tables as u64).map(|file| table(100 + file, 1, 9, 1));
         let levels = [
             upper.rev().collect(),
-            vec![table(1, 1, 9, 1000)],
+            vec![table(1, 1, 9, level1_bytes)],
             vec![table(2, 1, 9, 9_000_000)],
             vec![table(3, 1, 9, 1)],
         ];
         let choice = pick(&shape(&levels), &Busy::default(), &options, &now(0));
         choice.map(|choice| choice.level)
     };
-    assert_eq!(first(options.level0_slow - 1), Some(2));
-    assert_eq!(first(options.level0_slow), Some(0));
+    assert_eq!(first(options.level0_slow - 1, 1000), Some(2));
+    assert_eq!(first(options.level0_slow, 1000), Some(0));
+    // Not before level 1, which each of its merges rewrites.
+    assert_eq!(first(options.level0_slow, 90_000), Some(1));
 }
 
 #[test]

@@ -37,6 +37,34 @@ fn level_0_goes_down_for_what_it_deletes_where_that_is_worth_what_it_meets() {
 }
 
 #[test]
+fn level_0_does_not_go_down_for_deletes_that_somebody_reads_below_or_beside_much_that_stays() {
+    let deletes = |file: u64, smallest: u8, largest: u8, puts: u64| {
+        let mut upper = table(file, smallest, largest, 300);
+        upper.kinds[ValueKind::Delete as usize] = 12;
+        upper.kinds[ValueKind::Put as usize] = puts;
+        upper.max_stamp = Stamp(8);
+        upper
+    };
+    let choice = |upper: Vec<TableMeta>, read: Retention| {
+        let levels = [upper, vec![table(9, 1, 9, 900)]];
+        let choice = pick(&shape(&levels), &Busy::default(), &options(), &read);
+        choice.map(|choice| choice.upper)
+    };
+    let read_at = |oldest| Retention::new(Stamp(99), Stamp(99), vec![Stamp(oldest)]);
+    assert_eq!(
+        choice(vec![deletes(1, 1, 9, 10)], read_at(8)),
+        Some(vec![1])
+    );
+    assert_eq!(choice(vec![deletes(1, 1, 9, 10)], read_at(7)), None);
+    // They overlap, so both would go.
+    let both = vec![deletes(2, 1, 5, 0), table(1, 4, 9, 300)];
+    assert_eq!(choice(both, now(0)), Some(vec![2, 1]));
+    let mut live = table(1, 4, 9, 300);
+    live.kinds[ValueKind::Put as usize] = 13;
+    assert_eq!(choice(vec![deletes(2, 1, 5, 0), live], now(0)), None);
+}
+
+#[test]
 fn tombstones_of_the_last_level_leave_once_nobody_reads_below_them() {
     let mut heavy = table(1, 1, 9, 10);
     heavy.kinds[ValueKind::Delete as usize] = 11;
