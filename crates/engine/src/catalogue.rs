@@ -206,7 +206,8 @@ impl Engine {
         drop(paused);
         self.work.wake_all();
         self.relief.wake_all();
-        // It has happened: what the journal cannot give back now is the next flush's business.
+        // It has happened: what the journal cannot give back now is the next flush's business, and
+        // what the device says of it the next write's.
         let _ = self.release_journal();
         Ok(())
     }

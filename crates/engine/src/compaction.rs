@@ -3,8 +3,10 @@
 //! C1. A full compaction has the trees for itself: a background job that began before, with an
 //!     older idea of what is still read, would hold tables back from it.
 //! C2. Under a brake a full compaction stops to relieve the writers first, of whichever keyspace:
-//!     nobody else can meanwhile (C1). But by a few jobs between two of its own: those who write as
-//!     fast as they may are always braked a little, and it would never end.
+//!     nobody else can meanwhile (C1). But by a few jobs between two of its own, and in all by so
+//!     many for each table there was: those who write as fast as they may are always braked a
+//!     little, and what relieves them of level 0 gives what it was merged with anew to the full
+//!     compaction.
 //! C3. A job that outlived its keyspace fails in vain, and harms nobody; what it was told by the
 //!     device counts.
 //! C4. A flush does not wait for a compaction: who runs one flushes in between, since writers wait
@@ -105,11 +107,12 @@ impl Engine {
         // It may have been waited for until the database was closed.
         self.check()?;
         for core in cores {
-            let mut wanted = Wanted::Everything;
+            let tables: usize = core.tree.levels().iter().map(|level| level.tables).sum();
+            let (mut wanted, mut relief) = (Wanted::Everything, RELIEVING_JOBS * (1 + tables));
             while let Some(job) = core.tree.next_job(wanted, &self.retention()) {
                 self.run_job(core, job)?;
                 self.check()?;
-                self.relieve()?;
+                self.relieve(&mut relief)?;
                 wanted = Wanted::Rest;
             }
         }
@@ -118,13 +121,14 @@ impl Engine {
         Ok(())
     }
 
-    /// C2.
-    fn relieve(&self) -> Result<()> {
+    /// C2, by as many jobs as are `left`.
+    fn relieve(&self, left: &mut usize) -> Result<()> {
         for core in self.cores() {
-            for _ in 0..RELIEVING_JOBS {
+            for _ in 0..RELIEVING_JOBS.min(*left) {
                 if core.tree.pressure().brake <= 0.0 {
                     break;
                 }
+                *left -= 1;
                 let Some(job) = core.tree.next_job(Wanted::Due, &self.retention()) else {
                     break;
                 };

@@ -36,7 +36,10 @@ fn relieving_writers_ends_when_the_database_closes() {
     brake(&db.default_keyspace());
     engine.halt_as_closed();
     engine.stopping.store(true, Ordering::Release);
-    assert_eq!(engine.relieve().unwrap_err().kind(), ErrorKind::Closed);
+    assert_eq!(
+        engine.relieve(&mut 99).unwrap_err().kind(),
+        ErrorKind::Closed
+    );
 }
 
 #[test]
@@ -46,7 +49,7 @@ fn writers_of_another_keyspace_are_relieved_as_well() {
     let other = db.create_keyspace("other", Default::default()).unwrap();
     let _whole = engine.compacting.write();
     brake(&other);
-    engine.relieve().unwrap();
+    engine.relieve(&mut 99).unwrap();
     assert!(other.core.tree.pressure().brake <= 0.0);
     assert_eq!(other.iter().unwrap().count(), 100);
 }
@@ -63,9 +66,14 @@ fn writers_are_relieved_by_a_few_jobs_at_a_time() {
         db.flush().unwrap();
     }
     let before = tables();
-    engine.relieve().unwrap();
-    assert_eq!((before, tables()), (34, 34 - RELIEVING_JOBS));
+    engine.relieve(&mut 99).unwrap();
+    let after = 34 - RELIEVING_JOBS;
+    assert_eq!((before, tables()), (34, after));
     assert!(db.core.tree.pressure().brake > 0.0);
+    let mut left = 1;
+    engine.relieve(&mut left).unwrap();
+    engine.relieve(&mut left).unwrap();
+    assert_eq!((left, tables()), (0, after - 1));
 }
 
 #[test]
@@ -262,6 +270,26 @@ fn a_journal_file_that_cannot_be_deleted_ends_writing_whose_flush_it_was() {
     assert_eq!(failed.expect("one was given up").kind(), ErrorKind::Io);
     assert_eq!(db.put("k", "4").unwrap_err().kind(), ErrorKind::ReadOnly);
     assert_eq!(db.get(7u32.to_be_bytes()).unwrap().unwrap().len(), 4000);
+}
+
+#[test]
+fn the_bytes_of_a_flush_that_is_tried_again_count_once() {
+    let faulty = FaultFs::over_mem(&MemFs::new());
+    let (db, engine) = open(Arc::new(faulty.clone()), tiny());
+    db.handle.workers.lock().stop(&engine);
+    engine.stopping.store(false, Ordering::Release);
+    db.put("k", "1").unwrap();
+    faulty.inject(
+        Rule::every(Fault::NoSpace)
+            .of(Operation::Write)
+            .on("MANIFEST")
+            .times(1),
+    );
+    db.flush().unwrap_err();
+    assert_eq!(faulty.fired(), 1);
+    db.flush().unwrap();
+    let bytes: u64 = db.core.tree.levels().iter().map(|level| level.bytes).sum();
+    assert_eq!(db.stats().counters["flush_bytes"], bytes);
 }
 
 #[test]
