@@ -355,7 +355,7 @@ fn open(path: &Path) -> Result<(Box<dyn BufRead>, Option<u64>), Failure> {
 fn check_raw(source: &mut impl BufRead, path: &Path) -> Result<(), Failure> {
     let start = source.fill_buf();
     let start = start.map_err(|error| Error::io("import", path, error))?;
-    match raw::may_begin_with(start) {
+    match !start.is_empty() && raw::may_begin_with(start) {
         true => Ok(()),
         false => {
             let error = Error::new(ErrorKind::InvalidInput, "import", raw::NO_RAW_FILE).on(path);

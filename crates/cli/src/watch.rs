@@ -1,7 +1,7 @@
 //! What a running server tells whoever started it, on standard error: that it takes no more
 //! writes, what its background work lacks, and that it has it again.
 //!
-//! V1. Each change is told once, within a second or so; nothing is told while all is well.
+//! V1. Each change that lasts for a second is told once; nothing is told while all is well.
 //!
 //! Threads: one of its own, which ends with the watch. Tests: below.
 
@@ -23,7 +23,7 @@ pub(crate) struct Watch {
 }
 
 impl Watch {
-    /// Watches `db`, and tells by `tell`, which is given a line.
+    /// Watches `db`, and gives each change to `tell`.
     pub(crate) fn begin(db: Db, tell: impl Fn(&Change) + Send + 'static) -> io::Result<Watch> {
         let (over, is_over) = channel::<()>();
         let look = move || {

@@ -205,6 +205,8 @@ fn what_is_refused_for_its_arguments_or_its_file_leaves_no_database() {
     place
         .run(&["import", "notes.txt", "--format", "raw"])
         .failed(1, &["no raw file", "--format"]);
+    let nothing = place.run_with(&["import", "-", "--format", "raw"], b"");
+    nothing.failed(1, &["no raw file"]);
     assert!(!place.data().exists());
     // Nor does what is there change.
     place.ok(&["put", "a", "1"]);

@@ -21,6 +21,8 @@ use velella::limits::{KEY_BYTES_MAX, VALUE_BYTES_MAX};
 const MAGIC: &[u8; 8] = b"VELPAIR1";
 /// What is wrong with a file that does not begin with it.
 pub(crate) const NO_RAW_FILE: &str = "the file does not begin with VELPAIR1: it is no raw file";
+const END: u32 = u32::MAX;
+
 /// Whether a file that begins with `start` may be a raw file.
 pub(crate) fn may_begin_with(start: &[u8]) -> bool {
     start
@@ -28,8 +30,6 @@ pub(crate) fn may_begin_with(start: &[u8]) -> bool {
         .zip(MAGIC)
         .all(|(found, wanted)| found == wanted)
 }
-
-const END: u32 = u32::MAX;
 
 /// Where in the file the reader stands.
 #[derive(Debug, Default)]
