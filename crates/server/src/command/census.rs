@@ -31,19 +31,16 @@ pub(crate) fn keys_of(ctx: &mut Context<'_>, database: usize) -> Result<Option<C
 fn count(ctx: &mut Context<'_>, database: usize) -> Result<Option<Count>, Failure> {
     // By the clock of the database, which may be ahead of the machine's.
     let (now_ms, mut ttl_sum) = (ctx.shared.db.now_ms(), 0u64);
-    if ctx.databases.existing(database)?.is_none() {
+    let Some(keyspace) = ctx.databases.existing(database)?.cloned() else {
         return Ok(None);
-    }
+    };
     let mut count = Count::default();
     let entries = in_tables(ctx, database);
     if entries > ENTRIES_MAX {
         count.keys = entries;
         return Ok(Some(count));
     }
-    let Some(keyspace) = ctx.databases.existing(database)? else {
-        return Ok(None);
-    };
-    let mut iter = keys_only(keyspace, Bound::Unbounded, b"")?;
+    let mut iter = keys_only(&keyspace, Bound::Unbounded, b"")?;
     while iter.step()? {
         count.keys += 1;
         if let Some(at) = iter.expires_at_ms() {
