@@ -18,13 +18,12 @@
 //! P6. While level 1 is due, its tables go before those of level 0, until these are so many that
 //!     writers will soon be braked: level 0 takes all of level 1 along, and while that lasts
 //!     nothing leaves level 1. If none of level 1 can start, level 0 does.
-//!
 //! P7. Once writers are braked for the tables of level 0, these and level 1 go before deeper
 //!     levels: a tree that was made with larger ones has some that are far more over their targets.
 //! P8. With nothing due, level 0 goes down for what it deletes, if that is most of what it holds
 //!     and worth what it meets: where nobody writes any more, nothing else would take it along.
 //!
-//! Tests: `picker/tests.rs`.
+//! Tests: `picker/tests.rs`, what leaves in `picker/tests/leaving.rs`.
 
 use crate::pressure::{is_level0_due, target};
 use std::collections::HashSet;

@@ -191,6 +191,29 @@ fn a_word_list_is_a_file_of_pairs_with_empty_values() {
 }
 
 #[test]
+fn a_value_of_several_columns_keeps_the_tabs_between_them() {
+    for (key, expected) in [
+        (1, record(b"a", b"b\t\tc\td")),
+        (2, record(b"b", b"a\t\tc\td")),
+        (5, record(b"d", b"a\tb\t\tc")),
+    ] {
+        let columns = Columns { key, value: None };
+        for bytes in [false, true] {
+            let options = ReadOptions {
+                columns,
+                bytes,
+                ..options(Format::Tsv)
+            };
+            let (records, malformed) = read(b"a\tb\t\tc\td\n", options);
+            assert_eq!(
+                (&records[..], malformed.len()),
+                (&[expected.clone()][..], 0)
+            );
+        }
+    }
+}
+
+#[test]
 fn a_header_is_passed_over_and_columns_are_chosen() {
     let columns = Columns {
         key: 2,
