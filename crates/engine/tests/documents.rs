@@ -54,6 +54,20 @@ fn the_page_of_options_has_every_knob_with_its_default() {
     assert!(page.contains(&format!("at least {}", bytes(MEMORY_MIN))));
 }
 
+/// What `stats` lists by names, which no type holds.
+#[test]
+fn the_page_of_statistics_has_every_counter_cause_and_histogram() {
+    let dir = tempfile::tempdir().unwrap();
+    let stats = velella::open(dir.path()).unwrap().stats();
+    let mut names: Vec<String> = stats.counters.into_keys().collect();
+    names.extend(stats.stalls.into_iter().map(|stall| stall.cause));
+    names.extend(stats.histograms.into_iter().map(|one| one.name));
+    assert!(names.len() > 40, "{names:?}");
+    let page = include_str!("../../../docs/stats.md");
+    names.retain(|name| !page.contains(&format!("`{name}`")));
+    assert_eq!(names, Vec::<String>::new(), "docs/stats.md lacks them");
+}
+
 fn bytes(count: u64) -> String {
     let units = [(30, "GiB"), (20, "MiB"), (10, "KiB")];
     let unit = units.iter().find(|(shift, _)| count >= 1 << shift);
