@@ -12,6 +12,7 @@ use perf_event::events::{Event, Hardware};
 use perf_event::{Builder, Counter};
 use std::collections::BTreeMap;
 use std::path::Path;
+use std::time::Duration;
 
 /// Counts that grow.
 pub type Reading = BTreeMap<&'static str, u64>;
@@ -123,6 +124,16 @@ pub fn grown(before: &Reading, after: &Reading) -> BTreeMap<String, f64> {
             ((*name).to_owned(), float(after.saturating_sub(before)))
         })
         .collect()
+}
+
+/// The processor time that a process has taken with all its threads, in ticks of 10 ms; `None`
+/// where `/proc` does not tell. `process` is its number, or `self`.
+pub(crate) fn processor_time(process: &str) -> Option<Duration> {
+    let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
+    // The fields behind the name, which may itself hold spaces: utime is the 12th, then stime.
+    let mut fields = stat.rsplit(')').next()?.split_whitespace().skip(11);
+    let mut ticks = || fields.next()?.parse::<u64>().ok();
+    Some(Duration::from_millis((ticks()? + ticks()?) * 10))
 }
 
 /// Bytes of resident memory: now, and at most.

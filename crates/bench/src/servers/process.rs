@@ -9,6 +9,7 @@
 //! Tests: `tests/servers.rs`.
 
 use crate::failure::{Failure, Outcome};
+use crate::meters::processor_time;
 use std::io::{BufRead, BufReader, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::path::Path;
@@ -108,13 +109,9 @@ impl Server {
         self.port
     }
 
-    /// The processor time that it has taken, in ticks of 10 ms; `None` where `/proc` does not tell.
+    /// The processor time that it has taken, where the system tells.
     pub(super) fn cpu(&self) -> Option<Duration> {
-        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.child.id())).ok()?;
-        // The fields behind the name, which may itself hold spaces: utime is the 12th, then stime.
-        let mut fields = stat.rsplit(')').next()?.split_whitespace().skip(11);
-        let mut ticks = || fields.next()?.parse::<u64>().ok();
-        Some(Duration::from_millis((ticks()? + ticks()?) * 10))
+        processor_time(&self.child.id().to_string())
     }
 
     /// Stores all keys that the load generator draws: those of SET, GET and MSET, and counters.
