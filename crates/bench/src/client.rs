@@ -5,7 +5,9 @@
 //! C2. Every value read is copied out; every 32nd answer is checked whole; a key that must be there
 //!     and is not, and a scan that shows fewer pairs than are due, end the run at once.
 //! C3. In an open loop latency counts from the intended time, so a stall delays, in the figures,
-//!     all that it delayed (no coordinated omission).
+//!     all that it delayed (no coordinated omission). Those of stretches in which the processor
+//!     was slow or taken away are kept apart as well (`speed`); it is looked at between
+//!     operations, whose latencies have that in them as they have the drawing of keys.
 //!
 //! Threads: one each. Tests: `drive`.
 
@@ -17,7 +19,8 @@ use crate::ledger::{Notes, Sample};
 use crate::present::{Marks, Present};
 use crate::progress::Progress;
 use crate::random::Random;
-use crate::spec::{Operation, Spec};
+use crate::spec::{Operation, Pace, Spec};
+use crate::speed::Gauge;
 use crate::store::Store;
 use crate::values::Values;
 use crate::witness::{Kept, Scan};
@@ -73,8 +76,13 @@ pub(crate) enum Schedule {
     Count(u64),
     /// Each after the one before, until this much time is over.
     Time(Duration),
-    /// One every `every`, so many.
-    Timed { every: Duration, count: u64 },
+    /// One every `every`, so many. A look at the processor takes `usual`, if that is known
+    /// (`speed`).
+    Timed {
+        every: Duration,
+        count: u64,
+        usual: Option<Duration>,
+    },
 }
 
 /// What a thread did.
@@ -92,6 +100,10 @@ pub(crate) struct Done {
     pub(crate) took_max: Duration,
     /// When those began and ended that took longer than [`SLOW`].
     pub(crate) slow: Vec<(Instant, Instant)>,
+    /// How long looks at the processor took, where an open loop is prepared or run (`speed`).
+    pub(crate) looks: Vec<Duration>,
+    /// Latencies of operations of an open loop that belong to stretches (`speed`).
+    pub(crate) slowed: Histogram<u64>,
     pub(crate) notes: Notes,
     /// Some of its scans.
     pub(crate) kept: Kept,
@@ -143,6 +155,8 @@ pub(crate) struct Client<'a> {
     answers: u64,
     /// Operations that the last report of progress knew of.
     reported: u64,
+    /// Where an open loop is prepared or run.
+    gauge: Option<Gauge>,
     done: Done,
 }
 
@@ -161,6 +175,7 @@ impl<'a> Client<'a> {
             in_order: 0,
             answers: 0,
             reported: 0,
+            gauge: matches!(shared.spec.pace, Pace::Open { .. }).then(|| Gauge::new(None)),
             done: Done {
                 start: now,
                 end: now,
@@ -172,6 +187,8 @@ impl<'a> Client<'a> {
                 latencies: shared.spec.mix().iter().map(|_| histogram()).collect(),
                 took_max: Duration::ZERO,
                 slow: Vec::new(),
+                looks: Vec::new(),
+                slowed: histogram(),
                 notes: Notes::default(),
                 kept: Kept::default(),
             },
@@ -191,7 +208,14 @@ impl<'a> Client<'a> {
         let outcome = match schedule {
             Schedule::Count(count) => self.count(count),
             Schedule::Time(time) => self.closed(u64::MAX, Some(time)),
-            Schedule::Timed { every, count } => self.open(every, count),
+            Schedule::Timed {
+                every,
+                count,
+                usual,
+            } => {
+                self.gauge = Some(Gauge::new(usual));
+                self.open(every, count)
+            }
         };
         self.end(outcome)
     }
@@ -268,6 +292,11 @@ impl<'a> Client<'a> {
             self.perform(operation)?;
             let end = Instant::now();
             record_time(&mut self.done.latencies[index], end - intended);
+            if let Some(gauge) = &mut self.gauge
+                && gauge.is_in_stretch(begun - intended, end)
+            {
+                record_time(&mut self.done.slowed, end - intended);
+            }
             self.done.took_max = self.done.took_max.max(end - begun);
             if end - begun > SLOW {
                 self.done.slow.push((begun, end));
@@ -290,6 +319,9 @@ impl<'a> Client<'a> {
             self.done.operations - std::mem::replace(&mut self.reported, self.done.operations);
         progress.done.fetch_add(more, Ordering::Relaxed);
         progress.inserted.fetch_max(self.bound(), Ordering::Relaxed);
+        if let Some(gauge) = &mut self.gauge {
+            self.done.looks.push(gauge.look());
+        }
         let over = time.is_some_and(|time| self.done.start.elapsed() >= time);
         over || self.shared.failed.load(Ordering::Relaxed)
     }

@@ -26,6 +26,7 @@ use crate::present::{Marks, Present};
 use crate::progress::Progress;
 use crate::result::{Latencies, Measurement, float};
 use crate::spec::{Body, Operation, Pace, Spec};
+use crate::speed;
 use crate::store::Store;
 use crate::values::Values;
 use crate::witness;
@@ -47,6 +48,16 @@ pub(crate) struct Bench<'a> {
     pub(crate) progress: &'a Progress,
 }
 
+/// What an open loop is to do.
+#[derive(Debug, Clone, Copy)]
+struct Aim {
+    /// Operations a second.
+    rate: f64,
+    seconds: f64,
+    /// How long a look at the processor took when saturation was measured, if it was (`speed`).
+    usual: Option<Duration>,
+}
+
 /// All threads' work together.
 struct All {
     seconds: f64,
@@ -59,6 +70,8 @@ struct All {
     /// As in `Done`, of all.
     took_max: Duration,
     slow: Vec<(Instant, Instant)>,
+    looks: Vec<Duration>,
+    slowed: Histogram<u64>,
     /// What the thread beside them did, and in how many seconds.
     beside: Option<(u64, f64)>,
     notes: Vec<Notes>,
@@ -100,14 +113,12 @@ impl Bench<'_> {
             })?;
         }
         let mut figures = BTreeMap::new();
-        let rate = self.rate(spec, &mut figures)?;
+        let aim = self.aim(spec, &mut figures)?;
         // Not before the rate was found: what that counted is of no operation that is measured.
         let (before, counted) = (self.meters.read(), self.store.counters());
-        let mut all = match (spec.pace, rate) {
-            (Pace::Open { seconds, .. }, Some(rate)) => {
-                self.open_loop(spec, rate, seconds, &mut figures)?
-            }
-            _ => self.threads_run(spec, |threads, thread| {
+        let mut all = match aim {
+            Some(aim) => self.open_loop(spec, aim, &mut figures)?,
+            None => self.threads_run(spec, |threads, thread| {
                 Schedule::Count(portion(spec.operations, threads, thread))
             })?,
         };
@@ -153,8 +164,9 @@ impl Bench<'_> {
         })
     }
 
-    /// Operations a second of an open loop: those given, or its share of what a closed one does.
-    fn rate(&mut self, spec: &Spec, figures: &mut BTreeMap<String, f64>) -> Outcome<Option<f64>> {
+    /// What an open loop is to do: operations a second as given, or its share of what a closed one
+    /// does.
+    fn aim(&mut self, spec: &Spec, figures: &mut BTreeMap<String, f64>) -> Outcome<Option<Aim>> {
         let Pace::Open {
             rate,
             share,
@@ -164,18 +176,22 @@ impl Bench<'_> {
         else {
             return Ok(None);
         };
-        let rate = match rate {
-            Some(given) => float(given),
+        let (rate, look) = match rate {
+            Some(given) => (float(given), None),
             None => {
                 let time = Duration::from_secs_f64(measure_seconds.min(seconds));
                 let closed = self.threads_run(spec, |_, _| Schedule::Time(time))?;
                 let saturated = float(closed.operations) / closed.seconds.max(1e-9);
                 figures.insert("saturation_per_second".to_owned(), saturated);
-                saturated * share
+                (saturated * share, speed::median(closed.looks))
             }
         };
         figures.insert("intended_per_second".to_owned(), rate);
-        Ok(Some(rate))
+        Ok(Some(Aim {
+            rate,
+            seconds,
+            usual: look,
+        }))
     }
 
     /// How skewed the draws were, and what that made of a memtable.
@@ -294,6 +310,8 @@ impl Bench<'_> {
             latencies: spec.mix().iter().map(|_| histogram()).collect(),
             took_max: Duration::ZERO,
             slow: Vec::new(),
+            looks: Vec::new(),
+            slowed: histogram(),
             beside: beside.as_ref().map(|beside| {
                 let took = beside.end - beside.start;
                 (beside.operations, took.as_secs_f64())
@@ -313,6 +331,9 @@ impl Bench<'_> {
             all.checked += done.checked;
             all.took_max = all.took_max.max(done.took_max);
             all.slow.extend(done.slow);
+            all.looks.extend(done.looks);
+            // All have the same bounds, so nothing falls outside.
+            let _ = all.slowed.add(&done.slowed);
             for (sum, one) in all.latencies.iter_mut().zip(&done.latencies) {
                 // All have the same bounds, so nothing falls outside.
                 let _ = sum.add(one);

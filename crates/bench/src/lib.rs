@@ -31,6 +31,8 @@ mod present;
 mod due;
 mod witness;
 mod progress;
+mod stolen;
+mod speed;
 mod client;
 mod audit;
 mod chains;

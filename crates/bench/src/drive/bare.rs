@@ -6,9 +6,7 @@
 //! of its own to wait for, so what it is late by is the machine's.
 //!
 //! A1. An operation adds up 8 KiB four times, which any processor's first cache holds, and takes
-//!     about as long as a put: it waits for no memory, allocates nothing, calls nobody. Its
-//!     additions do not wait for each other: a chain of steps that do would take as long where
-//!     others use the same core.
+//!     about as long as a put: it waits for no memory, allocates nothing, calls nobody.
 //! A2. Rate, waiting and measuring are as around a store: the benchmark's share of what a closed
 //!     loop did right before, two looks at the clock for each operation in both loops, latencies
 //!     from the intended times, the idle timer beside. But it is one thread, however many clients
@@ -21,9 +19,9 @@ use crate::client::{histogram, record, wait_until};
 use crate::progress::Progress;
 use crate::result::float;
 use crate::spec::{Pace, Spec};
+use crate::speed::add_up;
 use hdrhistogram::Histogram;
 use std::collections::BTreeMap;
-use std::hint::black_box;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
@@ -67,8 +65,7 @@ pub(crate) fn figures(spec: &Spec, progress: &Progress) -> BTreeMap<String, f64>
 /// An operation (A1).
 fn compute(words: &Words) {
     for _ in 0..TIMES {
-        let sum = |sum: u64, word: &u64| sum.wrapping_add(word.rotate_left(5));
-        black_box(black_box(words).iter().fold(0, sum));
+        add_up(words);
     }
 }
 

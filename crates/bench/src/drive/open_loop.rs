@@ -5,15 +5,19 @@
 //! O2. What of a slow operation has a name is what all waits that the store names grew by, from
 //!     the last look that was over before it began to the first that began after it ended. So
 //!     with one thread too much is named by no more than what was waited between two looks.
+//! O3. What the host took away has a name as well, of all processors together.
+//! O4. Operations in stretches in which the processor was slow or taken away (`speed`) are in all
+//!     figures; those beside them have figures of their own, too.
 //!
 //! Threads: two beside the clients. Tests: `drive/tests.rs`.
 
 use super::idle::idle;
-use super::{All, Bench};
-use crate::client::{SLOW, Schedule};
+use super::{Aim, All, Bench};
+use crate::client::{SLOW, Schedule, histogram};
 use crate::failure::Outcome;
 use crate::result::float;
 use crate::spec::Spec;
+use crate::stolen;
 use crate::store::{Store, Waits};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -36,10 +40,12 @@ impl Look {
         let from = Instant::now();
         let waits = store.waits()?;
         let us = waits.values().map(|waits| waits.total_us).sum();
+        // O3.
+        let stolen = stolen::look();
         Some(Look {
             from,
             to: Instant::now(),
-            waited: Duration::from_micros(us),
+            waited: Duration::from_micros(us) + stolen,
         })
     }
 }
@@ -68,30 +74,34 @@ fn unnamed((begun, end): (Instant, Instant), looks: &[Look]) -> Duration {
 }
 
 impl Bench<'_> {
-    /// Runs `spec` with so many operations a second for so many seconds.
+    /// Runs `spec` as `aim` says.
     pub(super) fn open_loop(
         &mut self,
         spec: &Spec,
-        rate: f64,
-        seconds: f64,
+        aim: Aim,
         figures: &mut BTreeMap<String, f64>,
     ) -> Outcome<All> {
-        let each = rate / float(self.threads);
+        let each = aim.rate / float(self.threads);
         let every = Duration::from_secs_f64(1.0 / each.max(1e-3));
         #[expect(
             clippy::cast_possible_truncation,
             clippy::cast_sign_loss,
             reason = "a float saturates when cast, and a rate is not negative"
         )]
-        let count = (each * seconds) as u64;
+        let count = (each * aim.seconds) as u64;
         let stop = &AtomicBool::new(false);
         let store = self.store;
         let waits = store.waits().unwrap_or_default();
         let first = Look::take(store);
+        let stolen = stolen::look();
         let (all, late, looks) = std::thread::scope(|scope| {
             let idler = scope.spawn(|| idle(stop));
             let looker = first.map(|first| scope.spawn(move || looks(store, first, stop)));
-            let all = self.threads_run(spec, |_, _| Schedule::Timed { every, count });
+            let all = self.threads_run(spec, |_, _| Schedule::Timed {
+                every,
+                count,
+                usual: aim.usual,
+            });
             // Relaxed: they stop within a wait.
             stop.store(true, Ordering::Relaxed);
             let looks = looker.and_then(|looker| looker.join().ok());
@@ -103,7 +113,12 @@ impl Bench<'_> {
             figures.insert("idle_max_ns".to_owned(), float(late.max()));
         }
         let all = all?;
+        let stolen = stolen::look().saturating_sub(stolen).as_secs_f64() * 1e3;
+        figures.insert("stolen_ms".to_owned(), stolen);
         slowness(&all, looks.as_deref(), figures);
+        if aim.usual.is_some() {
+            steadiness(&all, figures);
+        }
         stalls(&waits, &store.waits().unwrap_or_default(), figures);
         Ok(all)
     }
@@ -129,6 +144,26 @@ fn slowness(all: &All, looks: Option<&[Look]>, figures: &mut BTreeMap<String, f6
         "unnamed_max_ns",
         ns(unnamed.into_iter().max().unwrap_or_default()),
     );
+}
+
+/// What share of the operations belongs to stretches, and how late the others were (O4).
+fn steadiness(all: &All, figures: &mut BTreeMap<String, f64>) {
+    let mut steady = histogram();
+    for one in &all.latencies {
+        // All have the same bounds, and what was slowed is in them: nothing falls outside.
+        let _ = steady.add(one);
+    }
+    let whole = steady.len();
+    let _ = steady.subtract(&all.slowed);
+    let mut figure = |name: &str, value: f64| figures.insert(name.to_owned(), value);
+    figure(
+        "slow_percent",
+        float(all.slowed.len()) * 100.0 / float(whole.max(1)),
+    );
+    if !steady.is_empty() {
+        figure("steady_p999_ns", float(steady.value_at_quantile(0.999)));
+        figure("steady_max_ns", float(steady.max()));
+    }
 }
 
 /// The longest wait under each cause. One that was no longer than the longest before the loop is

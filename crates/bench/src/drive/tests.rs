@@ -472,6 +472,12 @@ fn an_open_loop_keeps_its_pace_and_measures_every_operation() {
     assert!(measured.operations as f64 > intended - 2.0);
     assert_eq!(measured.latencies.count, measured.operations);
     assert!(measured.figures.contains_key("idle_p999_ns"));
+    // Whether the processor was slow, or taken away, is the machine's to say.
+    assert!((0.0..=100.0).contains(&measured.figures["slow_percent"]));
+    if let Some(steady) = measured.figures.get("steady_max_ns") {
+        assert!(*steady <= measured.latencies.max_ns as f64);
+    }
+    assert!(measured.figures["stolen_ms"] >= 0.0);
     // The loop that found the rate is in no count of an operation, and all puts are in this.
     assert_eq!(measured.counters["memtable_versions"], measured.operations);
     let (mut keys, puts) = (spec.key_maker(), store.counters()["memtable_versions"]);
@@ -492,6 +498,10 @@ fn an_open_loop_at_a_given_rate_tells_which_waits_the_store_does_not_name() {
         assert_eq!(one.operations, 800, "three of which are a 300th put");
         let figures = &one.figures;
         assert!(!figures.contains_key("saturation_per_second"));
+        assert!(
+            !figures.contains_key("slow_percent"),
+            "nothing to hold it against"
+        );
         assert_eq!(figures["intended_per_second"], 2000.0);
         // Whoever is behind a slow one is late, but was not slow: unless the machine made it so.
         assert!(figures["took_over_20ms"] >= 3.0, "{figures:?}");
