@@ -16,6 +16,7 @@ use crate::due::Due;
 use crate::failure::{Failure, Outcome};
 use crate::keys::Keys;
 use crate::ledger::{Notes, Sample};
+use crate::meters::own_processor_time;
 use crate::present::{Marks, Present};
 use crate::progress::Progress;
 use crate::random::Random;
@@ -104,6 +105,8 @@ pub(crate) struct Done {
     pub(crate) looks: Vec<Duration>,
     /// Latencies of operations of an open loop that belong to stretches (`speed`).
     pub(crate) slowed: Histogram<u64>,
+    /// The processor time that this thread took, if it did all by itself and the system tells.
+    pub(crate) processor: Option<Duration>,
     pub(crate) notes: Notes,
     /// Some of its scans.
     pub(crate) kept: Kept,
@@ -189,6 +192,7 @@ impl<'a> Client<'a> {
                 slow: Vec::new(),
                 looks: Vec::new(),
                 slowed: histogram(),
+                processor: None,
                 notes: Notes::default(),
                 kept: Kept::default(),
             },
@@ -204,6 +208,7 @@ impl<'a> Client<'a> {
     /// Not inlined, as its end: who counts instructions knows both by name (`callgrind`).
     #[inline(never)]
     fn work_off(&mut self, schedule: Schedule) -> Outcome<()> {
+        let taken = own_processor_time();
         self.done.start = Instant::now();
         let outcome = match schedule {
             Schedule::Count(count) => self.count(count),
@@ -217,7 +222,11 @@ impl<'a> Client<'a> {
                 self.open(every, count)
             }
         };
-        self.end(outcome)
+        let outcome = self.end(outcome);
+        let own = self.shared.spec.reconnect_every == 0;
+        let both = own_processor_time().zip(taken).filter(|_| own);
+        self.done.processor = both.map(|(after, before)| after.saturating_sub(before));
+        outcome
     }
 
     #[inline(never)]

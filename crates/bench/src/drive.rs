@@ -21,7 +21,7 @@ use crate::client::{Client, Done, Schedule, Shared, histogram};
 use crate::due::Due;
 use crate::failure::{Failure, Outcome};
 use crate::ledger::{Notes, Sample};
-use crate::meters::{Meters, grown, resident};
+use crate::meters::{Meters, grown, processor_time, resident};
 use crate::present::{Marks, Present};
 use crate::progress::Progress;
 use crate::result::{Latencies, Measurement, float};
@@ -72,6 +72,8 @@ struct All {
     slow: Vec<(Instant, Instant)>,
     looks: Vec<Duration>,
     slowed: Histogram<u64>,
+    /// The processor time of the clients, if it is known of each.
+    processor: Option<Duration>,
     /// What the thread beside them did, and in how many seconds.
     beside: Option<(u64, f64)>,
     notes: Vec<Notes>,
@@ -116,6 +118,7 @@ impl Bench<'_> {
         let aim = self.aim(spec, &mut figures)?;
         // Not before the rate was found: what that counted is of no operation that is measured.
         let (before, counted) = (self.meters.read(), self.store.counters());
+        let taken = processor_time("self");
         let mut all = match aim {
             Some(aim) => self.open_loop(spec, aim, &mut figures)?,
             None => self.threads_run(spec, |threads, thread| {
@@ -138,6 +141,7 @@ impl Bench<'_> {
         }
         let mut meters = grown(&before, &self.meters.read());
         let (now, most) = resident();
+        meters.extend(shares_of_processors(taken, all.processor));
         meters.insert("resident_bytes".to_owned(), float(now));
         meters.insert("resident_bytes_max".to_owned(), float(most));
         let counters = self.counters_since(&counted);
@@ -312,6 +316,7 @@ impl Bench<'_> {
             slow: Vec::new(),
             looks: Vec::new(),
             slowed: histogram(),
+            processor: Some(Duration::ZERO),
             beside: beside.as_ref().map(|beside| {
                 let took = beside.end - beside.start;
                 (beside.operations, took.as_secs_f64())
@@ -320,6 +325,8 @@ impl Bench<'_> {
             scans: Vec::new(),
         };
         if let Some(beside) = beside {
+            // It is no client, nor is it the store.
+            all.processor = None;
             all.bytes_put += beside.bytes_put;
             all.notes.push(beside.notes);
         }
@@ -334,6 +341,8 @@ impl Bench<'_> {
             all.looks.extend(done.looks);
             // All have the same bounds, so nothing falls outside.
             let _ = all.slowed.add(&done.slowed);
+            let both = all.processor.zip(done.processor);
+            all.processor = both.map(|(sum, one)| sum + one);
             for (sum, one) in all.latencies.iter_mut().zip(&done.latencies) {
                 // All have the same bounds, so nothing falls outside.
                 let _ = sum.add(one);
@@ -389,6 +398,23 @@ impl Bench<'_> {
         self.known.inserted += most * self.threads;
         Ok(())
     }
+}
+
+/// The processor time that clients took since the process had taken `before`, and all others: what
+/// the store did in the background, and little else.
+fn shares_of_processors(before: Option<Duration>, clients: Option<Duration>) -> Vec<(String, f64)> {
+    let (Some(before), Some(now)) = (before, processor_time("self")) else {
+        return Vec::new();
+    };
+    let Some(clients) = clients else {
+        return Vec::new();
+    };
+    let others = now.saturating_sub(before).saturating_sub(clients);
+    let share = |name: &str, time: Duration| (name.to_owned(), time.as_secs_f64() * 1e9);
+    vec![
+        share("processor_ns_of_clients", clients),
+        share("processor_ns_of_others", others),
+    ]
 }
 
 /// Latencies of all operations, and of each kind.

@@ -1,7 +1,8 @@
 //! What the system and the machine count of this process.
 //!
-//! Bytes and calls from `/proc/self/io`, resident memory from `/proc/self/status`, instructions
-//! and cache misses by `perf_event_open`; with the threads that were started after `Meters::new`.
+//! Bytes and calls from `/proc/self/io`, resident memory from `/proc/self/status`, processor time
+//! from `/proc/self/stat` and each thread's `schedstat`, instructions and cache misses by
+//! `perf_event_open`, with the threads that were started after `Meters::new`.
 //!
 //! M1. What cannot be counted here is missing from the map, never zero, and `remarks` says so.
 //!
@@ -136,6 +137,13 @@ pub(crate) fn processor_time(process: &str) -> Option<Duration> {
     Some(Duration::from_millis((ticks()? + ticks()?) * 10))
 }
 
+/// The processor time that the calling thread has taken; `None` where `/proc` does not tell.
+pub(crate) fn own_processor_time() -> Option<Duration> {
+    let stat = std::fs::read_to_string("/proc/thread-self/schedstat").ok()?;
+    let ns = stat.split_whitespace().next()?.parse().ok()?;
+    Some(Duration::from_nanos(ns))
+}
+
 /// Bytes of resident memory: now, and at most.
 #[must_use]
 pub fn resident() -> (u64, u64) {
@@ -180,5 +188,25 @@ mod tests {
         }
         assert!(space(file.path()) >= 100_000);
         assert!(resident().0 > 0 && resident().0 <= resident().1);
+    }
+
+    #[test]
+    fn a_thread_that_computes_takes_processor_time_and_the_process_has_it() {
+        let (Some(whole), Some(own)) = (processor_time("self"), own_processor_time()) else {
+            return;
+        };
+        let taken = || own_processor_time().unwrap() - own;
+        // Three ticks, of which the process may miss one at either end.
+        while taken() < Duration::from_millis(30) {
+            std::hint::black_box(fields("a: 1", ':').count());
+        }
+        assert!(processor_time("self").unwrap() - whole >= Duration::from_millis(10));
+        let slept = std::thread::spawn(|| {
+            let before = own_processor_time().unwrap();
+            std::thread::sleep(Duration::from_millis(20));
+            own_processor_time().unwrap() - before
+        });
+        assert!(slept.join().unwrap() < Duration::from_millis(10));
+        assert_eq!(processor_time("no number"), None);
     }
 }
