@@ -9,6 +9,7 @@
 //! Tests: below, and `tests/`.
 
 use crate::failure::Failure;
+use crate::opening;
 use crate::output::Output;
 use crate::recovery;
 use crate::text;
@@ -55,7 +56,7 @@ impl From<Recovery> for RecoveryMode {
 impl Place {
     /// Opens the database that is there.
     pub(crate) fn open(&self, output: &Output) -> Result<Db, Failure> {
-        let opened = self.builder().create(false).open(&self.dir);
+        let opened = self.open_by(self.builder().create(false), output);
         let db = opened.map_err(|error| match error.kind() {
             ErrorKind::NotFound if error.file() == Some(&self.dir) => {
                 error.remedy("check --dir; put, import and serve create a database")
@@ -68,12 +69,17 @@ impl Place {
 
     /// Opens the database, creating it if there is none.
     pub(crate) fn open_or_create(&self, output: &Output) -> Result<Db, Failure> {
-        let db = self.builder().open(&self.dir).map_err(advised)?;
+        let db = self.open_by(self.builder(), output).map_err(advised)?;
         recovery::say_losses(&db, output);
         Ok(db)
     }
 
-    fn builder(&self) -> velella::Builder {
+    /// Opens it as `builder` says, with a sign of life if that takes a while.
+    pub(crate) fn open_by(&self, builder: velella::Builder, output: &Output) -> Result<Db, Error> {
+        opening::patiently(&self.dir, output.json, || builder.open(&self.dir))
+    }
+
+    pub(crate) fn builder(&self) -> velella::Builder {
         Db::builder().recovery(self.recovery.into())
     }
 }

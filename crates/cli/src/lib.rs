@@ -21,6 +21,7 @@ mod progress;
 pub mod scratch;
 pub mod line;
 mod recovery;
+mod opening;
 mod database;
 mod range;
 mod record;

@@ -1,8 +1,8 @@
 //! `velella serve`: a server for Redis clients over one database.
 //!
 //! Says what it did (created or opened, what recovery found, where it listens) and what to type
-//! next, and later what keeps it from taking writes; ends on SIGINT, SIGTERM and SIGHUP after a
-//! clean close.
+//! next; on standard error that opening takes a while, and later what keeps it from taking writes.
+//! Ends on SIGINT, SIGTERM and SIGHUP after a clean close.
 //!
 //! Tests: `tests/serve.rs`.
 
@@ -99,12 +99,9 @@ impl Serve {
         // First of all: a server that cannot listen leaves no directory behind.
         let bound = Bound::new(config)?;
         let existed = is_database(&self.place.dir);
-        let db = Db::builder()
-            .memory(self.memory)
-            .durability(self.durability)
-            .recovery(self.place.recovery.into())
-            .open(&self.place.dir)
-            .map_err(advised)?;
+        let builder = self.place.builder();
+        let builder = builder.memory(self.memory).durability(self.durability);
+        let db = self.place.open_by(builder, output).map_err(advised)?;
         let start = Start {
             created: !existed,
             has_password: self.requirepass_file.is_some(),
