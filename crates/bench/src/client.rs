@@ -12,10 +12,11 @@
 //! Threads: one each. Tests: `drive`.
 
 use crate::choice::Chooser;
+use crate::done::{Done, SLOW, record, record_time};
 use crate::due::Due;
 use crate::failure::{Failure, Outcome};
 use crate::keys::Keys;
-use crate::ledger::{Notes, Sample};
+use crate::ledger::Sample;
 use crate::meters::own_processor_time;
 use crate::present::{Marks, Present};
 use crate::progress::Progress;
@@ -24,13 +25,10 @@ use crate::spec::{Operation, Pace, Spec};
 use crate::speed::Gauge;
 use crate::store::Store;
 use crate::values::Values;
-use crate::witness::{Kept, Scan};
-use hdrhistogram::Histogram;
+use crate::witness::Scan;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-/// Longest latency the histogram tells from a longer one: a minute.
-const LATENCY_NS_MAX: u64 = 60_000_000_000;
 /// Answers between two that are checked whole.
 const CHECK_EVERY: u64 = 32;
 /// Operations between two reports of progress, and between two looks at the clock.
@@ -38,9 +36,6 @@ const REPORT_EVERY: u64 = 256;
 /// Sleeps are shorter by this than what is left to wait, and waits below twice as much are spent
 /// looking at the clock: a sleep overshoots by nearly that, which would be booked as latency.
 const OVERSHOT: Duration = Duration::from_micros(60);
-
-/// An operation of an open loop that takes longer waits for something that has a name.
-pub(crate) const SLOW: Duration = Duration::from_millis(20);
 
 /// What the threads of one benchmark share.
 pub(crate) struct Shared<'a> {
@@ -86,47 +81,6 @@ pub(crate) enum Schedule {
     },
 }
 
-/// What a thread did.
-#[derive(Debug)]
-pub(crate) struct Done {
-    pub(crate) start: Instant,
-    pub(crate) end: Instant,
-    pub(crate) operations: u64,
-    pub(crate) bytes_put: u64,
-    pub(crate) found: u64,
-    pub(crate) missed: u64,
-    pub(crate) checked: u64,
-    pub(crate) latencies: Vec<Histogram<u64>>,
-    /// The longest that an operation of an open loop took from when it began.
-    pub(crate) took_max: Duration,
-    /// When those began and ended that took longer than [`SLOW`].
-    pub(crate) slow: Vec<(Instant, Instant)>,
-    /// How long looks at the processor took, where an open loop is prepared or run (`speed`).
-    pub(crate) looks: Vec<Duration>,
-    /// Latencies of operations of an open loop that belong to stretches (`speed`).
-    pub(crate) slowed: Histogram<u64>,
-    /// The processor time that this thread took, if it did all by itself and the system tells.
-    pub(crate) processor: Option<Duration>,
-    pub(crate) notes: Notes,
-    /// Some of its scans.
-    pub(crate) kept: Kept,
-}
-
-/// An empty histogram of latencies.
-pub(crate) fn histogram() -> Histogram<u64> {
-    Histogram::new_with_bounds(1, LATENCY_NS_MAX, 3).expect("1 to a minute is a range")
-}
-
-/// Records how long it is from `from` to now.
-pub(crate) fn record(histogram: &mut Histogram<u64>, from: Instant) {
-    record_time(histogram, from.elapsed());
-}
-
-fn record_time(histogram: &mut Histogram<u64>, time: Duration) {
-    let ns = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
-    histogram.saturating_record(ns.clamp(1, LATENCY_NS_MAX));
-}
-
 /// Waits until `then`; what time it is. A client that has a microsecond to wait must not yield:
 /// where another thread can run, that costs it a turn of milliseconds, and its next operations
 /// would be blamed for them.
@@ -166,7 +120,6 @@ pub(crate) struct Client<'a> {
 impl<'a> Client<'a> {
     pub(crate) fn new(shared: &'a Shared<'a>, thread: u64) -> Self {
         let seed = shared.spec.seed ^ (shared.part << 32) ^ (thread << 16);
-        let now = Instant::now();
         Client {
             shared,
             thread,
@@ -179,23 +132,7 @@ impl<'a> Client<'a> {
             answers: 0,
             reported: 0,
             gauge: matches!(shared.spec.pace, Pace::Open { .. }).then(|| Gauge::new(None)),
-            done: Done {
-                start: now,
-                end: now,
-                operations: 0,
-                bytes_put: 0,
-                found: 0,
-                missed: 0,
-                checked: 0,
-                latencies: shared.spec.mix().iter().map(|_| histogram()).collect(),
-                took_max: Duration::ZERO,
-                slow: Vec::new(),
-                looks: Vec::new(),
-                slowed: histogram(),
-                processor: None,
-                notes: Notes::default(),
-                kept: Kept::default(),
-            },
+            done: Done::new(shared.spec),
         }
     }
 

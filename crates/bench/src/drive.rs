@@ -17,7 +17,8 @@ mod tests;
 use crate::audit::{Known, audit};
 use crate::chains;
 use crate::choice::{Choice, Chooser};
-use crate::client::{Client, Done, Schedule, Shared, histogram};
+use crate::client::{Client, Schedule, Shared};
+use crate::done::{All, Done, histogram};
 use crate::due::Due;
 use crate::failure::{Failure, Outcome};
 use crate::ledger::{Notes, Sample};
@@ -56,29 +57,6 @@ struct Aim {
     seconds: f64,
     /// How long a look at the processor took when saturation was measured, if it was (`speed`).
     usual: Option<Duration>,
-}
-
-/// All threads' work together.
-struct All {
-    seconds: f64,
-    operations: u64,
-    bytes_put: u64,
-    found: u64,
-    missed: u64,
-    checked: u64,
-    latencies: Vec<Histogram<u64>>,
-    /// As in `Done`, of all.
-    took_max: Duration,
-    slow: Vec<(Instant, Instant)>,
-    looks: Vec<Duration>,
-    slowed: Histogram<u64>,
-    /// The processor time of the clients, if it is known of each.
-    processor: Option<Duration>,
-    /// What the thread beside them did, and in how many seconds.
-    beside: Option<(u64, f64)>,
-    notes: Vec<Notes>,
-    /// Scans that were kept.
-    scans: Vec<witness::Scan>,
 }
 
 impl Bench<'_> {
@@ -300,56 +278,7 @@ impl Bench<'_> {
         (done, beside): (Vec<Done>, Option<Done>),
         values: &Values,
     ) -> Outcome<All> {
-        let start = done.iter().map(|done| done.start).min();
-        let end = done.iter().map(|done| done.end).max();
-        let mut all = All {
-            seconds: end
-                .zip(start)
-                .map_or(0.0, |(end, start)| (end - start).as_secs_f64()),
-            operations: 0,
-            bytes_put: 0,
-            found: 0,
-            missed: 0,
-            checked: 0,
-            latencies: spec.mix().iter().map(|_| histogram()).collect(),
-            took_max: Duration::ZERO,
-            slow: Vec::new(),
-            looks: Vec::new(),
-            slowed: histogram(),
-            processor: Some(Duration::ZERO),
-            beside: beside.as_ref().map(|beside| {
-                let took = beside.end - beside.start;
-                (beside.operations, took.as_secs_f64())
-            }),
-            notes: Vec::new(),
-            scans: Vec::new(),
-        };
-        if let Some(beside) = beside {
-            // It is no client, nor is it the store.
-            all.processor = None;
-            all.bytes_put += beside.bytes_put;
-            all.notes.push(beside.notes);
-        }
-        for done in done {
-            all.operations += done.operations;
-            all.bytes_put += done.bytes_put;
-            all.found += done.found;
-            all.missed += done.missed;
-            all.checked += done.checked;
-            all.took_max = all.took_max.max(done.took_max);
-            all.slow.extend(done.slow);
-            all.looks.extend(done.looks);
-            // All have the same bounds, so nothing falls outside.
-            let _ = all.slowed.add(&done.slowed);
-            let both = all.processor.zip(done.processor);
-            all.processor = both.map(|(sum, one)| sum + one);
-            for (sum, one) in all.latencies.iter_mut().zip(&done.latencies) {
-                // All have the same bounds, so nothing falls outside.
-                let _ = sum.add(one);
-            }
-            all.notes.push(done.notes);
-            all.scans.extend(done.kept.into_scans());
-        }
+        let all = All::of(spec, done, beside);
         self.known.bytes_put += all.bytes_put;
         let several = self.known.ledger.enter(&all.notes);
         let only_if_absent = matches!(spec.mix(), [(Operation::PutIfAbsent, _)]);

@@ -31,6 +31,7 @@ mod present;
 mod due;
 mod witness;
 mod progress;
+mod done;
 mod stolen;
 mod speed;
 mod client;

@@ -15,7 +15,8 @@
 //! Threads: the caller's, and the idle one. Tests: below; `task`.
 
 use super::idle::idle;
-use crate::client::{histogram, record, wait_until};
+use crate::client::wait_until;
+use crate::done::{histogram, record};
 use crate::progress::Progress;
 use crate::result::float;
 use crate::spec::{Pace, Spec};

@@ -5,7 +5,7 @@
 //!
 //! Threads: its own, beside those that are measured. Tests: `drive/tests.rs`.
 
-use crate::client::{histogram, record};
+use crate::done::{histogram, record};
 use crate::result::float;
 use hdrhistogram::Histogram;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -12,8 +12,9 @@
 //! Threads: two beside the clients. Tests: `drive/tests.rs`.
 
 use super::idle::idle;
-use super::{Aim, All, Bench};
-use crate::client::{SLOW, Schedule, histogram};
+use super::{Aim, Bench};
+use crate::client::Schedule;
+use crate::done::{All, SLOW, histogram};
 use crate::failure::Outcome;
 use crate::result::float;
 use crate::spec::Spec;
