@@ -22,7 +22,8 @@ use crate::present::{Marks, Present};
 use crate::progress::Progress;
 use crate::random::Random;
 use crate::spec::{Operation, Pace, Spec};
-use crate::speed::Gauge;
+use crate::speed::{Gauge, Times};
+use crate::stolen;
 use crate::store::Store;
 use crate::values::Values;
 use crate::witness::Scan;
@@ -138,14 +139,17 @@ impl<'a> Client<'a> {
 
     /// Works `schedule` off.
     pub(crate) fn run(mut self, schedule: Schedule) -> Outcome<Done> {
+        let before = own_processor_time();
         self.work_off(schedule)?;
+        let own = self.shared.spec.reconnect_every == 0;
+        let both = own_processor_time().zip(before).filter(|_| own);
+        self.done.processor = both.map(|(after, before)| after.saturating_sub(before));
         Ok(self.done)
     }
 
     /// Not inlined, as its end: who counts instructions knows both by name (`callgrind`).
     #[inline(never)]
     fn work_off(&mut self, schedule: Schedule) -> Outcome<()> {
-        let taken = own_processor_time();
         self.done.start = Instant::now();
         let outcome = match schedule {
             Schedule::Count(count) => self.count(count),
@@ -155,15 +159,11 @@ impl<'a> Client<'a> {
                 count,
                 usual,
             } => {
-                self.gauge = Some(Gauge::new(usual));
+                self.gauge = usual.map(|usual| Gauge::new(Some(usual)));
                 self.open(every, count)
             }
         };
-        let outcome = self.end(outcome);
-        let own = self.shared.spec.reconnect_every == 0;
-        let both = own_processor_time().zip(taken).filter(|_| own);
-        self.done.processor = both.map(|(after, before)| after.saturating_sub(before));
-        outcome
+        self.end(outcome)
     }
 
     #[inline(never)]
@@ -238,10 +238,15 @@ impl<'a> Client<'a> {
             self.perform(operation)?;
             let end = Instant::now();
             record_time(&mut self.done.latencies[index], end - intended);
-            if let Some(gauge) = &mut self.gauge
-                && gauge.is_in_stretch(begun - intended, end)
-            {
-                record_time(&mut self.done.slowed, end - intended);
+            if let Some(gauge) = &mut self.gauge {
+                let times = Times {
+                    intended,
+                    begun,
+                    end,
+                };
+                if gauge.is_in_stretch(times, stolen::has_grown_since) {
+                    record_time(&mut self.done.in_stretches, end - intended);
+                }
             }
             self.done.took_max = self.done.took_max.max(end - begun);
             if end - begun > SLOW {
@@ -266,7 +271,11 @@ impl<'a> Client<'a> {
         progress.done.fetch_add(more, Ordering::Relaxed);
         progress.inserted.fetch_max(self.bound(), Ordering::Relaxed);
         if let Some(gauge) = &mut self.gauge {
-            self.done.looks.push(gauge.look());
+            let look = gauge.look();
+            // To be known of what saturation is measured by.
+            if time.is_some() {
+                self.done.looks.push(look);
+            }
         }
         let over = time.is_some_and(|time| self.done.start.elapsed() >= time);
         over || self.shared.failed.load(Ordering::Relaxed)

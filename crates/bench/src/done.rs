@@ -28,10 +28,10 @@ pub(crate) struct Done {
     pub(crate) took_max: Duration,
     /// When those began and ended that took longer than [`SLOW`].
     pub(crate) slow: Vec<(Instant, Instant)>,
-    /// How long looks at the processor took, where an open loop is prepared or run (`speed`).
+    /// How long looks at the processor took, where saturation was measured (`speed`).
     pub(crate) looks: Vec<Duration>,
     /// Latencies of operations of an open loop that belong to stretches (`speed`).
-    pub(crate) slowed: Histogram<u64>,
+    pub(crate) in_stretches: Histogram<u64>,
     /// The processor time that this thread took, if it did all by itself and the system tells.
     pub(crate) processor: Option<Duration>,
     pub(crate) notes: Notes,
@@ -55,7 +55,7 @@ impl Done {
             took_max: Duration::ZERO,
             slow: Vec::new(),
             looks: Vec::new(),
-            slowed: histogram(),
+            in_stretches: histogram(),
             processor: None,
             notes: Notes::default(),
             kept: Kept::default(),
@@ -76,7 +76,9 @@ pub(crate) struct All {
     pub(crate) took_max: Duration,
     pub(crate) slow: Vec<(Instant, Instant)>,
     pub(crate) looks: Vec<Duration>,
-    pub(crate) slowed: Histogram<u64>,
+    pub(crate) in_stretches: Histogram<u64>,
+    /// The processor time of the whole process meanwhile, if the system tells.
+    pub(crate) process: Option<Duration>,
     /// The processor time of the clients, if it is known of each.
     pub(crate) processor: Option<Duration>,
     /// What the thread beside them did, and in how many seconds.
@@ -104,7 +106,8 @@ impl All {
             took_max: Duration::ZERO,
             slow: Vec::new(),
             looks: Vec::new(),
-            slowed: histogram(),
+            in_stretches: histogram(),
+            process: None,
             processor: Some(Duration::ZERO),
             beside: beside.as_ref().map(|beside| {
                 let took = beside.end - beside.start;
@@ -129,7 +132,7 @@ impl All {
             all.slow.extend(done.slow);
             all.looks.extend(done.looks);
             // All have the same bounds, so nothing falls outside.
-            let _ = all.slowed.add(&done.slowed);
+            let _ = all.in_stretches.add(&done.in_stretches);
             let both = all.processor.zip(done.processor);
             all.processor = both.map(|(sum, one)| sum + one);
             for (sum, one) in all.latencies.iter_mut().zip(&done.latencies) {

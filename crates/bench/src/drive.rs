@@ -96,7 +96,6 @@ impl Bench<'_> {
         let aim = self.aim(spec, &mut figures)?;
         // Not before the rate was found: what that counted is of no operation that is measured.
         let (before, counted) = (self.meters.read(), self.store.counters());
-        let taken = processor_time("self");
         let mut all = match aim {
             Some(aim) => self.open_loop(spec, aim, &mut figures)?,
             None => self.threads_run(spec, |threads, thread| {
@@ -108,8 +107,12 @@ impl Bench<'_> {
             figures.insert("beside_per_second".to_owned(), rate);
         }
         if spec.drained {
-            let started = Instant::now();
+            let (started, before) = (Instant::now(), processor_time("self"));
             self.store.settle()?;
+            let settling = processor_time("self").zip(before);
+            let both = all.process.zip(settling);
+            all.process =
+                both.map(|(process, (after, before))| process + after.saturating_sub(before));
             if spec.drain_timed {
                 let seconds = started.elapsed().as_secs_f64();
                 figures.insert("before_compaction_seconds".to_owned(), all.seconds);
@@ -119,7 +122,13 @@ impl Bench<'_> {
         }
         let mut meters = grown(&before, &self.meters.read());
         let (now, most) = resident();
-        meters.extend(shares_of_processors(taken, all.processor));
+        if let Some((process, clients)) = all.process.zip(all.processor) {
+            let others = process.saturating_sub(clients);
+            for (name, time) in [("clients", clients), ("others", others)] {
+                let name = format!("processor_ns_of_{name}");
+                meters.insert(name, time.as_secs_f64() * 1e9);
+            }
+        }
         meters.insert("resident_bytes".to_owned(), float(now));
         meters.insert("resident_bytes_max".to_owned(), float(most));
         let counters = self.counters_since(&counted);
@@ -158,7 +167,7 @@ impl Bench<'_> {
         else {
             return Ok(None);
         };
-        let (rate, look) = match rate {
+        let (rate, usual) = match rate {
             Some(given) => (float(given), None),
             None => {
                 let time = Duration::from_secs_f64(measure_seconds.min(seconds));
@@ -172,7 +181,7 @@ impl Bench<'_> {
         Ok(Some(Aim {
             rate,
             seconds,
-            usual: look,
+            usual,
         }))
     }
 
@@ -238,11 +247,14 @@ impl Bench<'_> {
             progress: self.progress,
             failed: &failed,
         };
+        let taken = processor_time("self");
         let (done, beside) = clients_run(&shared, &schedule);
+        let process = processor_time("self").zip(taken);
         let done = done.into_iter().collect::<Outcome<Vec<Done>>>()?;
         let beside = beside.transpose()?;
         let inserted = inserted.into_iter().map(AtomicU64::into_inner).collect();
-        let all = self.enter(spec, whole, inserted, (done, beside), &values)?;
+        let mut all = self.enter(spec, whole, inserted, (done, beside), &values)?;
+        all.process = process.map(|(after, before)| after.saturating_sub(before));
         self.enter_present(spec, &before, &marks, all)
     }
 
@@ -327,23 +339,6 @@ impl Bench<'_> {
         self.known.inserted += most * self.threads;
         Ok(())
     }
-}
-
-/// The processor time that clients took since the process had taken `before`, and all others: what
-/// the store did in the background, and little else.
-fn shares_of_processors(before: Option<Duration>, clients: Option<Duration>) -> Vec<(String, f64)> {
-    let (Some(before), Some(now)) = (before, processor_time("self")) else {
-        return Vec::new();
-    };
-    let Some(clients) = clients else {
-        return Vec::new();
-    };
-    let others = now.saturating_sub(before).saturating_sub(clients);
-    let share = |name: &str, time: Duration| (name.to_owned(), time.as_secs_f64() * 1e9);
-    vec![
-        share("processor_ns_of_clients", clients),
-        share("processor_ns_of_others", others),
-    ]
 }
 
 /// Latencies of all operations, and of each kind.

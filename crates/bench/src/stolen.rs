@@ -15,38 +15,66 @@ use std::time::{Duration, Instant};
 
 /// What `/proc/stat` counts in.
 const TICK: Duration = Duration::from_millis(10);
-/// How long it may have been known to nobody that it grew.
-const LOOK_EVERY: Duration = Duration::from_millis(20);
 
-/// When somebody looked first.
-static START: LazyLock<Instant> = LazyLock::new(Instant::now);
-/// What had been taken at the last look, in ticks. All accesses Relaxed: each look decides for
-/// itself, and whoever sees a growth twice only says that it was later.
-static TICKS: AtomicU64 = AtomicU64::new(0);
-/// When it was seen to have grown, in nanoseconds from `START`; 0: never. All accesses Relaxed.
-static GREW_AT: AtomicU64 = AtomicU64::new(0);
+/// T2.
+static MACHINE: LazyLock<Stolen> = LazyLock::new(|| Stolen::new(read().unwrap_or(0)));
 
-/// Looks; what was taken from all processors since the machine started.
-pub(crate) fn look() -> Duration {
-    let stat = std::fs::read_to_string("/proc/stat").unwrap_or_default();
-    let ticks = ticks(&stat).unwrap_or(0);
-    if TICKS.fetch_max(ticks, Ordering::Relaxed) < ticks {
-        GREW_AT.fetch_max(ns_of(Instant::now()), Ordering::Relaxed);
-    }
-    TICK.saturating_mul(u32::try_from(ticks).unwrap_or(u32::MAX))
+/// Looks; what was taken from all processors since the machine started, where the system tells.
+pub(crate) fn look() -> Option<Duration> {
+    let ticks = read()?;
+    MACHINE.note(ticks, Instant::now());
+    Some(TICK.saturating_mul(u32::try_from(ticks).unwrap_or(u32::MAX)))
 }
 
-/// Looks; whether something was taken from some processor since `then`, as far as somebody looks
-/// every few milliseconds.
+/// Looks; whether something was taken from some processor since `then`, or in the few milliseconds
+/// before that since somebody had looked.
 pub(crate) fn has_grown_since(then: Instant) -> bool {
     look();
-    let grew_at = GREW_AT.load(Ordering::Relaxed);
-    grew_at > 0 && grew_at >= ns_of(then.checked_sub(LOOK_EVERY).unwrap_or(then))
+    MACHINE.has_grown_since(then)
 }
 
-fn ns_of(time: Instant) -> u64 {
-    let ns = time.saturating_duration_since(*START).as_nanos();
-    u64::try_from(ns).unwrap_or(u64::MAX)
+/// What was known to be taken.
+#[derive(Debug)]
+struct Stolen {
+    /// When somebody looked first.
+    start: Instant,
+    /// What had been taken at the last look, in ticks. All accesses Relaxed: each look decides for
+    /// itself, and of two that see the same growth the later one only says that it was later.
+    ticks: AtomicU64,
+    /// When it was seen to have grown, in nanoseconds from `start`; 0: never. All accesses
+    /// Relaxed.
+    grew_at: AtomicU64,
+}
+
+impl Stolen {
+    fn new(ticks: u64) -> Self {
+        Stolen {
+            start: Instant::now(),
+            ticks: AtomicU64::new(ticks),
+            grew_at: AtomicU64::new(0),
+        }
+    }
+
+    fn note(&self, ticks: u64, now: Instant) {
+        if self.ticks.fetch_max(ticks, Ordering::Relaxed) < ticks {
+            self.grew_at.fetch_max(self.ns_of(now), Ordering::Relaxed);
+        }
+    }
+
+    fn has_grown_since(&self, then: Instant) -> bool {
+        let grew_at = self.grew_at.load(Ordering::Relaxed);
+        grew_at > 0 && grew_at >= self.ns_of(then)
+    }
+
+    fn ns_of(&self, time: Instant) -> u64 {
+        let ns = time.saturating_duration_since(self.start).as_nanos();
+        u64::try_from(ns).unwrap_or(u64::MAX)
+    }
+}
+
+/// What the system says now.
+fn read() -> Option<u64> {
+    ticks(&std::fs::read_to_string("/proc/stat").ok()?)
 }
 
 /// The eighth number of the line of all processors.
@@ -69,15 +97,15 @@ mod tests {
     }
 
     #[test]
-    fn what_grew_is_known_to_have_grown_since_and_not_before() {
-        look();
-        let taken = TICKS.load(Ordering::Relaxed);
-        // As if a tick less had been taken when somebody looked before.
-        if taken > 0 {
-            TICKS.store(taken - 1, Ordering::Relaxed);
-            let before = Instant::now();
-            assert!(has_grown_since(before));
-            assert!(look() >= TICK);
-        }
+    fn what_grew_has_grown_since_before_it_was_seen_and_not_since_later() {
+        let stolen = Stolen::new(7);
+        let at = |ms| stolen.start + Duration::from_millis(ms);
+        stolen.note(7, at(1));
+        assert!(!stolen.has_grown_since(at(0)), "all of it was there before");
+        stolen.note(8, at(10));
+        assert!(stolen.has_grown_since(at(0)) && stolen.has_grown_since(at(10)));
+        assert!(!stolen.has_grown_since(at(11)));
+        stolen.note(8, at(20));
+        assert!(!stolen.has_grown_since(at(11)), "no more than before");
     }
 }

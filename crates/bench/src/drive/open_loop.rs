@@ -42,24 +42,30 @@ impl Look {
         let waits = store.waits()?;
         let us = waits.values().map(|waits| waits.total_us).sum();
         // O3.
-        let stolen = stolen::look();
+        let taken = stolen::look().unwrap_or_default();
         Some(Look {
             from,
             to: Instant::now(),
-            waited: Duration::from_micros(us) + stolen,
+            waited: Duration::from_micros(us) + taken,
         })
     }
 }
 
-/// Looks until told to stop; nothing where there is nothing to see.
-fn looks(store: &dyn Store, first: Look, stop: &AtomicBool) -> Vec<Look> {
+/// Looks until told to stop, also where the store tells nothing: clients ask when the machine was
+/// stopped (`stolen`).
+fn looks(store: &dyn Store, first: Option<Look>, stop: &AtomicBool) -> Option<Vec<Look>> {
     let mut looks = vec![first];
     // Relaxed: stops within one more wait.
     while !stop.load(Ordering::Relaxed) {
         std::thread::sleep(LOOK_EVERY);
-        looks.extend(Look::take(store));
+        match first {
+            Some(_) => looks.push(Look::take(store)),
+            None => {
+                let _noted = stolen::look();
+            }
+        }
     }
-    looks
+    looks.into_iter().collect()
 }
 
 /// What of an operation has no name (O2).
@@ -94,10 +100,10 @@ impl Bench<'_> {
         let store = self.store;
         let waits = store.waits().unwrap_or_default();
         let first = Look::take(store);
-        let stolen = stolen::look();
+        let taken = stolen::look();
         let (all, late, looks) = std::thread::scope(|scope| {
             let idler = scope.spawn(|| idle(stop));
-            let looker = first.map(|first| scope.spawn(move || looks(store, first, stop)));
+            let looker = scope.spawn(move || looks(store, first, stop));
             let all = self.threads_run(spec, |_, _| Schedule::Timed {
                 every,
                 count,
@@ -105,7 +111,7 @@ impl Bench<'_> {
             });
             // Relaxed: they stop within a wait.
             stop.store(true, Ordering::Relaxed);
-            let looks = looker.and_then(|looker| looker.join().ok());
+            let looks = looker.join().ok().flatten();
             (all, idler.join(), looks)
         });
         if let Ok(late) = late {
@@ -114,8 +120,10 @@ impl Bench<'_> {
             figures.insert("idle_max_ns".to_owned(), float(late.max()));
         }
         let all = all?;
-        let stolen = stolen::look().saturating_sub(stolen).as_secs_f64() * 1e3;
-        figures.insert("stolen_ms".to_owned(), stolen);
+        if let Some((after, before)) = stolen::look().zip(taken) {
+            let ms = after.saturating_sub(before).as_secs_f64() * 1e3;
+            figures.insert("stolen_ms".to_owned(), ms);
+        }
         slowness(&all, looks.as_deref(), figures);
         if aim.usual.is_some() {
             steadiness(&all, figures);
@@ -155,11 +163,11 @@ fn steadiness(all: &All, figures: &mut BTreeMap<String, f64>) {
         let _ = steady.add(one);
     }
     let whole = steady.len();
-    let _ = steady.subtract(&all.slowed);
+    let _ = steady.subtract(&all.in_stretches);
     let mut figure = |name: &str, value: f64| figures.insert(name.to_owned(), value);
     figure(
         "slow_percent",
-        float(all.slowed.len()) * 100.0 / float(whole.max(1)),
+        float(all.in_stretches.len()) * 100.0 / float(whole.max(1)),
     );
     if !steady.is_empty() {
         figure("steady_p999_ns", float(steady.value_at_quantile(0.999)));
@@ -191,6 +199,8 @@ fn stalls(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::catalogue::{self, Changes};
+    use crate::done::Done;
 
     #[test]
     fn what_grew_around_an_operation_is_what_it_is_said_to_have_waited_for() {
@@ -212,6 +222,37 @@ mod tests {
             "the last look counts for what ends after it"
         );
         assert_eq!(left(2, 9), 7 - 5);
+    }
+
+    #[test]
+    fn what_is_beside_stretches_is_all_but_what_is_in_them() {
+        let figures = |latencies: &[u64], in_stretches: &[u64]| {
+            let spec = catalogue::named("tail").unwrap()[0].with(&Changes::default(), 1);
+            let mut done = Done::new(&spec);
+            for ns in latencies {
+                done.latencies[0].record(*ns).unwrap();
+            }
+            for ns in in_stretches {
+                done.in_stretches.record(*ns).unwrap();
+            }
+            let mut figures = BTreeMap::new();
+            steadiness(&All::of(&spec, vec![done], None), &mut figures);
+            figures
+        };
+        let some = figures(&[10, 20, 500, 1000], &[1000]);
+        let expected = [
+            ("slow_percent", 25.0),
+            ("steady_max_ns", 500.0),
+            ("steady_p999_ns", 500.0),
+        ];
+        assert_eq!(
+            some,
+            expected
+                .map(|(name, value)| (name.to_owned(), value))
+                .into()
+        );
+        let none = figures(&[9], &[9]);
+        assert_eq!(none, BTreeMap::from([("slow_percent".to_owned(), 100.0)]));
     }
 
     #[test]

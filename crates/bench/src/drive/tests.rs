@@ -477,7 +477,6 @@ fn an_open_loop_keeps_its_pace_and_measures_every_operation() {
     if let Some(steady) = measured.figures.get("steady_max_ns") {
         assert!(*steady <= measured.latencies.max_ns as f64);
     }
-    assert!(measured.figures["stolen_ms"] >= 0.0);
     // The loop that found the rate is in no count of an operation, and all puts are in this.
     assert_eq!(measured.counters["memtable_versions"], measured.operations);
     let (mut keys, puts) = (spec.key_maker(), store.counters()["memtable_versions"]);
@@ -510,10 +509,15 @@ fn an_open_loop_at_a_given_rate_tells_which_waits_the_store_does_not_name() {
             "{figures:?}"
         );
         assert!(figures["took_max_ns"] >= 50e6, "{figures:?}");
-        assert!(figures["unnamed_over_20ms"] >= unnamed, "{figures:?}");
+        // What the host took away has a name as well.
+        let robbed = figures.get("stolen_ms").is_some_and(|ms| *ms > 0.0);
+        assert!(
+            robbed || figures["unnamed_over_20ms"] >= unnamed,
+            "{figures:?}"
+        );
         let named = figures.get("stall_max_us_patience");
         assert_eq!(named.is_some(), lie == Lie::Waits, "{figures:?}");
-        if figures["took_over_20ms"] <= 3.0 {
+        if figures["took_over_20ms"] <= 3.0 && !robbed {
             assert_eq!(figures["unnamed_over_20ms"], unnamed, "{figures:?}");
         }
     }
